@@ -1,0 +1,93 @@
+"""Hooks on tensors and nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.public import method
+from adjoint.tensor.tensor import Tensor, meta_of, set_grad
+
+_ids = itertools.count()
+
+
+class Handle:
+    """Returned by a registration; `remove()` undoes it. Also a context manager."""
+
+    __slots__ = ("id", "table")
+
+    def __init__(self, table: dict[int, Any], hook: Any) -> None:
+        self.table = table
+        self.id = next(_ids)
+        table[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        self.table.pop(self.id, None)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Prehook:
+    """Runs a non-leaf's hooks on its cotangent and keeps its gradient, if asked to."""
+
+    __slots__ = ("hooks", "retain")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[[Any], Any]] = {}
+        self.retain: Tensor | None = None
+
+    def __call__(self, grad: Any) -> Any:
+        for hook in tuple(self.hooks.values()):
+            replaced = hook(grad)
+            grad = grad if replaced is None else replaced
+        if self.retain is not None:
+            set_grad(self.retain, grad)
+        return grad
+
+
+def _prehook(tensor: Tensor) -> Prehook:
+    node = tensor.grad_fn
+    if node.prehooks is None:
+        node.prehooks = {}
+    found = node.prehooks.setdefault(tensor._nr, Prehook())
+    return found  # type: ignore[no-any-return]
+
+
+@method
+def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
+    """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
+    if not self.requires_grad:
+        raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        return Handle(_prehook(self).hooks, hook)
+    meta = meta_of(self)
+    if meta.hooks is None:
+        meta.hooks = {}
+    return Handle(meta.hooks, hook)
+
+
+@method
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> Handle:
+    """Call `hook(tensor)` after a leaf's `.grad` has been accumulated."""
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    meta = meta_of(self)
+    if meta.accumulate_hooks is None:
+        meta.accumulate_hooks = {}
+    return Handle(meta.accumulate_hooks, hook)
+
+
+@method
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of a non-leaf in `.grad`."""
+    if not self.requires_grad:
+        raise RuntimeError("retain_grad: can't retain_grad on Tensor that has requires_grad=False")
+    if self.grad_fn is not None:
+        _prehook(self).retain = self
+        meta_of(self).retains_grad = True

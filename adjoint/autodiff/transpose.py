@@ -1,0 +1,50 @@
+"""A jvp for operations that state only a vjp: the vjp is linear, so transpose it again.
+
+With v(u) the vjp at cotangent u, v is linear in u and its own vjp at t is the jvp at t.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.autodiff.engine import Backward
+from adjoint.autodiff.grad_level import GradLevel
+from adjoint.autodiff.node import RecordNode, edge_of
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import Record, is_tensor
+from adjoint.tensor.mutation import make_level_tensor
+
+
+def push_by_transposing(
+    record: Record, primals: Any, tangents: list[Any], params: dict[str, Any], outs: Any
+) -> tuple[Any, ...]:
+    """Tangents of the results, by transposing the vjp."""
+    depth = CONTEXT.levels[-1].depth + 1 if CONTEXT.levels else 1
+    level = GradLevel(depth)
+    level.outer_grad = CONTEXT.grad_enabled
+    with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=True):
+        seeds = []
+        for out in outs:
+            if not out.dtype.is_inexact:
+                seeds.append(None)
+                continue
+            seed = make_level_tensor(level, out._spec, out.new_zeros(out.shape))
+            seed._requires_grad = True
+            seeds.append(seed)
+        # The node is only a carrier for the rule: its edges say which operands are wanted.
+        edges = tuple(None if t is None else (x, 0) for x, t in zip(primals, tangents, strict=True))
+        node = RecordNode(record, primals, params, outs, edges)
+        pulled = node.apply(seeds, [t is not None for t in tangents], None)
+        roots = [
+            (edge_of(p), t)
+            for p, t in zip(pulled, tangents, strict=True)
+            if t is not None and p is not None and is_tensor(p) and edge_of(p) is not None
+        ]
+        targets = {(s, 0): i for i, s in enumerate(seeds) if s is not None}
+        run = Backward(
+            retain_graph=False, create_graph=False, targets=targets, accumulate=False, level=level
+        )
+        with CONTEXT.having(grad_enabled=level.outer_grad):
+            run.run(roots)
+    level.active = False
+    return tuple(None if s is None else run.found.get((s, 0)) for s in seeds)

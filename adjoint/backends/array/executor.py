@@ -1,0 +1,218 @@
+"""Eager execution: from a record and tensors to kernels on arrays, and back to tensors.
+
+`run` is the path every eager CPU operation takes, so it does its work inline: collect arrays and
+the dtype pattern, look up the plan for that pattern, call the kernel, wrap, record on the tape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from adjoint.backends.array.devices import active, full_device, library, transfer
+from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.backends.array.quiet import quietly
+from adjoint.backends.array.table import kernel_for
+from adjoint.core import dtype as dt
+from adjoint.core.context import CONTEXT
+from adjoint.core.device import CPU, Device
+from adjoint.core.dispatch import bind_composite
+from adjoint.core.families import device_of
+from adjoint.core.promotion import promote
+from adjoint.core.record import HOOKS, REGISTRY, Record, is_tensor
+from adjoint.core.spec import Spec
+from adjoint.core.value import TensorBase
+from adjoint.tensor.mutation import leak_message
+from adjoint.tensor.storage import Window
+from adjoint.tensor.tensor import DTYPE_OF, mark_view, window, wrap
+
+Array = Any
+
+
+class Plan:
+    """How operands of one dtype pattern reach the kernel and what dtype comes back."""
+
+    __slots__ = ("casts", "result")
+
+    def __init__(self, casts: tuple[Any, ...] | None, result: Any) -> None:
+        self.casts = casts  # per operand: an array dtype, or None to pass it on
+        self.result = result  # the array dtype of the result
+
+
+def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan:
+    """Work out promotion for operands of this pattern."""
+    skip = record.promotes_from
+    # Only whether an operand has dimensions matters to promotion, so shapes shrink to () or (1,).
+    specs = [
+        Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
+        for a in arrays
+    ]
+    compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
+    result = record.infer(*specs, **params).dtype
+    wide = accumulator(compute)
+    casts: list[Any] = []
+    for i, a in enumerate(arrays):
+        if i < skip:
+            casts.append(None)
+        elif hasattr(a, "dtype"):
+            casts.append(None if a.dtype == wide else wide)
+        else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
+            casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
+    return Plan(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
+
+
+def _forget_plans() -> None:
+    for record in REGISTRY.values():
+        record.plans.clear()
+
+
+dt.DEFAULT_LISTENERS.append(_forget_plans)  # plans depend on the default dtype
+
+
+def cast_operand(x: Any, target: Any) -> Any:
+    """An array or scalar in the dtype computed in."""
+    if target is None:
+        return x
+    if hasattr(x, "astype"):
+        return x.astype(target)
+    return np.asarray(x).astype(target)
+
+
+def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[str, Any]) -> Any:
+    """Promote, run the kernel, and give the result the dtype `infer` states."""
+    if record.promotion is None:
+        return quietly(kernel, arrays, params)
+    plan = record.plans.get(key)
+    if plan is None:
+        plan = record.plans[key] = make_plan(record, arrays, params)
+    if plan.casts is not None:
+        arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
+    out = quietly(kernel, arrays, params)
+    return out if out.dtype == plan.result else out.astype(plan.result)
+
+
+def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Execute and record on the tape, in a plain context."""
+    arrays = []
+    key = []
+    tracked = False
+    for x in operands:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is not ndarray:
+                return run_general(record, operands, params)
+            arrays.append(array)
+            key.append(array.dtype if array.shape else (array.dtype,))
+            if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
+                tracked = True
+        else:
+            arrays.append(x)
+            key.append(x.__class__)
+    kernel = kernel_for(record)
+    if kernel is None or not arrays or record.compose is not None:
+        return run_general(record, operands, params)
+    try:
+        if not record.native_check:
+            check(record, operands, params)
+        result = call(record, kernel, arrays, tuple(key), params)
+    except Exception as error:
+        raise explain(record, operands, params, error) from error
+    if record.window is not None:
+        out = window(operands[0], result, record, params)
+        mark_view(out, operands[0])
+    elif result.__class__ is ndarray:
+        out = wrap(result)
+    else:
+        out = wrap_results(result, np)
+    if tracked and CONTEXT.grad_enabled:
+        HOOKS.attach(record, operands, params, out)
+    return out
+
+
+def wrap_results(result: Any, xp: Any) -> Any:
+    """Kernel results as tensors: scalars become 0-d arrays, tuples go element by element."""
+    if isinstance(result, tuple):
+        return tuple([wrap(xp.asarray(r)) for r in result])
+    return wrap(xp.asarray(result))
+
+
+def check(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> None:
+    """Let `infer` refuse bad operands."""
+    record.infer(*[x._spec if is_tensor(x) else x for x in operands], **params)
+
+
+def explain(record: Record, operands: Any, params: dict[str, Any], error: Exception) -> Exception:
+    """The error `infer` states for these operands, else the kernel's own, named."""
+    if record.compose is None:
+        try:
+            check(record, operands, params)
+        except (RuntimeError, IndexError, TypeError, ValueError) as better:
+            return better
+    if not isinstance(error, ValueError):
+        return error
+    shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x) for x in operands)
+    return RuntimeError(f"{record.name}: {error} (received {shown})")
+
+
+def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` for what the fast path leaves: other devices, no operands, composites."""
+    if record.compose is not None:
+        tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
+        if tracked and not record.vjp:
+            return record.compose(*operands, **params)
+        return bind_composite(record, operands, params)
+    outs = execute(record, operands, params)
+    if CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x)):
+        HOOKS.attach(record, operands, params, outs)
+    return outs
+
+
+def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Execute without the tape, on whatever device the operands are."""
+    tensors = [x for x in operands if is_tensor(x)]
+    if any(type(x._array) is Window for x in tensors):
+        raise RuntimeError(leak_message())
+    device = place(record, tensors, params)
+    xp = library(device)
+    kernel = kernel_for(record, xp)
+    if kernel is None:
+        fallback = record.compose or record.decompose
+        if fallback is None:
+            raise NotImplementedError(f"{record.name}: not implemented for {device.type}")
+        return fallback(*operands, **params)
+    try:
+        if not record.native_check and record.compose is None:
+            check(record, operands, params)
+        arrays = [x._array if is_tensor(x) else x for x in operands]
+        if device is not CPU:  # 0-d CPU tensors may take part on any device
+            arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
+        with active(device):
+            result = call(record, kernel, arrays, pattern(arrays), params)
+    except Exception as error:
+        raise explain(record, operands, params, error) from error
+    if record.window is not None:
+        out = window(operands[0], result, record, params)
+        mark_view(out, operands[0])
+        return out
+    return wrap_results(result, xp if "device" not in params else library(params["device"]))
+
+
+def pattern(arrays: list[Any]) -> tuple[Any, ...]:
+    """The key a plan is cached under: dtypes, with 0-d arrays and scalars told apart."""
+    return tuple(
+        (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__
+        for a in arrays
+    )
+
+
+def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
+    """The device an operation runs on: its operands', or the one it is asked to fill."""
+    if not tensors:
+        return full_device(params.get("device"))
+    return device_of(record.name, [x._spec for x in tensors])  # type: ignore[no-any-return]
+
+
+HOOKS.run = run
+HOOKS.execute = execute

@@ -1,0 +1,55 @@
+"""The per-thread context: the only ambient state.
+
+Everything an operation consults besides its operands is here: grad mode, autocast, the stack of
+transform levels and the active capture. `plain` is the conjunction the fast path tests once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjoint.core.levels import Level
+
+
+class Context(threading.local):
+    """What the current thread is doing. Use `CONTEXT`, the one instance."""
+
+    # Class attributes are the defaults a new thread starts with.
+    plain: bool = True  # no autocast, level, capture or observer: the fast path applies
+    grad_enabled: bool = True
+    inference: bool = False
+    levels: tuple[Level, ...] = ()
+    capture: Any = None
+    autocast: Any = None
+    anomaly: bool = False
+    observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
+
+    def set(self, **fields: Any) -> dict[str, Any]:
+        """Change fields, keep `plain` true to them, and return the previous values."""
+        before = {name: getattr(self, name) for name in fields}
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.plain = not (
+            self.levels
+            or self.capture is not None
+            or self.autocast is not None
+            or self.anomaly
+            or self.observers
+        )
+        return before
+
+    @contextmanager
+    def having(self, **fields: Any) -> Iterator[None]:
+        """The same for the extent of a `with` block."""
+        before = self.set(**fields)
+        try:
+            yield
+        finally:
+            self.set(**before)
+
+
+CONTEXT = Context()

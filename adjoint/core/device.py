@@ -1,0 +1,72 @@
+"""Devices: where a tensor's buffer lives."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+# Device types that have a backend; `backends` adds to it when it registers one.
+KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda"}
+
+
+class Device:
+    """A device type with an optional index: ``device("cuda:0")``.
+
+    >>> Device("cuda", 1)
+    device(type='cuda', index=1)
+    """
+
+    __slots__ = ("index", "type")
+    type: str
+    index: int | None
+
+    def __new__(cls, type: str | Device | int, index: int | None = None) -> Device:
+        if isinstance(type, Device):
+            return type
+        if isinstance(type, int):
+            return _make("cuda", type)
+        kind, _, tail = type.partition(":")
+        if tail:
+            if index is not None:
+                raise RuntimeError(
+                    f"device: type should not include an index when one is passed: {type!r}"
+                )
+            if not tail.isdigit():
+                raise RuntimeError(f"device: invalid device string: {type!r}")
+            index = int(tail)
+        if kind not in KNOWN_TYPES:
+            raise RuntimeError(
+                f"device: expected one of {', '.join(sorted(KNOWN_TYPES))} device type at start "
+                f"of device string, received {type!r}"
+            )
+        return _make(kind, index)
+
+    def __repr__(self) -> str:
+        if self.index is None:
+            return f"device(type={self.type!r})"
+        return f"device(type={self.type!r}, index={self.index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Device) and self.type == other.type and self.index == other.index
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Device, (self.type, self.index))
+
+
+@lru_cache(maxsize=None)
+def _make(kind: str, index: int | None) -> Device:
+    made = object.__new__(Device)
+    made.type = kind
+    made.index = index
+    return made
+
+
+CPU: Final = Device("cpu")

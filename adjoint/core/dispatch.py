@@ -1,0 +1,80 @@
+"""bind, beyond the fast path: autocast, transform levels, composites, capture, tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.levels import Level
+from adjoint.core.record import HOOKS, Record, is_tensor
+
+
+def flat_tensors(operands: tuple[Any, ...]) -> list[Any]:
+    """The tensors among operands."""
+    return [x for x in operands if is_tensor(x)]
+
+
+def highest_level(operands: tuple[Any, ...]) -> Level | None:
+    """The deepest level any operand lives at."""
+    top: Level | None = None
+    for x in operands:
+        if is_tensor(x):
+            level = x._storage.level
+            if level is not None and (top is None or level.depth > top.depth):
+                top = level
+    if top is not None and not top.active:
+        raise RuntimeError(
+            f"a tensor from inside a finished {type(top).__name__} transform was used after it "
+            "returned. Return the value from the function instead of keeping it."
+        )
+    return top
+
+
+def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Perform an operation in a context that is not plain."""
+    context = CONTEXT
+    if context.autocast is not None and record.policy is not None:
+        operands = context.autocast(record, operands)
+    if context.levels:
+        level = highest_level(operands)
+        if level is not None:
+            if record.compose is not None:
+                return record.compose(*operands, **params)
+            return level.process(record, operands, params)
+    if record.compose is not None:
+        return bind_composite(record, operands, params)
+    if context.capture is not None:
+        outs = context.capture.record(record, operands, params)
+    else:
+        outs = HOOKS.execute(record, operands, params)
+    return finish(record, operands, params, outs)
+
+
+def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """A composite outside transforms: one node if its derivative is stated, else inlined."""
+    tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in flat_tensors(operands))
+    if tracked and not record.vjp:
+        return record.compose(*operands, **params)  # type: ignore[misc]
+    with CONTEXT.having(grad_enabled=False):
+        if CONTEXT.capture is not None:
+            outs = CONTEXT.capture.record_composite(record, operands, params)
+        else:
+            outs = HOOKS.execute(record, operands, params)
+    return finish(record, operands, params, outs)
+
+
+def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> Any:
+    """Tape, birth marks and observers, after execution."""
+    context = CONTEXT
+    if context.levels:
+        for t in outs if isinstance(outs, tuple) else (outs,):
+            if not record.is_view:
+                t._storage.birth = context.levels[-1].depth
+    if context.grad_enabled and (record.is_view or any(x.requires_grad for x in flat_tensors(operands))):
+        HOOKS.attach(record, operands, params, outs)
+    for observe in context.observers:
+        observe(record, operands, params, outs)
+    return outs
+
+
+HOOKS.bind = bind

@@ -1,0 +1,180 @@
+"""Families of primitives: a mathematical kind from which the rules follow.
+
+elementwise  one partial per operand; gives vjp, jvp and batching
+linear       a transpose per operand; gives vjp and jvp (views and reductions by sum are linear)
+bilinear     a transpose per operand; linear in each
+primitive    anything else: vjp written out; jvp too, or derived by transposing the vjp twice
+composite    made of other operations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adjoint.core.promotion import promote, specs_of
+from adjoint.core.record import Record, Rule, is_tensor
+from adjoint.core.spec import Spec, broadcast_shapes
+
+Fn = Callable[..., Any]
+
+
+def elementwise(
+    name: str,
+    *partials: Fn | float | None,
+    promotion: str = "same",
+    infer_dtype: Fn | None = None,
+    **options: Any,
+) -> Record:
+    """An operation on corresponding elements, with broadcasting.
+
+    Each partial is d out / d operand: a function of what it needs, a constant, or None where
+    there is no gradient. A partial that returns booleans selects rather than multiplies.
+    """
+
+    skip = options.get("promotes_from", 0)
+
+    def infer(*operands: Any, **params: Any) -> Spec:
+        specs = specs_of(operands)
+        shape = broadcast_shapes(name, *(s.shape for s in specs))
+        if infer_dtype is not None:
+            return Spec(shape, infer_dtype(*operands, **params), device_of(name, specs))
+        return Spec(shape, promote(promotion, operands[skip:])[1], device_of(name, specs))
+
+    rules = tuple(
+        float(p) if isinstance(p, (int, float)) else Rule.of(p) for p in (partials or (None,))
+    )
+    return Record(
+        name,
+        "elementwise",
+        options.pop("infer", infer),
+        promotion=promotion,
+        partials=rules,
+        native_check=options.pop("native_check", True),
+        **options,
+    )
+
+
+def device_of(name: str, specs: Sequence[Spec]) -> Any:
+    """The one device of all operands; a 0-d CPU tensor may join any device."""
+    device = None
+    for s in specs:
+        if device is None or (s.device != device and device.type == "cpu"):
+            device = s.device
+    for s in specs:
+        if s.device != device and (s.shape or s.device.type != "cpu"):
+            raise RuntimeError(
+                f"{name}: expected all tensors to be on the same device, but found at least two "
+                f"devices, {device} and {s.device}! Move one with .to({str(device)!r})."
+            )
+    return device
+
+
+def linear(name: str, infer: Fn, *transposes: Fn | None, **options: Any) -> Record:
+    """An operation linear in all its operands jointly; `transposes` map g to each operand's."""
+    return Record(name, "linear", infer, vjp=tuple(Rule.of(t) for t in transposes), **options)
+
+
+def bilinear(name: str, infer: Fn, *transposes: Fn | None, **options: Any) -> Record:
+    """An operation linear in each of two operands."""
+    return Record(name, "bilinear", infer, vjp=tuple(Rule.of(t) for t in transposes), **options)
+
+
+def primitive(name: str, infer: Fn, *vjps: Fn | None, jvp: Fn | None = None, **options: Any) -> Record:
+    """An operation of no family: `vjps` map cotangents to each operand's gradient."""
+    return Record(
+        name, "primitive", infer, vjp=tuple(Rule.of(v) for v in vjps), jvp=Rule.of(jvp), **options
+    )
+
+
+def composite(name: str, compose: Fn, *vjps: Fn | None, **options: Any) -> Record:
+    """A named composition; kept as one node in a graph, optionally with a stable vjp."""
+
+    def infer(*_: Any, **__: Any) -> Spec:
+        raise NotImplementedError(f"{name}: a composite is inferred by tracing its composition")
+
+    return Record(
+        name, "composite", infer, vjp=tuple(Rule.of(v) for v in vjps), compose=compose, **options
+    )
+
+
+def pull(record: Record, position: int, look_up: Fn) -> Any:
+    """The cotangent of the operand at `position`: the vjp, whatever the family states it as.
+
+    `look_up` also answers "spec", the operand's, and "position".
+    """
+    rule = record.rule_at(position)
+    if rule is None:
+        return None
+    if record.family != "elementwise":
+        return rule(look_up)  # type: ignore[operator]
+    partial = rule if isinstance(rule, float) else _conj(rule(look_up))
+    return fit(_times(look_up("g"), partial), look_up("spec"))
+
+
+def _times(g: Any, p: Any) -> Any:
+    """g * p, where 1 and -1 cost nothing and booleans select (so 0 * inf cannot arise)."""
+    if not is_tensor(p):
+        return g if p == 1 else -g if p == -1 else g * p
+    if p.dtype.name == "bool":
+        return g.masked_fill(p.logical_not(), 0)
+    return g * p
+
+
+def _conj(p: Any) -> Any:
+    if is_tensor(p):
+        return p.conj() if p.dtype.is_complex else p
+    return p.conjugate() if isinstance(p, complex) else p
+
+
+def fit(g: Any, spec: Spec) -> Any:
+    """A cotangent made to match its operand: broadcast dimensions summed, dtype cast back."""
+    if g is None:
+        return None
+    if g.shape != spec.shape:
+        g = g.sum_to_size(spec.shape)
+    if g.dtype is not spec.dtype:
+        if g.dtype.is_complex and not spec.dtype.is_complex:
+            g = g.real
+        g = g.to(spec.dtype)
+    return g
+
+
+def push(record: Record, operands: Sequence[Any], tangents: Sequence[Any], look_up: Fn, params: dict[str, Any]) -> Any:
+    """The tangent of the result from those of the operands (None: zero); the jvp.
+
+    Returns NotImplemented where the record states no way, and the vjp must be transposed.
+    """
+    if record.jvp is not None:
+        return record.jvp(look_up)
+    if record.family == "elementwise":
+        return _push_elementwise(record, tangents, look_up)
+    if record.family == "linear":
+        filled = [
+            x.new_zeros(x.shape) if t is None and hasattr(x, "new_zeros") else x if t is None else t
+            for x, t in zip(operands, tangents, strict=True)
+        ]
+        return record(*filled, **params)
+    if record.family == "bilinear":
+        x, y = operands
+        tx, ty = tangents
+        terms = [record(tx, y, **params)] if tx is not None else []
+        if ty is not None:
+            terms.append(record(x, ty, **params))
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+    return NotImplemented
+
+
+def _push_elementwise(record: Record, tangents: Sequence[Any], look_up: Fn) -> Any:
+    total = None
+    out_spec = look_up("out_spec")
+    for rule, t in zip(record.partials, tangents, strict=False):
+        if t is None or rule is None:
+            continue
+        term = _times(t, rule if isinstance(rule, float) else rule(look_up))
+        total = term if total is None else total + term
+    if total is None:
+        return None
+    if total.dtype is not out_spec.dtype:
+        total = total.to(out_spec.dtype)
+    return total.expand(out_spec.shape) if total.shape != out_spec.shape else total

@@ -1,0 +1,89 @@
+"""Values the host may change between calls of a captured function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+
+Number = bool | int | float | complex
+
+
+class HostScalar:
+    """A number read from its source at each call, not baked into a captured graph.
+
+    Arithmetic gives further host scalars; `bool` specialises the capture on the outcome and
+    `float`/`int` on the value, each recorded as a guard.
+
+    >>> rate = {"lr": 0.5}
+    >>> scaled = HostScalar(lambda: rate["lr"]) * 2
+    >>> rate["lr"] = 0.25
+    >>> scaled.get()
+    0.5
+    """
+
+    __slots__ = ("get", "name")
+
+    def __init__(self, getter: Callable[[], Number], name: str = "host") -> None:
+        self.get = getter
+        self.name = name
+
+    def _specialise(self, test: Callable[[Number], Any]) -> Any:
+        outcome = test(self.get())
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.guard(lambda: test(self.get()) == outcome, f"value of {self.name}")
+        return outcome
+
+    def __bool__(self) -> bool:
+        return bool(self._specialise(bool))
+
+    def __float__(self) -> float:
+        return float(self._specialise(float))  # type: ignore[arg-type]
+
+    def __int__(self) -> int:
+        return int(self._specialise(int))  # type: ignore[arg-type]
+
+    __index__ = __int__
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"HostScalar({self.name}={self.get()!r})"
+
+
+def _value(x: Any) -> Any:
+    return x.get() if isinstance(x, HostScalar) else x
+
+
+def _binary(fn: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[HostScalar, Any], Any]:
+    def method(self: HostScalar, other: Any) -> Any:
+        if not isinstance(other, (bool, int, float, complex, HostScalar)):
+            return NotImplemented
+        a, b = (other, self) if swap else (self, other)
+        return HostScalar(lambda: fn(_value(a), _value(b)), f"{fn.__name__}({self.name})")
+
+    return method
+
+
+def _compare(fn: Callable[[Any, Any], Any]) -> Callable[[HostScalar, Any], Any]:
+    def method(self: HostScalar, other: Any) -> Any:
+        return self._specialise(lambda v: fn(v, _value(other)))
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    _fn = getattr(operator, _name)
+    setattr(HostScalar, f"__{_name}__", _binary(_fn, swap=False))
+    setattr(HostScalar, f"__r{_name}__", _binary(_fn, swap=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(HostScalar, f"__{_name}__", _compare(getattr(operator, _name)))
+
+
+def _unary(fn: Callable[[Any], Any]) -> Callable[[HostScalar], HostScalar]:
+    return lambda self: HostScalar(lambda: fn(self.get()), f"{fn.__name__}({self.name})")
+
+
+for _name in ("neg", "abs", "pos"):
+    setattr(HostScalar, f"__{_name}__", _unary(getattr(operator, _name)))

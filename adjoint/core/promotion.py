@@ -1,0 +1,51 @@
+"""From operand dtypes to the dtype computed in and the dtype returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from adjoint.core import dtype as dt
+from adjoint.core.dtype import DType
+from adjoint.core.spec import Spec
+
+
+def _float(common: DType) -> DType:
+    return common if common.category >= dt.FLOAT else dt.get_default_dtype()
+
+
+# kind -> (common dtype -> dtype computed in, common dtype -> result dtype)
+KINDS: dict[str, tuple[Callable[[DType], DType], Callable[[DType], DType]]] = {
+    "same": (lambda c: c, lambda c: c),
+    "float": (_float, _float),
+    "compare": (lambda c: c, lambda _: dt.bool_),
+    "logical": (lambda c: c, lambda _: dt.bool_),
+    "real": (lambda c: c, lambda c: c.to_real()),
+}
+
+
+def common_dtype(operands: Iterable[Any]) -> DType:
+    """PyTorch's result type of specs (or anything with dtype and shape) and Python scalars."""
+    dims: list[DType] = []
+    zeros: list[DType] = []
+    scalars: list[DType] = []
+    for x in operands:
+        if isinstance(x, (bool, int, float, complex)):
+            scalars.append(dt.of_scalar(x))
+        elif hasattr(x, "get"):  # a HostScalar counts as the number it holds now
+            scalars.append(dt.of_scalar(x.get()))
+        else:
+            (dims if len(x.shape) else zeros).append(x.dtype)
+    return dt.join(dims, zeros, scalars)
+
+
+def promote(kind: str, operands: Iterable[Any]) -> tuple[DType, DType]:
+    """(dtype computed in, dtype of the result) for an operation of the given kind."""
+    compute, result = KINDS[kind]
+    common = common_dtype(operands)
+    return compute(common), result(common)
+
+
+def specs_of(operands: Iterable[Any]) -> list[Spec]:
+    """The specs among operands, leaving scalars out."""
+    return [x for x in operands if isinstance(x, Spec)]

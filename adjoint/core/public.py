@@ -1,0 +1,96 @@
+"""The public surface: which functions exist, under which names and in which forms.
+
+An operation's function is declared once with `@public`; the facade, the Tensor methods, the
+in-place forms and the `out=` variants are derived from this table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from adjoint.core.record import HOOKS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """One public function and its forms."""
+
+    name: str
+    fn: Callable[..., Any]
+    namespaces: tuple[str, ...]  # "" is the top level; "linalg", "fft", "special", ...
+    method: bool
+    inplace: bool
+    out: bool
+
+
+PUBLIC: dict[tuple[str, str], Public] = {}  # (namespace, name)
+METHODS: dict[str, Callable[..., Any]] = {}  # Tensor methods, in-place forms left out
+INPLACE: dict[str, Callable[..., Any]] = {}  # name without the underscore -> function
+PROPERTIES: dict[str, Callable[..., Any]] = {}
+
+
+def public(
+    *,
+    method: bool | str = False,
+    inplace: bool = False,
+    out: bool = False,
+    function: bool = True,
+    namespaces: tuple[str, ...] = ("",),
+    aliases: tuple[str, ...] = (),
+    name: str = "",
+) -> Callable[[F], F]:
+    """Publish a function of the operation layer.
+
+    method     also a Tensor method (first argument becomes self)
+    inplace    also an in-place method, the name with an underscore
+    out        accepts `out=`
+    function   False where PyTorch has the method only
+    aliases    further names with all the same forms
+    """
+
+    def declare(fn: F) -> F:
+        published = _with_out(fn) if out else fn
+        base = name or fn.__name__.rstrip("_")
+        for each in (base, *aliases):
+            if function:
+                for space in namespaces:
+                    PUBLIC[space, each] = Public(each, published, namespaces, bool(method), inplace, out)
+            if method:
+                METHODS[each] = fn
+            if inplace:
+                INPLACE[each] = fn
+        return published  # type: ignore[return-value]
+
+    return declare
+
+
+def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()) -> Any:
+    """Publish a Tensor method that is not also a function (or differs from the function)."""
+
+    def declare(fn: F) -> F:
+        for each in (name or fn.__name__, *aliases):
+            METHODS[each] = fn
+        return fn
+
+    return declare if fn is None else declare(fn)
+
+
+def prop(fn: F) -> F:
+    """Publish a read-only Tensor property."""
+    PROPERTIES[fn.__name__] = fn
+    return fn
+
+
+def _with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def variant(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return fn(*args, **kwargs)
+        return HOOKS.assign_out(fn.__name__, out, fn(*args, **kwargs))
+
+    return variant

@@ -1,0 +1,113 @@
+"""What is known of a value without its elements: shape, dtype, device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any, NamedTuple
+
+from adjoint.core import config
+from adjoint.core.device import CPU, Device
+from adjoint.core.dtype import DType
+
+
+class Size(tuple[int, ...]):
+    """A tensor's shape: a tuple of ints that prints as PyTorch's.
+
+    >>> Size((2, 3)).numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"{config.display_name}.Size({list(self)})"
+
+    def __getitem__(self, item: Any) -> Any:
+        picked = tuple.__getitem__(self, item)
+        return Size(picked) if isinstance(item, slice) else picked
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Size, (tuple(self),))
+
+
+class Spec(NamedTuple):
+    """Shape, dtype and device of a value."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    device: Device = CPU
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        where = "" if self.device is CPU else f" @ {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{where}"
+
+
+def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements.
+
+    >>> contiguous_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides: list[int] = []
+    step = 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of operands, or PyTorch's error naming the operation.
+
+    >>> broadcast_shapes("add", (3, 1), (2,))
+    (3, 2)
+    """
+    rank = max(map(len, shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        offset = rank - len(shape)
+        for i, size in enumerate(shape, offset):
+            if size == 1 or result[i] == size:
+                continue
+            if result[i] != 1:
+                raise RuntimeError(
+                    f"{name}: the size of tensor a ({result[i]}) must match the size of tensor b "
+                    f"({size}) at non-singleton dimension {i}; received shapes "
+                    f"{', '.join(str(tuple(s)) for s in shapes)}. Sizes must be equal or 1."
+                )
+            result[i] = size
+    return tuple(result)
+
+
+def wrap_dim(name: str, dim: int, ndim: int) -> int:
+    """A dimension in 0..ndim-1 from one that may count from the end."""
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"{name}: dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "
+            f"but got {dim})"
+        )
+    return dim + limit if dim < 0 else dim
+
+
+def wrap_dims(name: str, dims: Iterable[int], ndim: int) -> tuple[int, ...]:
+    """Several dimensions, each wrapped, none repeated."""
+    wrapped = tuple(wrap_dim(name, d, ndim) for d in dims)
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(
+            f"{name}: a dimension appears more than once in {tuple(dims)!r} for a tensor of "
+            f"{ndim} dimensions"
+        )
+    return wrapped

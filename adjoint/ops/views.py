@@ -1,0 +1,379 @@
+"""Views: other windows on the same elements.
+
+Each view primitive says what shape it shows (`infer`), with which strides (`window`), and its
+transpose. The inverse of all of them is one primitive, VIEW_SCATTER, which replaces what a chain
+of views shows of a tensor; in-place writes through views are made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.families import linear
+from adjoint.core.public import method, public
+from adjoint.core.record import HOOKS
+from adjoint.core.spec import Spec, contiguous_strides, wrap_dim, wrap_dims
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+Shape = tuple[int, ...]
+Window = tuple[Shape, int]
+
+
+# -- reshape ------------------------------------------------------------------------------------
+
+
+def view_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
+    """Strides with which the same memory shows `new`, or None where a copy is needed."""
+    if prod(shape) == 0:
+        return contiguous_strides(new)
+    # Runs of old dimensions that are contiguous with each other, as (elements, last stride).
+    runs: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == stride * size:
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    result: list[int] = []
+    run = len(runs) - 1
+    left, step = runs[run] if runs else (1, 1)
+    for size in reversed(new):
+        if size == 1:
+            result.append(step)
+            continue
+        if left == 1 and run > 0:
+            run -= 1
+            left, step = runs[run]
+        if left % size:
+            return None
+        result.append(step)
+        left //= size
+        step *= size
+    return tuple(reversed(result)) if left == 1 and run <= 0 else None
+
+
+def _reshape_window(x: Tensor, shape: Shape) -> Window:
+    strides = view_strides(tuple(x.shape), x.stride(), shape)
+    if strides is None:
+        raise RuntimeError(
+            f"view: size {list(shape)} is not compatible with input tensor's size {list(x.shape)} "
+            f"and stride {x.stride()} (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead."
+        )
+    return strides, x.storage_offset()
+
+
+RESHAPE = linear(
+    "reshape",
+    lambda x, shape: Spec(shape, x.dtype, x.device),
+    lambda g, x_spec: g.reshape(x_spec.shape),
+    window=_reshape_window,
+    batch=lambda size, x, shape: x.reshape((size, *shape)),
+    native_check=True,
+)
+
+
+def resolve_shape(name: str, numel: int, shape: Sequence[Any]) -> Shape:
+    """A full shape from one that may hold a -1."""
+    sizes = tuple(int(s) for s in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape))
+    if -1 in sizes:
+        known = -prod(sizes)
+        if sizes.count(-1) > 1:
+            raise RuntimeError(f"{name}: only one dimension can be inferred, received {list(sizes)}")
+        if known == 0:
+            raise RuntimeError(
+                f"{name}: cannot reshape tensor of {numel} elements into shape {list(sizes)} "
+                "because the unspecified dimension size -1 can be any value and is ambiguous"
+            )
+        if numel % known == 0:
+            sizes = tuple(numel // known if s == -1 else s for s in sizes)
+    if prod(sizes) != numel or any(s < 0 for s in sizes):
+        raise RuntimeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
+    return sizes
+
+
+@public()
+def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
+    """The same elements in another shape; a view where strides allow, else a copy.
+
+    >>> import adjoint as ad
+    >>> ad.arange(6).reshape(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    return reshape_method(input, shape)
+
+
+@method(name="reshape")
+def reshape_method(self: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape; a view where strides allow, else a copy."""
+    sizes = resolve_shape("reshape", self._array.size, shape)
+    if not self.is_contiguous() and view_strides(self._array.shape, self.stride(), sizes) is None:
+        self = self.contiguous()
+    return RESHAPE(self, shape=sizes)  # type: ignore[no-any-return]
+
+
+@method
+def view(self: Tensor, *shape: Any) -> Tensor:
+    """The same memory in another shape; an error where that needs a copy."""
+    sizes = resolve_shape("view", self._array.size, shape)
+    if not self.is_contiguous():
+        _reshape_window(self, sizes)
+    return RESHAPE(self, shape=sizes)  # type: ignore[no-any-return]
+
+
+@method
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """`view` with the shape of `other`."""
+    return self.view(other.shape)  # type: ignore[no-any-return]
+
+
+@method
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if its elements lie row-major in memory, else such a copy."""
+    from adjoint.ops.convert import CLONE
+
+    return self if self.is_contiguous() else CLONE(self)  # type: ignore[no-any-return]
+
+
+# -- permute ------------------------------------------------------------------------------------
+
+
+def _permute_window(x: Tensor, dims: Shape) -> Window:
+    strides = x.stride()
+    return tuple(strides[d] for d in dims), x.storage_offset()
+
+
+def inverse_permutation(dims: Shape) -> Shape:
+    """The permutation that undoes `dims`."""
+    return tuple(sorted(range(len(dims)), key=dims.__getitem__))
+
+
+PERMUTE = linear(
+    "permute",
+    lambda x, dims: Spec(tuple(x.shape[d] for d in dims), x.dtype, x.device),
+    lambda g, dims: PERMUTE(g, dims=inverse_permutation(dims)),
+    window=_permute_window,
+    shift=lambda params, size: {"dims": (0, *(d + 1 for d in params["dims"]))},
+    native_check=True,
+)
+
+
+@public()
+def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
+    """A view with dimensions in the order `dims`."""
+    return permute_method(input, *dims)
+
+
+@method(name="permute")
+def permute_method(self: Tensor, *dims: Any) -> Tensor:
+    """A view with dimensions in the order `dims`."""
+    if len(dims) == 1 and not isinstance(dims[0], int):
+        dims = tuple(dims[0])
+    order = wrap_dims("permute", dims, self.ndim)
+    if len(order) != self.ndim:
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is not "
+            f"equal to len(dims) = {len(order)}"
+        )
+    return PERMUTE(self, dims=order)  # type: ignore[no-any-return]
+
+
+@public(method=True, aliases=("swapaxes", "swapdims"))
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with two dimensions exchanged."""
+    ndim = input.ndim
+    a, b = wrap_dim("transpose", dim0, ndim), wrap_dim("transpose", dim1, ndim)
+    order = list(range(ndim))
+    if ndim:
+        order[a], order[b] = order[b], order[a]
+    return PERMUTE(input, dims=tuple(order))  # type: ignore[no-any-return]
+
+
+# -- expand -------------------------------------------------------------------------------------
+
+
+def _expand_window(x: Tensor, shape: Shape) -> Window:
+    added = len(shape) - x.ndim
+    old = zip(x.shape, x.stride(), strict=True)
+    kept = tuple(
+        stride if size == new else 0
+        for (size, stride), new in zip(old, shape[added:], strict=True)
+    )
+    return (0,) * added + kept, x.storage_offset()
+
+
+def _expand_batch(size: int, x: Tensor, shape: Shape) -> Tensor:
+    added = len(shape) - (x.ndim - 1)
+    if added:
+        x = x.reshape((size, *(1,) * added, *x.shape[1:]))
+    return x.expand((size, *shape))  # type: ignore[no-any-return]
+
+
+EXPAND = linear(
+    "expand",
+    lambda x, shape: Spec(shape, x.dtype, x.device),
+    lambda g, x_spec: g.sum_to_size(x_spec.shape),
+    window=_expand_window,
+    batch=_expand_batch,
+    native_check=True,
+)
+
+
+@method
+def expand(self: Tensor, *sizes: Any) -> Tensor:
+    """A view in which dimensions of size 1 repeat; -1 keeps a size."""
+    if len(sizes) == 1 and not isinstance(sizes[0], int):
+        sizes = tuple(sizes[0])
+    added = len(sizes) - self.ndim
+    if added < 0:
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({self.ndim})"
+        )
+    shape = list(sizes)
+    for i, size in enumerate(sizes):
+        old = self.shape[i - added] if i >= added else None
+        if size == -1:
+            if old is None:
+                raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
+            shape[i] = old
+        elif old is not None and old not in (1, size):
+            raise RuntimeError(
+                f"expand: the expanded size of the tensor ({size}) must match the existing size "
+                f"({old}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
+                f"Tensor sizes: {list(self.shape)}"
+            )
+    return EXPAND(self, shape=tuple(shape))  # type: ignore[no-any-return]
+
+
+# -- slice --------------------------------------------------------------------------------------
+# One primitive for basic indexing. `index` has an entry per dimension of x, an int or a
+# (start, stop, step) with 0 <= start <= stop <= size and step > 0, plus a None per new dimension.
+
+Index = tuple[Any, ...]
+
+
+def _slice_infer(x: Spec, index: Index) -> Spec:
+    shape: list[int] = []
+    for entry in index:
+        if entry is None:
+            shape.append(1)
+        elif not isinstance(entry, int):
+            start, stop, step = entry
+            shape.append(-((start - stop) // step))
+    return Spec(tuple(shape), x.dtype, x.device)
+
+
+def _slice_window(x: Tensor, index: Index) -> Window:
+    old = iter(x.stride())
+    strides: list[int] = []
+    offset = x.storage_offset()
+    for entry in index:
+        if entry is None:
+            strides.append(1)
+            continue
+        stride = next(old)
+        if isinstance(entry, int):
+            offset += entry * stride
+        else:
+            offset += entry[0] * stride
+            strides.append(entry[2] * stride)
+    return tuple(strides), offset
+
+
+def _embed(g: Tensor, x_spec: Spec, chain: Any) -> Tensor:
+    """Zeros of the shape of x with g where the chain of views looks."""
+    return VIEW_SCATTER(g.new_zeros(x_spec.shape), g, chain=chain)  # type: ignore[no-any-return]
+
+
+SLICE = linear(
+    "slice",
+    _slice_infer,
+    lambda g, x_spec, index: _embed(g, x_spec, ((SLICE, {"index": index}),)),
+    window=_slice_window,
+    shift=lambda params, size: {"index": ((0, size, 1), *params["index"])},
+    native_check=True,
+)
+
+
+# -- scatter: the inverse of every view ---------------------------------------------------------
+
+
+def apply_chain(x: Tensor, chain: Any) -> Tensor:
+    """Follow a chain of views."""
+    for record, params in chain:
+        x = record(x, **params)
+    return x
+
+
+def _scatter_batch(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
+    """Replay the chain on the batched tensor, recording the views that makes."""
+    x = x.contiguous()  # so that each step is a view again
+    inner = x
+    for record, params in chain:
+        inner = record.batch(size, inner, **params) if record.batch else record(
+            inner, **record.shift(params, size)
+        )
+    return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])  # type: ignore[no-any-return]
+
+
+VIEW_SCATTER = linear(
+    "view_scatter",
+    lambda x, y, chain: x,
+    lambda g, y_spec, chain: VIEW_SCATTER(g, g.new_zeros(y_spec.shape), chain=chain),
+    lambda g, chain: apply_chain(g, chain).clone(),
+    batch=_scatter_batch,
+)
+HOOKS.view_scatter = VIEW_SCATTER
+
+
+@public(method=True)
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` along `dim`, without that dimension."""
+    d = wrap_dim("select", dim, input.ndim)
+    return input[(slice(None),) * d + (index,)]  # type: ignore[no-any-return]
+
+
+@public(method=True)
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` slices along `dim` from `start`."""
+    d = wrap_dim("narrow", dim, input.ndim)
+    return input[(slice(None),) * d + (slice(start, start + length),)]  # type: ignore[no-any-return]
+
+
+@public(method=True)
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Without dimensions of size 1 (all, or those given)."""
+    dims = range(input.ndim) if dim is None else wrap_dims("squeeze", (dim,) if isinstance(dim, int) else dim, input.ndim)
+    return RESHAPE(input, shape=tuple(n for d, n in enumerate(input.shape) if not (n == 1 and d in dims)))  # type: ignore[no-any-return]
+
+
+@public(method=True)
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a dimension of size 1 at `dim`."""
+    d = wrap_dim("unsqueeze", dim, input.ndim + 1)
+    return RESHAPE(input, shape=(*input.shape[:d], 1, *input.shape[d:]))  # type: ignore[no-any-return]
+
+
+@public(method=True, aliases=("moveaxis",))
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """A view with dimensions moved to new places, the others keeping their order."""
+    ndim = input.ndim
+    src = wrap_dims("movedim", (source,) if isinstance(source, int) else source, ndim)
+    dst = wrap_dims("movedim", (destination,) if isinstance(destination, int) else destination, ndim)
+    rest = iter(d for d in range(ndim) if d not in src)
+    placed = dict(zip(dst, src, strict=True))
+    return PERMUTE(input, dims=tuple(placed[d] if d in placed else next(rest) for d in range(ndim)))  # type: ignore[no-any-return]
+
+
+@public(method=True)
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices along `dim`."""
+    return tuple(select(input, dim, i) for i in range(input.shape[dim]))

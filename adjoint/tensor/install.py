@@ -1,0 +1,36 @@
+"""Deriving Tensor's methods from the public table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.public import INPLACE, METHODS, PROPERTIES
+from adjoint.tensor.indexing import install_indexing
+from adjoint.tensor.mutation import update
+from adjoint.tensor.operators import install_operators
+from adjoint.tensor.tensor import Tensor
+
+
+def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return update(f"{name}_", self, fn, *args, **kwargs)
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"In-place form of `{name}`."
+    return method
+
+
+def install() -> None:
+    """Give Tensor every published method, in-place form and property."""
+    for name, fn in METHODS.items():
+        setattr(Tensor, name, fn)
+    for name, fn in INPLACE.items():
+        if f"{name}_" not in METHODS:
+            setattr(Tensor, f"{name}_", _inplace(name, fn))
+    for name, fn in PROPERTIES.items():
+        setattr(Tensor, name, property(fn))
+    install_operators()
+    install_indexing()

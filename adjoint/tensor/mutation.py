@@ -1,0 +1,199 @@
+"""Writing: the one way a tensor's elements change.
+
+Every in-place operation computes its result first and then writes it here, so a failure leaves
+the target as it was, and levels, captures and the tape each see one kind of mutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.dispatch import highest_level
+from adjoint.core.dtype import can_cast
+from adjoint.core.levels import Level
+from adjoint.core.record import HOOKS, Record
+from adjoint.tensor.storage import Window
+from adjoint.tensor.tensor import NO_GRAD, Tensor, alias, symbolic
+
+
+def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
+    """Write an operation's result into `target`, after checking that it fits."""
+    if value.dtype is not target.dtype:
+        if not can_cast(value.dtype, target.dtype):
+            raise RuntimeError(
+                f"{name}: result type {value.dtype.name} can't be cast to the desired output type "
+                f"{target.dtype.name}. Convert the target first, or use the form without '_'."
+            )
+        value = value.to(target.dtype)
+    if value.shape != target.shape:
+        raise RuntimeError(
+            f"{name}: output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(value.shape)}. An in-place operation cannot change its target's shape."
+        )
+    return write(target, value)
+
+
+def update(name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """An in-place operation: compute(target, ...) written into target."""
+    since = HOOKS.sequence_now()
+    result = compute(target, *args, **kwargs)
+    if result._node is not None and CONTEXT.grad_enabled:
+        HOOKS.preserve(target, result, since)
+    return assign(name, target, result)
+
+
+def write(target: Tensor, value: Tensor) -> Tensor:
+    """Replace what `target` shows by `value`, of the same shape, dtype and device."""
+    check_writable(target)
+    if CONTEXT.levels:
+        level = highest_level((target, value))
+        if level is not None:
+            return _write_level(level, target, value)
+    before = alias_on_tape(target)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.write(target, value)
+    else:
+        if type(target._array) is Window:
+            raise RuntimeError(leak_message())
+        HOOKS.array.copy_into(target._array, value._array)
+    target._storage.version += 1
+    rebase(target, value, before)
+    return target
+
+
+def leak_message() -> str:
+    """The error for a symbolic tensor used outside the trace or transform that made it."""
+    return (
+        "a tensor made inside a capture or transform was used outside it, where it has no "
+        "elements. Return it from the function instead of keeping it."
+    )
+
+
+def check_writable(target: Tensor) -> None:
+    """Refuse the writes autograd cannot follow, as PyTorch does."""
+    if type(target._array) is not Window:
+        HOOKS.array.check_overlap(target._array)
+    if not CONTEXT.grad_enabled:
+        return
+    if target._base is None:
+        if target._requires_grad and target._node is None:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation. "
+                "Wrap the write in no_grad(), or work on a clone."
+            )
+        return
+    root, seen = target._base
+    if root._requires_grad and root._node is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+            "Wrap the write in no_grad(), or work on a clone."
+        )
+    if seen is NO_GRAD and root._requires_grad:
+        raise RuntimeError(
+            "a view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Create the view with gradients enabled, or write under no_grad()."
+        )
+
+
+def alias_on_tape(target: Tensor) -> Tensor:
+    """The tensor whose history a write extends, as it stands before the write."""
+    holder = target if target._base is None else target._base[0]
+    before = alias(holder)
+    before._node, before._nr, before._requires_grad = holder._node, holder._nr, holder._requires_grad
+    return before
+
+
+def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
+    """Give the written tensor (or the base of a written view) its new place on the tape."""
+    if not CONTEXT.grad_enabled or not (value.requires_grad or before._requires_grad):
+        return
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(target)
+    if target._base is None:
+        if value.requires_grad:
+            target._node, target._nr = value._node, value._nr
+            if value._node is None:  # a leaf was copied in: the edge must lead to it
+                target._node, target._nr = value.view_as(value)._node, 0
+            target._requires_grad = True
+        else:
+            HOOKS.attach_constant(target)
+        return
+    root = target._base[0]
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(root)
+    chain = target._chain[len(root._chain) :]
+    HOOKS.attach(HOOKS.view_scatter, (before, value), {"chain": chain}, root)
+
+
+def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:
+    storage = target._storage
+    if storage.level is not level:
+        if storage.birth < level.depth:
+            raise RuntimeError(
+                "an in-place write inside a transform would put a transformed value into a tensor "
+                "made outside it. Create the tensor inside the function (for example with "
+                "new_zeros), or return the value."
+            )
+        _lift_storage(level, target)
+    before = alias_on_tape(target)
+    payload = value_at(level, value)
+    storage.payload = (
+        level.scatter(storage.payload, target._chain, payload) if target._chain else payload
+    )
+    storage.version += 1
+    rebase(target, value, before)
+    return target
+
+
+def _lift_storage(level: Level, target: Tensor) -> None:
+    """Move a storage born inside the level up to it, so that it can hold the level's values."""
+    storage = target._storage
+    root = _root_of(target)
+    storage.payload = level.lift(root)
+    storage.level = level
+
+
+def _root_of(target: Tensor) -> Tensor:
+    """A tensor of the level below showing the whole of a storage, detached from that storage."""
+    storage = target._storage
+    if storage.level is not None:
+        return symbolic_root(storage)
+    if storage.trace is not None:
+        return storage.trace.root_tensor(storage)  # type: ignore[no-any-return]
+    return HOOKS.array.wrap(storage.buffer)  # type: ignore[no-any-return]
+
+
+def symbolic_root(storage: Any) -> Tensor:
+    """A fresh storage with the same payload: the old one is about to move up a level."""
+    from_payload = storage.level.wrap_payload(storage.payload)
+    return from_payload  # type: ignore[no-any-return]
+
+
+def value_at(level: Level, tensor: Tensor) -> Any:
+    """The payload of a tensor as `level` sees it."""
+    if tensor._storage.level is level:
+        return payload(tensor)
+    return level.lift(tensor)
+
+
+def payload(tensor: Tensor) -> Any:
+    """What a tensor of a level stands for: its storage's payload seen through its chain."""
+    storage = tensor._storage
+    value = storage.payload
+    for record, params in tensor._chain:
+        value = storage.level.window(value, record, params)
+    return value
+
+
+def make_level_tensor(level: Level, spec: Any, value: Any) -> Tensor:
+    """A new tensor of a level holding `value`."""
+    from adjoint.tensor.storage import Storage
+
+    storage = Storage(None, level=level, payload=value)
+    storage.birth = CONTEXT.levels[-1].depth if CONTEXT.levels else 0
+    return symbolic(spec, storage)
+
+
+__all__ = ["Record", "assign", "make_level_tensor", "payload", "value_at", "write"]

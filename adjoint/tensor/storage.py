@@ -1,0 +1,55 @@
+"""Storage: the cell that tensors are windows on.
+
+Note [windows]
+    A Storage is a cell with a current value; a Tensor shows part of it through a chain of view
+    operations. Concretely the value is a NumPy or CuPy buffer, mutated in place, and a tensor
+    keeps the strided array its chain leads to. Inside a transform the value is the level's payload
+    and inside a capture an SSA value: both are immutable, a write replaces them, and a window is
+    read by applying its chain to the current one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Storage:
+    """A buffer (or a level's payload) with the version that counts writes to it."""
+
+    __slots__ = ("__weakref__", "birth", "buffer", "claimed", "level", "payload", "trace", "version")
+
+    claimed: bool  # set when a leaf has taken it as its gradient (autodiff.engine)
+
+    def __init__(self, buffer: Any, level: Any = None, payload: Any = None, trace: Any = None) -> None:
+        self.buffer = buffer  # the root array; None where the value is symbolic
+        self.version = 0
+        self.level = level  # the transform the value belongs to
+        self.payload = payload
+        self.trace = trace  # the capture the value belongs to
+        self.birth = 0  # depth of the innermost level when it was made
+
+
+class Window:
+    """Stands in a tensor for the array it does not have: shape, strides, offset, dtype, device."""
+
+    __slots__ = ("device", "dtype", "offset", "shape", "strides")
+
+    def __init__(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: Any, device: Any
+    ) -> None:
+        self.shape = shape
+        self.strides = strides  # in elements
+        self.offset = offset
+        self.dtype = dtype
+        self.device = device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
