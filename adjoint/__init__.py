@@ -1,21 +1,39 @@
-"""Adjoint."""
-from adjoint.autodiff import func, hooks, modes, reverse
-from adjoint.autodiff.modes import no_grad
-from adjoint.backends.array import buffers, executor, kernels
-from adjoint.backends.array.buffers import from_data
-from adjoint.core.dtype import *
-from adjoint.core.dtype import bool_ as bool
-from adjoint.core.public import PUBLIC
-from adjoint.ops import convert, creation, elementwise, index, join, matmul, reduction, softmax as _s, views
-from adjoint.tensor import info
-from adjoint.tensor.install import install
-from adjoint.tensor.tensor import Tensor
+"""Adjoint: deep learning with PyTorch's API, one derivative per operation, readable throughout.
 
-install()
-for (_space, _name), _public in PUBLIC.items():
-    if _space == "":
-        globals()[_name] = _public.fn
+    import adjoint as ad
 
-def tensor(data, *, dtype=None, requires_grad=False):
-    t = from_data(data, dtype)
-    return t.requires_grad_() if requires_grad else t
+The names of this module are derived from the table that `core.public` keeps; families that few
+programs need load on first use (see `adjoint.assembly`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint import assembly as _assembly
+from adjoint.autodiff.modes import enable_grad as enable_grad
+from adjoint.autodiff.modes import inference_mode as inference_mode
+from adjoint.autodiff.modes import is_grad_enabled as is_grad_enabled
+from adjoint.autodiff.modes import is_inference_mode_enabled as is_inference_mode_enabled
+from adjoint.autodiff.modes import no_grad as no_grad
+from adjoint.autodiff.modes import set_grad_enabled as set_grad_enabled
+from adjoint.core.device import Device as device
+from adjoint.core.dtype import DType as dtype
+from adjoint.core.dtype import get_default_dtype as get_default_dtype
+from adjoint.core.dtype import set_default_dtype as set_default_dtype
+from adjoint.core.spec import Size as Size
+from adjoint.tensor.tensor import Tensor as Tensor
+
+__version__ = "0.1.0"
+
+globals().update(_assembly.top_level())
+
+
+def __getattr__(name: str) -> Any:
+    value = _assembly.find(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_assembly.all_names()})

@@ -41,9 +41,7 @@ def next_depth() -> int:
 
 def leave(level: Level, tree: Any) -> Any:
     """Outputs as the level below sees them."""
-    return map_tree(
-        lambda x: payload(x) if is_tensor(x) and x._storage.level is level else x, tree
-    )
+    return map_tree(lambda x: payload(x) if is_tensor(x) and x._storage.level is level else x, tree)
 
 
 def _watch(level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:
@@ -51,14 +49,23 @@ def _watch(level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:
     watched: list[Tensor] = []
     for i, x in enumerate(leaves):
         if not is_tensor(x):
-            raise ValueError(f"grad: expected tensors to differentiate, received {type(x).__name__}")
+            raise ValueError(
+                f"grad: expected tensors to differentiate, received {type(x).__name__}"
+            )
         leaves[i] = make_level_tensor(level, x._spec, x)
         leaves[i]._requires_grad = x.dtype.is_inexact
         watched.append(leaves[i])
     return unflatten(structure, leaves), watched
 
 
-def _pull_back(level: GradLevel, outputs: list[Any], cotangents: list[Any], inputs: list[Tensor], *, retain: bool) -> list[Any]:
+def _pull_back(
+    level: GradLevel,
+    outputs: list[Any],
+    cotangents: list[Any],
+    inputs: list[Tensor],
+    *,
+    retain: bool,
+) -> list[Any]:
     """Cotangents of `inputs`; zeros where an output does not depend on them."""
     run = Backward(
         retain_graph=retain,
@@ -107,10 +114,12 @@ def grad_and_value(
             result = func(*_replace(args, argnums, watched_tree), **kwargs)
             value, aux = result if has_aux else (result, None)
             if not is_tensor(value):
-                raise RuntimeError(f"grad: expected the function to return a tensor, received {type(value).__name__}")
+                raise RuntimeError(
+                    f"grad: the function must return a tensor, received {type(value).__name__}"
+                )
             if value.ndim:
                 raise RuntimeError(
-                    f"grad: expected the function to return a scalar, received shape {tuple(value.shape)}"
+                    f"grad: the function must return a scalar, received shape {tuple(value.shape)}"
                 )
             seed = leave(level, value)
             grads = _pull_back(level, [value], [seed.new_ones(())], watched, retain=False)
@@ -165,7 +174,14 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (out, pull_back, aux) if has_aux else (out, pull_back)
 
 
-def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+def jvp(
+    func: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
     """The value of a function and its derivative along `tangents`.
 
     >>> import adjoint as ad
@@ -177,7 +193,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         ts, t_structure = flatten(tuple(tangents))
         if structure != t_structure:
             raise RuntimeError("jvp: primals and tangents must have the same structure")
-        duals = [make_level_tensor(level, x._spec, Dual(x, t)) for x, t in zip(flat, ts, strict=True)]
+        duals = [
+            make_level_tensor(level, x._spec, Dual(x, t)) for x, t in zip(flat, ts, strict=True)
+        ]
         result = func(*unflatten(structure, duals))
         value, aux = result if has_aux else (result, None)
 
@@ -186,7 +204,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 return x
             if x._storage.level is not level:
                 if index and strict:
-                    raise RuntimeError("jvp: with strict=True every output must depend on the inputs")
+                    raise RuntimeError(
+                        "jvp: with strict=True every output must depend on the inputs"
+                    )
                 return x.new_zeros(x.shape) if index else x
             pair = payload(x)
             if index and pair.tangent is None:
@@ -232,7 +252,9 @@ def vmap(
     tensor([3., 3.])
     """
     if randomness not in ("error", "different", "same"):
-        raise RuntimeError(f"vmap: randomness must be 'error', 'different' or 'same', received {randomness!r}")
+        raise RuntimeError(
+            f"vmap: randomness must be 'error', 'different' or 'same', received {randomness!r}"
+        )
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -242,23 +264,37 @@ def vmap(
         if not sizes:
             raise ValueError("vmap: at least one input must be mapped over")
         if len(sizes) > 1:
-            raise ValueError(f"vmap: expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}")
+            raise ValueError(f"vmap: the mapped dimension has different sizes: {sorted(sizes)}")
         size = sizes.pop()
         moved = [x if d is None else x.movedim(d, 0) for x, d in zip(leaves, dims, strict=True)]
         if chunk_size is None or chunk_size >= size:
             return _vmap_once(func, moved, dims, structure, kwargs, size, out_dims, randomness)
-        return _vmap_chunks(func, moved, dims, structure, kwargs, size, out_dims, randomness, chunk_size)
+        return _vmap_chunks(
+            func, moved, dims, structure, kwargs, size, out_dims, randomness, chunk_size
+        )
 
     return wrapped
 
 
-def _vmap_chunks(func: Any, moved: Any, dims: Any, structure: Any, kwargs: Any, size: int, out_dims: Any, randomness: str, chunk: int) -> Any:
+def _vmap_chunks(
+    func: Any,
+    moved: Any,
+    dims: Any,
+    structure: Any,
+    kwargs: Any,
+    size: int,
+    out_dims: Any,
+    randomness: str,
+    chunk: int,
+) -> Any:
     from adjoint.ops.join import cat
 
     parts = []
     for start in range(0, size, chunk):
         length = min(chunk, size - start)
-        piece = [x if d is None else x.narrow(0, start, length) for x, d in zip(moved, dims, strict=True)]
+        piece = [
+            x if d is None else x.narrow(0, start, length) for x, d in zip(moved, dims, strict=True)
+        ]
         parts.append(_vmap_once(func, piece, dims, structure, kwargs, length, 0, randomness))
     whole = map_tree(lambda *xs: cat(xs), *parts)
     flat, out_structure = flatten(whole)
@@ -270,16 +306,29 @@ def _out_places(out_dims: Any, structure: Any) -> list[int]:
     return [out_dims] * structure.num_leaves if isinstance(out_dims, int) else flatten(out_dims)[0]
 
 
-def _vmap_once(func: Any, moved: Any, dims: Any, structure: Any, kwargs: Any, size: int, out_dims: Any, randomness: str) -> Any:
+def _vmap_once(
+    func: Any,
+    moved: Any,
+    dims: Any,
+    structure: Any,
+    kwargs: Any,
+    size: int,
+    out_dims: Any,
+    randomness: str,
+) -> Any:
     with entered(VmapLevel(next_depth(), size, randomness)) as level:
-        inputs = [x if d is None else level.wrap_payload(x) for x, d in zip(moved, dims, strict=True)]
+        inputs = [
+            x if d is None else level.wrap_payload(x) for x, d in zip(moved, dims, strict=True)
+        ]
         result = func(*unflatten(structure, inputs), **kwargs)
         flat, out_structure = flatten(result)
         places = _out_places(out_dims, out_structure)
         outs = []
         for x, place in zip(flat, places, strict=True):
             if not is_tensor(x):
-                raise ValueError(f"vmap: the function must return tensors, received {type(x).__name__}")
+                raise ValueError(
+                    f"vmap: the function must return tensors, received {type(x).__name__}"
+                )
             value = payload(x) if x._storage.level is level else None
             if place is None:
                 if value is not None:
@@ -291,13 +340,21 @@ def _vmap_once(func: Any, moved: Any, dims: Any, structure: Any, kwargs: Any, si
         return unflatten(out_structure, outs)
 
 
-def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable[..., Any]:
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
     """The Jacobian by reverse mode, one row per output element."""
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
         chosen = _pick(args, argnums)
-        inner = lambda *xs: func(*_replace(args, argnums, xs[0] if isinstance(argnums, int) else xs))  # noqa: E731
+        inner = lambda *xs: func(
+            *_replace(args, argnums, xs[0] if isinstance(argnums, int) else xs)
+        )
         primals = (chosen,) if isinstance(argnums, int) else chosen
         made = vjp(inner, *primals, has_aux=has_aux)
         out, pull_back = made[0], made[1]
@@ -320,7 +377,13 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_
     return wrapped
 
 
-def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable[..., Any]:
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Callable[..., Any]:
     """The Jacobian by forward mode, one column per input element."""
 
     @functools.wraps(func)
@@ -346,10 +409,18 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
             if has_aux:
                 pushed, aux = pushed
                 aux = map_tree(lambda a: a.select(0, 0), aux)
-            columns.append(map_tree(lambda c, x=x: c.movedim(0, -1).reshape((*c.shape[1:], *x.shape)), pushed))
+            columns.append(
+                map_tree(lambda c, x=x: c.movedim(0, -1).reshape((*c.shape[1:], *x.shape)), pushed)
+            )
         flat_columns = [flatten(c)[0] for c in columns]
         out_structure = flatten(columns[0])[1]
-        result = unflatten(out_structure, [unflatten(structure, [c[k] for c in flat_columns]) for k in range(out_structure.num_leaves)])
+        result = unflatten(
+            out_structure,
+            [
+                unflatten(structure, [c[k] for c in flat_columns])
+                for k in range(out_structure.num_leaves)
+            ],
+        )
         return (result, aux) if has_aux else result
 
     return wrapped

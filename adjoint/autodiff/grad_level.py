@@ -33,9 +33,7 @@ class GradLevel(Level):
         with CONTEXT.having(grad_enabled=self.outer_grad and recording):
             results = record(*inner, **params)
         many = isinstance(results, tuple)
-        outs = tuple(
-            make_level_tensor(self, r._spec, r) for r in (results if many else (results,))
-        )
+        outs = tuple(make_level_tensor(self, r._spec, r) for r in (results if many else (results,)))
         if recording and any(is_tensor(x) and x.requires_grad for x in operands):
             attach(record, operands, params, outs)
         return outs if many else outs[0]

@@ -56,14 +56,16 @@ def _prehook(tensor: Tensor) -> Prehook:
     if node.prehooks is None:
         node.prehooks = {}
     found = node.prehooks.setdefault(tensor._nr, Prehook())
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @method
 def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
     """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
     if not self.requires_grad:
-        raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
+        raise RuntimeError(
+            "register_hook: cannot register a hook on a tensor that doesn't require gradient"
+        )
     if self.grad_fn is not None:
         return Handle(_prehook(self).hooks, hook)
     meta = meta_of(self)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from adjoint.autodiff.node import static_look_up
+from adjoint.autodiff.transpose import push_by_transposing
 from adjoint.core.families import push
 from adjoint.core.levels import Level
 from adjoint.core.record import Record, is_tensor
-from adjoint.autodiff.node import static_look_up
-from adjoint.autodiff.transpose import push_by_transposing
 from adjoint.ops.views import VIEW_SCATTER
 from adjoint.tensor.mutation import make_level_tensor, payload
 from adjoint.tensor.tensor import Tensor, symbolic_view
@@ -48,7 +48,7 @@ class JvpLevel(Level):
     def dual(self, x: Any) -> Dual:
         """An operand as primal and tangent."""
         if is_tensor(x) and x._storage.level is self:
-            return payload(x)  # type: ignore[no-any-return]
+            return payload(x)
         return Dual(x, None)
 
     def tangents(
@@ -104,6 +104,4 @@ class JvpLevel(Level):
 
 def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the spec of x."""
-    return x.new_zeros(x.shape)  # type: ignore[no-any-return]
-
-
+    return x.new_zeros(x.shape)

@@ -62,9 +62,7 @@ class no_grad(_Mode):
     """
 
     def __new__(cls, fn: Any = None) -> Any:
-        made = super().__new__(cls)
-        made.__init__()
-        return made if fn is None else made(fn)
+        return super().__new__(cls) if fn is None else cls()(fn)
 
     def __init__(self, fn: Any = None) -> None:
         super().__init__(grad_enabled=False)
@@ -74,9 +72,7 @@ class enable_grad(_Mode):
     """Operations inside are recorded, even within `no_grad`."""
 
     def __new__(cls, fn: Any = None) -> Any:
-        made = super().__new__(cls)
-        made.__init__()
-        return made if fn is None else made(fn)
+        return super().__new__(cls) if fn is None else cls()(fn)
 
     def __init__(self, fn: Any = None) -> None:
         super().__init__(grad_enabled=True)
@@ -98,11 +94,7 @@ class inference_mode(_Mode):
     """Like `no_grad`, for code that will never need gradients of what it makes."""
 
     def __new__(cls, mode: Any = True) -> Any:
-        made = super().__new__(cls)
-        if callable(mode):
-            made.__init__(True)
-            return made(mode)
-        return made
+        return cls()(mode) if callable(mode) else super().__new__(cls)
 
     def __init__(self, mode: Any = True) -> None:
         on = bool(mode)

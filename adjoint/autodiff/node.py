@@ -48,7 +48,17 @@ class Saved:
 class Node:
     """One recorded operation. Subclasses say how cotangents of results become operands'."""
 
-    __slots__ = ("__weakref__", "edges", "hooks", "metadata", "out_specs", "prehooks", "released", "sequence", "trace")
+    __slots__ = (
+        "__weakref__",
+        "edges",
+        "hooks",
+        "metadata",
+        "out_specs",
+        "prehooks",
+        "released",
+        "sequence",
+        "trace",
+    )
 
     def __init__(self, edges: tuple[Edge | None, ...], out_specs: tuple[Spec, ...]) -> None:
         self.edges = edges
@@ -233,9 +243,9 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
     """Record an operation on the tape if any operand's gradient is wanted."""
     if not record.rules:
         return
-    edges = tuple([
-        edge_of(x) if record.rule_at(i) is not None else None for i, x in enumerate(operands)
-    ])
+    edges = tuple(
+        [edge_of(x) if record.rule_at(i) is not None else None for i, x in enumerate(operands)]
+    )
     if not any(edges):
         return
     results = outs if isinstance(outs, tuple) else (outs,)
@@ -285,5 +295,9 @@ def preserve(target: Tensor, result: Tensor, since: int) -> None:
                 if isinstance(item, Saved) and item.tensor._storage is target._storage:
                     old = item.tensor
                     copy = old.clone()
-                    copy._node, copy._nr, copy._requires_grad = old._node, old._nr, old._requires_grad
+                    copy._node, copy._nr, copy._requires_grad = (
+                        old._node,
+                        old._nr,
+                        old._requires_grad,
+                    )
                     item.tensor, item.version = copy, copy._storage.version

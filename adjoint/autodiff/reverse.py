@@ -139,7 +139,9 @@ def grad(
         run.run(_roots(roots, grads))
     found: list[Any] = [run.found.get(e) for e in edges]
     if materialize_grads:
-        found = [t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)]
+        found = [
+            t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)
+        ]
     elif not allow_unused and any(g is None for g in found):
         raise RuntimeError(
             f"One of the differentiated Tensors (input {found.index(None)}) appears to not have "
@@ -151,7 +153,12 @@ def grad(
 @method
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Ask for this tensor's gradient (or stop asking); returns the tensor."""
-    if self._base is not None and self.requires_grad and self._node is not None and not requires_grad:
+    if (
+        self._base is not None
+        and self.requires_grad
+        and self._node is not None
+        and not requires_grad
+    ):
         raise RuntimeError("you can only change requires_grad flags of leaf variables.")
     if self._node is not None:
         if not requires_grad:
@@ -176,7 +183,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 def detach(self: Tensor) -> Tensor:
     """The same elements, off the tape."""
     if CONTEXT.levels and self._storage.level is not None:
-        return self._storage.level.detach(self)  # type: ignore[no-any-return]
+        return self._storage.level.detach(self)
     return alias(self)
 
 

@@ -23,7 +23,7 @@ def push_by_transposing(
     level = GradLevel(depth)
     level.outer_grad = CONTEXT.grad_enabled
     with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=True):
-        seeds = []
+        seeds: list[Any] = []
         for out in outs:
             if not out.dtype.is_inexact:
                 seeds.append(None)
@@ -35,7 +35,7 @@ def push_by_transposing(
         edges = tuple(None if t is None else (x, 0) for x, t in zip(primals, tangents, strict=True))
         node = RecordNode(record, primals, params, outs, edges)
         pulled = node.apply(seeds, [t is not None for t in tangents], None)
-        roots = [
+        roots: list[Any] = [
             (edge_of(p), t)
             for p, t in zip(pulled, tangents, strict=True)
             if t is not None and p is not None and is_tensor(p) and edge_of(p) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 # Device types that have a backend; `backends` adds to it when it registers one.
@@ -61,7 +61,7 @@ class Device:
         return (Device, (self.type, self.index))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _make(kind: str, index: int | None) -> Device:
     made = object.__new__(Device)
     made.type = kind

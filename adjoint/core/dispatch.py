@@ -70,7 +70,9 @@ def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         for t in outs if isinstance(outs, tuple) else (outs,):
             if not record.is_view:
                 t._storage.birth = context.levels[-1].depth
-    if context.grad_enabled and (record.is_view or any(x.requires_grad for x in flat_tensors(operands))):
+    if context.grad_enabled and (
+        record.is_view or any(x.requires_grad for x in flat_tensors(operands))
+    ):
         HOOKS.attach(record, operands, params, outs)
     for observe in context.observers:
         observe(record, operands, params, outs)

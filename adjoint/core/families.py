@@ -80,7 +80,9 @@ def bilinear(name: str, infer: Fn, *transposes: Fn | None, **options: Any) -> Re
     return Record(name, "bilinear", infer, vjp=tuple(Rule.of(t) for t in transposes), **options)
 
 
-def primitive(name: str, infer: Fn, *vjps: Fn | None, jvp: Fn | None = None, **options: Any) -> Record:
+def primitive(
+    name: str, infer: Fn, *vjps: Fn | None, jvp: Fn | None = None, **options: Any
+) -> Record:
     """An operation of no family: `vjps` map cotangents to each operand's gradient."""
     return Record(
         name, "primitive", infer, vjp=tuple(Rule.of(v) for v in vjps), jvp=Rule.of(jvp), **options
@@ -140,7 +142,13 @@ def fit(g: Any, spec: Spec) -> Any:
     return g
 
 
-def push(record: Record, operands: Sequence[Any], tangents: Sequence[Any], look_up: Fn, params: dict[str, Any]) -> Any:
+def push(
+    record: Record,
+    operands: Sequence[Any],
+    tangents: Sequence[Any],
+    look_up: Fn,
+    params: dict[str, Any],
+) -> Any:
     """The tangent of the result from those of the operands (None: zero); the jvp.
 
     Returns NotImplemented where the record states no way, and the vjp must be transposed.

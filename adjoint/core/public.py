@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from adjoint.core.record import HOOKS
 
@@ -59,7 +59,9 @@ def public(
         for each in (base, *aliases):
             if function:
                 for space in namespaces:
-                    PUBLIC[space, each] = Public(each, published, namespaces, bool(method), inplace, out)
+                    PUBLIC[space, each] = Public(
+                        each, published, namespaces, bool(method), inplace, out
+                    )
             if method:
                 METHODS[each] = fn
             if inplace:
@@ -69,6 +71,10 @@ def public(
     return declare
 
 
+@overload
+def method(fn: F) -> F: ...
+@overload
+def method(*, name: str = ..., aliases: tuple[str, ...] = ...) -> Callable[[F], F]: ...
 def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()) -> Any:
     """Publish a Tensor method that is not also a function (or differs from the function)."""
 

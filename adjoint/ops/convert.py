@@ -8,7 +8,7 @@ from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.core.families import fit, linear
 from adjoint.core.public import method, public
-from adjoint.core.record import is_tensor
+from adjoint.core.record import Record, is_tensor
 from adjoint.core.spec import Spec
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CAST = linear(
     lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
     shift=_same_params,
 )
-TO_DEVICE = linear(
+TO_DEVICE: Record = linear(
     "to_device",
     lambda x, device: Spec(x.shape, x.dtype, device),
     lambda g, x_spec: TO_DEVICE(g, device=x_spec.device),
@@ -37,7 +37,7 @@ CLONE = linear("clone", lambda x: x, lambda g: g, shift=_same_params)
 @public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy, in the tape's eyes the identity."""
-    return CLONE(input)  # type: ignore[no-any-return]
+    return CLONE(input)
 
 
 @method
@@ -57,4 +57,4 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         out = TO_DEVICE(out, device=Device(device))
     if dtype is not None and dtype is not self.dtype:
         out = CAST(out, dtype=dtype)
-    return CLONE(self) if out is self and kwargs.get("copy") else out  # type: ignore[no-any-return]
+    return CLONE(self) if out is self and kwargs.get("copy") else out

@@ -14,9 +14,7 @@ from adjoint.core.spec import Spec
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
-FULL = primitive(
-    "full", lambda *v, shape, dtype, device: Spec(shape, dtype, device), None
-)
+FULL = primitive("full", lambda *v, shape, dtype, device: Spec(shape, dtype, device), None)
 ARANGE = primitive(
     "arange", lambda *, start, step, length, dtype, device: Spec((length,), dtype, device)
 )
@@ -29,24 +27,30 @@ def size_of(size: tuple[Any, ...]) -> tuple[int, ...]:
     return size
 
 
-def _filled(size: tuple[Any, ...], value: Any, dtype: DType | None, device: Any, requires_grad: bool) -> Tensor:
+def _filled(
+    size: tuple[Any, ...], value: Any, dtype: DType | None, device: Any, requires_grad: bool
+) -> Tensor:
     out = FULL(
         value,
         shape=size_of(size),
         dtype=dtype or dt.get_default_dtype(),
         device=CPU if device is None else Device(device),
     )
-    return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
+    return out.requires_grad_() if requires_grad else out
 
 
 @public()
-def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of zeros."""
     return _filled(size, 0, dtype, device, requires_grad)
 
 
 @public()
-def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of ones."""
     return _filled(size, 1, dtype, device, requires_grad)
 
@@ -60,7 +64,7 @@ def new_zeros(self: Tensor, *size: Any, dtype: DType | None = None, device: Any 
 @method
 def new_arange(self: Tensor, length: int) -> Tensor:
     """0, 1, ... length - 1 on this tensor's device (used by derivative and batching rules)."""
-    return ARANGE(start=0, step=1, length=length, dtype=dt.int64, device=self.device)  # type: ignore[no-any-return]
+    return ARANGE(start=0, step=1, length=length, dtype=dt.int64, device=self.device)
 
 
 @method
@@ -73,4 +77,4 @@ def new_ones(self: Tensor, *size: Any, dtype: DType | None = None, device: Any =
 def new_eye(self: Tensor, n: int) -> Tensor:
     """The identity matrix of this tensor's dtype and device (used by jacobians)."""
     i = self.new_arange(n)
-    return (i.unsqueeze(0) == i.unsqueeze(1)).to(self.dtype)  # type: ignore[no-any-return]
+    return (i.unsqueeze(0) == i.unsqueeze(1)).to(self.dtype)

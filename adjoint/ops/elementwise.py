@@ -50,43 +50,43 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> ad.add(ad.tensor([1.0, 2.0]), 10, alpha=2)
     tensor([21., 22.])
     """
-    return ADD(input, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+    return ADD(input, other if alpha == 1 else other * alpha)
 
 
 @public(method=True, inplace=True, out=True, aliases=("multiply",))
 def mul(input: Any, other: Any) -> Tensor:
     """Multiply elementwise."""
-    return MUL(input, other)  # type: ignore[no-any-return]
+    return MUL(input, other)
 
 
 @public(method=True, inplace=True, out=True)
 def neg(input: Tensor) -> Tensor:
     """Negative of each element."""
-    return NEG(input)  # type: ignore[no-any-return]
+    return NEG(input)
 
 
 @public(method=True, inplace=True, out=True)
 def exp(input: Tensor) -> Tensor:
     """Exponential of each element."""
-    return EXP(input)  # type: ignore[no-any-return]
+    return EXP(input)
 
 
 @public(method=True, inplace=True, out=True)
 def sin(input: Tensor) -> Tensor:
     """Sine of each element."""
-    return SIN(input)  # type: ignore[no-any-return]
+    return SIN(input)
 
 
 @public(method=True, inplace=True, out=True)
 def cos(input: Tensor) -> Tensor:
     """Cosine of each element."""
-    return COS(input)  # type: ignore[no-any-return]
+    return COS(input)
 
 
 @public(method=True, inplace=True, out=True)
 def logical_not(input: Tensor) -> Tensor:
     """True where the element is zero."""
-    return LOGICAL_NOT(input)  # type: ignore[no-any-return]
+    return LOGICAL_NOT(input)
 
 
 @public(method=True)
@@ -98,13 +98,13 @@ def conj(input: Tensor) -> Tensor:
 @public(out=True)
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """Elements of `input` where `condition` holds, of `other` elsewhere."""
-    return WHERE(condition, input, other)  # type: ignore[no-any-return]
+    return WHERE(condition, input, other)
 
 
 @method(name="where")
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """Elements of `self` where `condition` holds, of `other` elsewhere."""
-    return WHERE(condition, self, other)  # type: ignore[no-any-return]
+    return WHERE(condition, self, other)
 
 
 @public(method=True, inplace=True)
@@ -115,4 +115,4 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             f"masked_fill: only supports a 0-dimensional value tensor, received {value.ndim} dims"
         )
     filled = WHERE(mask, value, input)
-    return filled.to(input.dtype) if filled.dtype is not input.dtype else filled  # type: ignore[no-any-return]
+    return filled.to(input.dtype) if filled.dtype is not input.dtype else filled

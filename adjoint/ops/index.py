@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.families import linear
+from adjoint.core.record import Record
 from adjoint.core.spec import Spec, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def _index_batch(size: int, x: Tensor, *indices: Tensor, dims: Dims) -> Tensor:
     # The batch leads the picked block, which numpy puts in front unless dims touch dimension 1.
     at = _position(dims)
     if at == 0:
-        return out  # type: ignore[no-any-return]
-    return out.movedim(tuple(range(1, rank)), tuple(range(1 + at, at + rank)))  # type: ignore[no-any-return]
+        return out
+    return out.movedim(tuple(range(1, rank)), tuple(range(1 + at, at + rank)))
 
 
-INDEX = linear(
+INDEX: Record = linear(
     "index",
     _index_infer,
     lambda g, x_spec, indices, dims: INDEX_PUT(
@@ -62,23 +63,23 @@ def _put_batch(
     at = _position(dims)
     if at:  # the values' picked block moves in front, beside the batch
         values = values.movedim(tuple(range(1 + at, at + rank)), tuple(range(1, rank)))
-    return INDEX_PUT(  # type: ignore[no-any-return]
+    return INDEX_PUT(
         x, values, lanes, *aligned, dims=(0, *(d + 1 for d in dims)), accumulate=accumulate
     )
 
 
 def _put_values(g: Tensor, indices: Any, dims: Dims, y_spec: Spec) -> Tensor:
-    return INDEX(g, *indices, dims=dims).sum_to_size(y_spec.shape)  # type: ignore[no-any-return]
+    return INDEX(g, *indices, dims=dims).sum_to_size(y_spec.shape)
 
 
 def _put_self(g: Tensor, indices: Any, dims: Dims, accumulate: bool, y_spec: Spec) -> Tensor:
     if accumulate:
         return g
-    return INDEX_PUT(g, g.new_zeros(y_spec.shape), *indices, dims=dims, accumulate=False)  # type: ignore[no-any-return]
+    return INDEX_PUT(g, g.new_zeros(y_spec.shape), *indices, dims=dims, accumulate=False)
 
 
 # INDEX_PUT(x, values, *indices, dims, accumulate): x with values at (or added at) the indices.
-INDEX_PUT = linear(
+INDEX_PUT: Record = linear(
     "index_put",
     lambda x, values, *indices, dims, accumulate: x,
     _put_self,

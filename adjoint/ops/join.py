@@ -31,7 +31,7 @@ def _cat_infer(*xs: Spec, dim: int) -> Spec:
 
 def _cat_transpose(g: Tensor, x_specs: Sequence[Spec], position: int, dim: int) -> Tensor:
     start = sum(s.shape[dim] for s in x_specs[:position])
-    return g.narrow(dim, start, x_specs[position].shape[dim]).to(x_specs[position].dtype)  # type: ignore[no-any-return]
+    return g.narrow(dim, start, x_specs[position].shape[dim]).to(x_specs[position].dtype)
 
 
 CAT = linear(
@@ -51,7 +51,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
         raise RuntimeError("cat: expected a non-empty list of Tensors")
     rank = max(t.ndim for t in tensors)
     kept = [t for t in tensors if t.ndim == rank or t.shape != (0,)]  # a legacy PyTorch allows
-    return CAT(*kept, dim=wrap_dim("cat", dim, rank))  # type: ignore[no-any-return]
+    return CAT(*kept, dim=wrap_dim("cat", dim, rank))
 
 
 @public(out=True)

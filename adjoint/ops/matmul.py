@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from adjoint.core.families import bilinear, device_of
 from adjoint.core.public import public
+from adjoint.core.record import Record
 from adjoint.core.spec import Spec, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ def _infer(x: Spec, y: Spec) -> Spec:
 
 
 def _adjoint(x: Tensor) -> Tensor:
-    return x.transpose(-2, -1).conj()  # type: ignore[no-any-return]
+    return x.transpose(-2, -1).conj()
 
 
 # (..., m, k) @ (..., k, n), batch dimensions broadcast.
-MATMUL = bilinear(
+MATMUL: Record = bilinear(
     "matmul",
     _infer,
     lambda g, y, x_spec: MATMUL(g, _adjoint(y)).sum_to_size(x_spec.shape),
@@ -49,7 +50,7 @@ def _align(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     rank = max(x.ndim, y.ndim)
 
     def pad(t: Tensor) -> Tensor:
-        return t.reshape((t.shape[0], *(1,) * (rank - t.ndim), *t.shape[1:]))  # type: ignore[no-any-return]
+        return t.reshape((t.shape[0], *(1,) * (rank - t.ndim), *t.shape[1:]))
 
     return pad(x), pad(y)
 
@@ -64,16 +65,16 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     n, m = input.ndim, other.ndim
     if n == 2 and m == 2:
-        return MATMUL(input, other)  # type: ignore[no-any-return]
+        return MATMUL(input, other)
     if n == 0 or m == 0:
         raise RuntimeError(
             f"matmul: both arguments need to be at least 1-D, but they are {n}-D and {m}-D"
         )
     if n == 1:
-        return matmul(input.reshape(1, -1), other).squeeze(-2 if m > 1 else 0)  # type: ignore[no-any-return]
+        return matmul(input.reshape(1, -1), other).squeeze(-2 if m > 1 else 0)
     if m == 1:
-        return matmul(input, other.reshape(-1, 1)).squeeze(-1)  # type: ignore[no-any-return]
+        return matmul(input, other.reshape(-1, 1)).squeeze(-1)
     if m == 2:  # fold the batch into rows: one product, and one for the weight's gradient
         folded = MATMUL(input.reshape(-1, input.shape[-1]), other)
-        return folded.reshape(*input.shape[:-1], other.shape[-1])  # type: ignore[no-any-return]
-    return MATMUL(input, other)  # type: ignore[no-any-return]
+        return folded.reshape(*input.shape[:-1], other.shape[-1])
+    return MATMUL(input, other)

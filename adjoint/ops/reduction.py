@@ -9,6 +9,7 @@ from adjoint.core.dtype import DType, int64
 from adjoint.core.families import linear, primitive
 from adjoint.core.public import method, public
 from adjoint.core.spec import Spec, wrap_dims
+from adjoint.ops.elementwise import EQ
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -35,7 +36,7 @@ def shift_reduction(params: dict[str, Any], size: int) -> dict[str, Any]:
 
 def restore(g: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
     """A reduced tensor with its reduced dimensions back, as size 1."""
-    return g if keepdim else g.reshape(reduced_shape(x_spec.shape, dims, keepdim=True))  # type: ignore[no-any-return]
+    return g if keepdim else g.reshape(reduced_shape(x_spec.shape, dims, keepdim=True))
 
 
 def all_dims(name: str, dim: Any, ndim: int) -> Dims:
@@ -65,8 +66,8 @@ AMAX = primitive(
 
 def _weights(x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
     """1/k at each of k equal extremes, 0 elsewhere: ties share the gradient."""
-    hit = (x == restore(out, x_spec, dims, keepdim)).to(x.dtype)
-    return hit / SUM(hit, dims=dims, keepdim=True)  # type: ignore[no-any-return]
+    hit = EQ(x, restore(out, x_spec, dims, keepdim)).to(x.dtype)
+    return hit / SUM(hit, dims=dims, keepdim=True)
 
 
 def _share(g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
@@ -76,7 +77,7 @@ def _share(g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim:
 def _share_tangent(
     tx: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
 ) -> Tensor:
-    return SUM(tx * _weights(x, out, x_spec, dims, keepdim), dims=dims, keepdim=keepdim)  # type: ignore[no-any-return]
+    return SUM(tx * _weights(x, out, x_spec, dims, keepdim), dims=dims, keepdim=keepdim)
 
 
 @public(method=True, out=True)
@@ -94,13 +95,13 @@ def sum(
         dtype = int64
     if dtype is not None and dtype is not have:
         input = input.to(dtype)
-    return SUM(input, dims=all_dims("sum", dim, input.ndim), keepdim=keepdim)  # type: ignore[no-any-return]
+    return SUM(input, dims=all_dims("sum", dim, input.ndim), keepdim=keepdim)
 
 
 @public(method=True, out=True)
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The largest value over `dim`; equal ones share the gradient."""
-    return AMAX(input, dims=all_dims("amax", dim, input.ndim), keepdim=keepdim)  # type: ignore[no-any-return]
+    return AMAX(input, dims=all_dims("amax", dim, input.ndim), keepdim=keepdim)
 
 
 @method
@@ -125,6 +126,4 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     out = self
     if repeated:
         out = SUM(out, dims=repeated, keepdim=True)
-    return SUM(out, dims=leading, keepdim=False) if leading else out  # type: ignore[no-any-return]
-
-
+    return SUM(out, dims=leading, keepdim=False) if leading else out

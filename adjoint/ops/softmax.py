@@ -36,4 +36,4 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """
     if dtype is not None:
         input = input.to(dtype)
-    return SOFTMAX(input, dim=wrap_dim("softmax", dim, input.ndim))  # type: ignore[no-any-return]
+    return SOFTMAX(input, dim=wrap_dim("softmax", dim, input.ndim))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.families import linear
 from adjoint.core.public import method, public
-from adjoint.core.record import HOOKS
+from adjoint.core.record import HOOKS, Record
 from adjoint.core.spec import Spec, contiguous_strides, wrap_dim, wrap_dims
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _reshape_window(x: Tensor, shape: Shape) -> Window:
     return strides, x.storage_offset()
 
 
-RESHAPE = linear(
+RESHAPE: Record = linear(
     "reshape",
     lambda x, shape: Spec(shape, x.dtype, x.device),
     lambda g, x_spec: g.reshape(x_spec.shape),
@@ -80,11 +80,15 @@ RESHAPE = linear(
 
 def resolve_shape(name: str, numel: int, shape: Sequence[Any]) -> Shape:
     """A full shape from one that may hold a -1."""
-    sizes = tuple(int(s) for s in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape))
+    sizes = tuple(
+        int(s) for s in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+    )
     if -1 in sizes:
         known = -prod(sizes)
         if sizes.count(-1) > 1:
-            raise RuntimeError(f"{name}: only one dimension can be inferred, received {list(sizes)}")
+            raise RuntimeError(
+                f"{name}: only one dimension can be inferred, received {list(sizes)}"
+            )
         if known == 0:
             raise RuntimeError(
                 f"{name}: cannot reshape tensor of {numel} elements into shape {list(sizes)} "
@@ -115,7 +119,7 @@ def reshape_method(self: Tensor, *shape: Any) -> Tensor:
     sizes = resolve_shape("reshape", self._array.size, shape)
     if not self.is_contiguous() and view_strides(self._array.shape, self.stride(), sizes) is None:
         self = self.contiguous()
-    return RESHAPE(self, shape=sizes)  # type: ignore[no-any-return]
+    return RESHAPE(self, shape=sizes)
 
 
 @method
@@ -124,13 +128,13 @@ def view(self: Tensor, *shape: Any) -> Tensor:
     sizes = resolve_shape("view", self._array.size, shape)
     if not self.is_contiguous():
         _reshape_window(self, sizes)
-    return RESHAPE(self, shape=sizes)  # type: ignore[no-any-return]
+    return RESHAPE(self, shape=sizes)
 
 
 @method
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`view` with the shape of `other`."""
-    return self.view(other.shape)  # type: ignore[no-any-return]
+    return self.view(other.shape)
 
 
 @method
@@ -138,7 +142,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie row-major in memory, else such a copy."""
     from adjoint.ops.convert import CLONE
 
-    return self if self.is_contiguous() else CLONE(self)  # type: ignore[no-any-return]
+    return self if self.is_contiguous() else CLONE(self)
 
 
 # -- permute ------------------------------------------------------------------------------------
@@ -154,7 +158,7 @@ def inverse_permutation(dims: Shape) -> Shape:
     return tuple(sorted(range(len(dims)), key=dims.__getitem__))
 
 
-PERMUTE = linear(
+PERMUTE: Record = linear(
     "permute",
     lambda x, dims: Spec(tuple(x.shape[d] for d in dims), x.dtype, x.device),
     lambda g, dims: PERMUTE(g, dims=inverse_permutation(dims)),
@@ -182,7 +186,7 @@ def permute_method(self: Tensor, *dims: Any) -> Tensor:
             f"length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is not "
             f"equal to len(dims) = {len(order)}"
         )
-    return PERMUTE(self, dims=order)  # type: ignore[no-any-return]
+    return PERMUTE(self, dims=order)
 
 
 @public(method=True, aliases=("swapaxes", "swapdims"))
@@ -193,7 +197,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(ndim))
     if ndim:
         order[a], order[b] = order[b], order[a]
-    return PERMUTE(input, dims=tuple(order))  # type: ignore[no-any-return]
+    return PERMUTE(input, dims=tuple(order))
 
 
 # -- expand -------------------------------------------------------------------------------------
@@ -203,8 +207,7 @@ def _expand_window(x: Tensor, shape: Shape) -> Window:
     added = len(shape) - x.ndim
     old = zip(x.shape, x.stride(), strict=True)
     kept = tuple(
-        stride if size == new else 0
-        for (size, stride), new in zip(old, shape[added:], strict=True)
+        stride if size == new else 0 for (size, stride), new in zip(old, shape[added:], strict=True)
     )
     return (0,) * added + kept, x.storage_offset()
 
@@ -213,10 +216,10 @@ def _expand_batch(size: int, x: Tensor, shape: Shape) -> Tensor:
     added = len(shape) - (x.ndim - 1)
     if added:
         x = x.reshape((size, *(1,) * added, *x.shape[1:]))
-    return x.expand((size, *shape))  # type: ignore[no-any-return]
+    return x.expand((size, *shape))
 
 
-EXPAND = linear(
+EXPAND: Record = linear(
     "expand",
     lambda x, shape: Spec(shape, x.dtype, x.device),
     lambda g, x_spec: g.sum_to_size(x_spec.shape),
@@ -250,7 +253,7 @@ def expand(self: Tensor, *sizes: Any) -> Tensor:
                 f"({old}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
                 f"Tensor sizes: {list(self.shape)}"
             )
-    return EXPAND(self, shape=tuple(shape))  # type: ignore[no-any-return]
+    return EXPAND(self, shape=tuple(shape))
 
 
 # -- slice --------------------------------------------------------------------------------------
@@ -290,10 +293,10 @@ def _slice_window(x: Tensor, index: Index) -> Window:
 
 def _embed(g: Tensor, x_spec: Spec, chain: Any) -> Tensor:
     """Zeros of the shape of x with g where the chain of views looks."""
-    return VIEW_SCATTER(g.new_zeros(x_spec.shape), g, chain=chain)  # type: ignore[no-any-return]
+    return VIEW_SCATTER(g.new_zeros(x_spec.shape), g, chain=chain)
 
 
-SLICE = linear(
+SLICE: Record = linear(
     "slice",
     _slice_infer,
     lambda g, x_spec, index: _embed(g, x_spec, ((SLICE, {"index": index}),)),
@@ -318,13 +321,15 @@ def _scatter_batch(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
     x = x.contiguous()  # so that each step is a view again
     inner = x
     for record, params in chain:
-        inner = record.batch(size, inner, **params) if record.batch else record(
-            inner, **record.shift(params, size)
+        inner = (
+            record.batch(size, inner, **params)
+            if record.batch
+            else record(inner, **record.shift(params, size))
         )
-    return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])  # type: ignore[no-any-return]
+    return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])
 
 
-VIEW_SCATTER = linear(
+VIEW_SCATTER: Record = linear(
     "view_scatter",
     lambda x, y, chain: x,
     lambda g, y_spec, chain: VIEW_SCATTER(g, g.new_zeros(y_spec.shape), chain=chain),
@@ -338,28 +343,34 @@ HOOKS.view_scatter = VIEW_SCATTER
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` along `dim`, without that dimension."""
     d = wrap_dim("select", dim, input.ndim)
-    return input[(slice(None),) * d + (index,)]  # type: ignore[no-any-return]
+    return input[(slice(None),) * d + (index,)]
 
 
 @public(method=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` slices along `dim` from `start`."""
     d = wrap_dim("narrow", dim, input.ndim)
-    return input[(slice(None),) * d + (slice(start, start + length),)]  # type: ignore[no-any-return]
+    return input[(slice(None),) * d + (slice(start, start + length),)]
 
 
 @public(method=True)
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without dimensions of size 1 (all, or those given)."""
-    dims = range(input.ndim) if dim is None else wrap_dims("squeeze", (dim,) if isinstance(dim, int) else dim, input.ndim)
-    return RESHAPE(input, shape=tuple(n for d, n in enumerate(input.shape) if not (n == 1 and d in dims)))  # type: ignore[no-any-return]
+    dims = (
+        range(input.ndim)
+        if dim is None
+        else wrap_dims("squeeze", (dim,) if isinstance(dim, int) else dim, input.ndim)
+    )
+    return RESHAPE(
+        input, shape=tuple(n for d, n in enumerate(input.shape) if not (n == 1 and d in dims))
+    )
 
 
 @public(method=True)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 at `dim`."""
     d = wrap_dim("unsqueeze", dim, input.ndim + 1)
-    return RESHAPE(input, shape=(*input.shape[:d], 1, *input.shape[d:]))  # type: ignore[no-any-return]
+    return RESHAPE(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
 
 
 @public(method=True, aliases=("moveaxis",))
@@ -367,10 +378,12 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with dimensions moved to new places, the others keeping their order."""
     ndim = input.ndim
     src = wrap_dims("movedim", (source,) if isinstance(source, int) else source, ndim)
-    dst = wrap_dims("movedim", (destination,) if isinstance(destination, int) else destination, ndim)
+    dst = wrap_dims(
+        "movedim", (destination,) if isinstance(destination, int) else destination, ndim
+    )
     rest = iter(d for d in range(ndim) if d not in src)
     placed = dict(zip(dst, src, strict=True))
-    return PERMUTE(input, dims=tuple(placed[d] if d in placed else next(rest) for d in range(ndim)))  # type: ignore[no-any-return]
+    return PERMUTE(input, dims=tuple(placed[d] if d in placed else next(rest) for d in range(ndim)))
 
 
 @public(method=True)

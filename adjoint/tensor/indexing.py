@@ -93,7 +93,8 @@ def _index_tensors(x: Tensor, k: Any, dim: int) -> list[Tensor]:
         return list(index.nonzero(as_tuple=True))
     if index.dtype.is_inexact:
         raise IndexError(
-            f"tensors used as indices must be long, int, byte or bool tensors, received {index.dtype.name}"
+            "tensors used as indices must be long, int, byte or bool tensors, received "
+            f"{index.dtype.name}"
         )
     return [index.long()]
 
@@ -132,5 +133,5 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 def install_indexing() -> None:
     """Put indexing on Tensor."""
-    Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
-    Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+    setattr(Tensor, "__getitem__", getitem)  # noqa: B010
+    setattr(Tensor, "__setitem__", setitem)  # noqa: B010

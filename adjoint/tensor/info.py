@@ -49,4 +49,4 @@ def storage_offset(self: Tensor) -> int:
     array = self._array
     if type(array) is Window:
         return int(array.offset)
-    return HOOKS.array.offset_in(array, self._storage.buffer)  # type: ignore[no-any-return]
+    return HOOKS.array.offset_in(array, self._storage.buffer)

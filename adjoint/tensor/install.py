@@ -23,14 +23,14 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def install() -> None:
-    """Give Tensor every published method, in-place form and property."""
+def install(cls: type[Tensor]) -> None:
+    """Give the class every published method, in-place form and property."""
     for name, fn in METHODS.items():
-        setattr(Tensor, name, fn)
+        setattr(cls, name, fn)
     for name, fn in INPLACE.items():
         if f"{name}_" not in METHODS:
-            setattr(Tensor, f"{name}_", _inplace(name, fn))
+            setattr(cls, f"{name}_", _inplace(name, fn))
     for name, fn in PROPERTIES.items():
-        setattr(Tensor, name, property(fn))
+        setattr(cls, name, property(fn))
     install_operators()
     install_indexing()

@@ -35,7 +35,9 @@ def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
     return write(target, value)
 
 
-def update(name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+def update(
+    name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any
+) -> Tensor:
     """An in-place operation: compute(target, ...) written into target."""
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
@@ -101,7 +103,11 @@ def alias_on_tape(target: Tensor) -> Tensor:
     """The tensor whose history a write extends, as it stands before the write."""
     holder = target if target._base is None else target._base[0]
     before = alias(holder)
-    before._node, before._nr, before._requires_grad = holder._node, holder._nr, holder._requires_grad
+    before._node, before._nr, before._requires_grad = (
+        holder._node,
+        holder._nr,
+        holder._requires_grad,
+    )
     return before
 
 
@@ -161,14 +167,14 @@ def _root_of(target: Tensor) -> Tensor:
     if storage.level is not None:
         return symbolic_root(storage)
     if storage.trace is not None:
-        return storage.trace.root_tensor(storage)  # type: ignore[no-any-return]
-    return HOOKS.array.wrap(storage.buffer)  # type: ignore[no-any-return]
+        return storage.trace.root_tensor(storage)
+    return HOOKS.array.wrap(storage.buffer)
 
 
 def symbolic_root(storage: Any) -> Tensor:
     """A fresh storage with the same payload: the old one is about to move up a level."""
     from_payload = storage.level.wrap_payload(storage.payload)
-    return from_payload  # type: ignore[no-any-return]
+    return from_payload
 
 
 def value_at(level: Level, tensor: Tensor) -> Any:

@@ -48,7 +48,9 @@ def install_operators() -> None:
         setattr(Tensor, f"__i{name}__", _inplace(name, record))
     for name, record in {"eq": elementwise.EQ, "lt": elementwise.LT, "gt": elementwise.GT}.items():
         setattr(Tensor, f"__{name}__", _binary(record)[0])
-    Tensor.__neg__ = lambda self: elementwise.NEG(self)  # type: ignore[attr-defined]
-    Tensor.__matmul__ = lambda self, other: (  # type: ignore[attr-defined]
-        matmul.matmul(self, other) if is_tensor(other) else NotImplemented
-    )
+    setattr(Tensor, "__neg__", lambda self: elementwise.NEG(self))  # noqa: B010
+    setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
+
+
+def _matmul(self: Tensor, other: Any) -> Any:
+    return matmul.matmul(self, other) if is_tensor(other) else NotImplemented

@@ -16,11 +16,22 @@ from typing import Any
 class Storage:
     """A buffer (or a level's payload) with the version that counts writes to it."""
 
-    __slots__ = ("__weakref__", "birth", "buffer", "claimed", "level", "payload", "trace", "version")
+    __slots__ = (
+        "__weakref__",
+        "birth",
+        "buffer",
+        "claimed",
+        "level",
+        "payload",
+        "trace",
+        "version",
+    )
 
     claimed: bool  # set when a leaf has taken it as its gradient (autodiff.engine)
 
-    def __init__(self, buffer: Any, level: Any = None, payload: Any = None, trace: Any = None) -> None:
+    def __init__(
+        self, buffer: Any, level: Any = None, payload: Any = None, trace: Any = None
+    ) -> None:
         self.buffer = buffer  # the root array; None where the value is symbolic
         self.version = 0
         self.level = level  # the transform the value belongs to

@@ -58,12 +58,41 @@ class Tensor(TensorBase):
     _requires_grad: bool
     _storage: Storage
 
-    if TYPE_CHECKING:  # the derived methods; tools read them from the generated stub
+    if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
 
         def __getattr__(self, name: str) -> Any: ...
 
+        __add__: Any
+        __radd__: Any
+        __sub__: Any
+        __rsub__: Any
+        __mul__: Any
+        __rmul__: Any
+        __truediv__: Any
+        __rtruediv__: Any
+        __floordiv__: Any
+        __mod__: Any
+        __pow__: Any
+        __rpow__: Any
+        __matmul__: Any
+        __and__: Any
+        __or__: Any
+        __xor__: Any
+        __lshift__: Any
+        __rshift__: Any
+        __neg__: Any
+        __pos__: Any
+        __invert__: Any
+        __abs__: Any
+        __lt__: Any
+        __le__: Any
+        __gt__: Any
+        __ge__: Any
+        __getitem__: Any
+        __setitem__: Any
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return HOOKS.array.legacy_constructor(cls, *args, **kwargs)  # type: ignore[no-any-return]
+        return HOOKS.array.legacy_constructor(cls, *args, **kwargs)
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -81,7 +110,7 @@ class Tensor(TensorBase):
     def device(self) -> Device:
         """Where the elements are."""
         find = DEVICE_OF.get(type(self._array))
-        return CPU if find is None else find(self._array)  # type: ignore[no-any-return]
+        return CPU if find is None else find(self._array)
 
     @property
     def ndim(self) -> int:
@@ -134,7 +163,7 @@ class Tensor(TensorBase):
     def grad(self) -> Tensor | None:
         """The accumulated gradient, or None."""
         if CONTEXT.capture is not None:
-            return CONTEXT.capture.read_grad(self)  # type: ignore[no-any-return]
+            return CONTEXT.capture.read_grad(self)
         return None if self._meta is None else self._meta.grad
 
     @grad.setter

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.dtypes import DTYPE_OF, NUMPY_OF
+from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.core import dtype as dt
+from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
 Array = Any
 
@@ -21,8 +22,10 @@ def copy_into(target: Array, source: Array) -> None:
 
 def check_overlap(array: Array) -> None:
     """Refuse to write where one location shows more than once."""
-    if 0 in array.strides and any(
-        s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)
+    if (
+        array.size
+        and 0 in array.strides
+        and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
     ):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
@@ -50,12 +53,48 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     return wrap(array.astype(NUMPY_OF[like.dtype]))
 
 
-def from_data(data: Any, dtype: dt.DType | None) -> Tensor:
-    """A new tensor holding a copy of nested sequences or an array."""
+@public()
+def tensor(
+    data: Any,
+    *,
+    dtype: dt.DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor holding a copy of `data`.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([1, 2]).dtype
+    adjoint.int64
+    """
     array = np.array(data)
     if dtype is None:
-        dtype = dt.get_default_dtype() if array.dtype == np.float64 and not isinstance(data, np.ndarray) else DTYPE_OF[array.dtype]
-    return wrap(array.astype(NUMPY_OF[dtype]))
+        dtype = (
+            dt.get_default_dtype()
+            if array.dtype == np.float64 and not isinstance(data, np.ndarray)
+            else DTYPE_OF[array.dtype]
+        )
+    out = wrap(array.astype(NUMPY_OF[dtype]))
+    return out.requires_grad_() if requires_grad else out
+
+
+@public()
+def from_numpy(array: Array) -> Tensor:
+    """A tensor sharing memory with a NumPy array."""
+    return wrap(array)
+
+
+@method
+def numpy(self: Tensor) -> Array:
+    """The elements as a NumPy array sharing memory."""
+    return self._array
+
+
+@method
+def cpu(self: Tensor) -> Tensor:
+    """On the CPU."""
+    return self.to("cpu")
 
 
 class Buffers:

@@ -202,8 +202,7 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
 def pattern(arrays: list[Any]) -> tuple[Any, ...]:
     """The key a plan is cached under: dtypes, with 0-d arrays and scalars told apart."""
     return tuple(
-        (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__
-        for a in arrays
+        (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__ for a in arrays
     )
 
 
@@ -211,7 +210,7 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
     """The device an operation runs on: its operands', or the one it is asked to fill."""
     if not tensors:
         return full_device(params.get("device"))
-    return device_of(record.name, [x._spec for x in tensors])  # type: ignore[no-any-return]
+    return device_of(record.name, [x._spec for x in tensors])
 
 
 HOOKS.run = run

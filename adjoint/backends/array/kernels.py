@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.backends.array.devices import transfer
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.backends.array.table import NAMED, lowers
-from adjoint.backends.array.devices import transfer
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.ops import convert, creation, elementwise, index, join, matmul, reduction, views

@@ -1,0 +1,84 @@
+"""Putting the layers together: which modules load at import, which on first use.
+
+Importing an operation module fills the public table; importing its array kernels fills the eager
+table. The families below load at once; the lazy ones when a name is asked for that is not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from adjoint.core import dtype as dt
+from adjoint.core.public import PUBLIC
+from adjoint.tensor.install import install
+from adjoint.tensor.tensor import Tensor
+
+EAGER = (
+    "adjoint.ops.elementwise",
+    "adjoint.ops.convert",
+    "adjoint.ops.views",
+    "adjoint.ops.join",
+    "adjoint.ops.reduction",
+    "adjoint.ops.matmul",
+    "adjoint.ops.index",
+    "adjoint.ops.creation",
+    "adjoint.ops.softmax",
+    "adjoint.tensor.info",
+    "adjoint.autodiff.hooks",
+    "adjoint.autodiff.reverse",
+    "adjoint.backends.array.executor",
+    "adjoint.backends.array.buffers",
+    "adjoint.backends.array.kernels",
+)
+LAZY: tuple[str, ...] = ()
+# Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
+SUBMODULES = ("autograd", "func")
+
+for _name in EAGER:
+    importlib.import_module(_name)
+install(Tensor)
+_loaded = False
+
+
+def top_level() -> dict[str, Any]:
+    """The names of the top namespace that are there at once."""
+    names: dict[str, Any] = {d.name: d for d in dt.DTYPES}
+    names |= dt.ALIASES
+    names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}
+    return names
+
+
+def load_lazy() -> None:
+    """Import the families that wait for first use."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for name in LAZY:
+            importlib.import_module(name)
+        install(Tensor)
+
+
+def find(name: str) -> Any:
+    """A top-level name that was not there at import."""
+    if name in SUBMODULES:
+        return importlib.import_module(f"adjoint.{name}")
+    if not name.startswith("__"):
+        load_lazy()
+        if ("", name) in PUBLIC:
+            return PUBLIC["", name].fn
+    raise AttributeError(
+        f"module 'adjoint' has no attribute {name!r}. If PyTorch has it, Adjoint does not yet."
+    )
+
+
+def all_names() -> set[str]:
+    """Every public name, lazy ones included."""
+    load_lazy()
+    return {name for space, name in PUBLIC if space == ""} | set(SUBMODULES)
+
+
+def namespace(space: str) -> dict[str, Any]:
+    """The functions of a namespace such as "linalg"."""
+    load_lazy()
+    return {name: p.fn for (s, name), p in PUBLIC.items() if s == space}

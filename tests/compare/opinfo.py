@@ -1,0 +1,359 @@
+"""The sweep: PyTorch's own operation database, run through both frameworks.
+
+    python -m tests.compare.opinfo                       everything
+    python -m tests.compare.opinfo add linalg.*          by name or pattern
+    python -m tests.compare.opinfo --dtypes float32 --limit 5 -v sum
+
+For each operation, dtype and sample input: value, dtype, shape; in-place and method forms; error
+inputs; and for float64 and complex128 the gradients. Prints one line per failing operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves
+
+import adjoint as ad
+from tests.compare.bridge import OURS_OF, Unsupported, ours, theirs
+from tests.compare.names import NONDETERMINISTIC, WANTED
+
+TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.complex128: (1e-7, 1e-7),
+    torch.float32: (2e-4, 2e-4),
+    torch.complex64: (2e-4, 2e-4),
+    torch.float16: (5e-3, 5e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+DTYPES = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "complex128",
+    "complex64",
+    "int64",
+    "int32",
+    "uint8",
+    "int8",
+    "int16",
+    "bool",
+)
+
+
+def resolve(name: str) -> Any:
+    """Our function of that name: a function of the namespace, else a Tensor method."""
+    target: Any = ad
+    for part in name.split("."):
+        target = getattr(target, part, None)
+        if target is None:
+            break
+    if target is None or name.startswith("__"):
+        target = getattr(ad.Tensor, name, None)
+    return target
+
+
+def compare(got: Any, want: Any, what: str) -> None:
+    """Raise unless the results agree in structure, dtype, shape and value."""
+    if isinstance(want, torch.Tensor):
+        if not isinstance(got, ad.Tensor):
+            raise AssertionError(f"{what}: expected a tensor, got {type(got).__name__}")
+        if tuple(got.shape) != tuple(want.shape):
+            raise AssertionError(f"{what}: shape {tuple(got.shape)} != {tuple(want.shape)}")
+        if want.dtype not in OURS_OF:
+            raise Unsupported(str(want.dtype))
+        if got.dtype is not OURS_OF[want.dtype]:
+            raise AssertionError(f"{what}: dtype {got.dtype} != {want.dtype}")
+        rtol, atol = TOLERANCE.get(want.dtype, (0, 0))
+        torch.testing.assert_close(
+            theirs(got),
+            want.detach().resolve_conj().resolve_neg(),
+            rtol=rtol,
+            atol=atol,
+            equal_nan=True,
+        )
+    elif isinstance(want, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(got) != len(want):
+            raise AssertionError(f"{what}: structure {type(got)} != {type(want)}")
+        for i, (g, w) in enumerate(zip(got, want, strict=True)):
+            compare(g, w, f"{what}[{i}]")
+    elif isinstance(want, torch.dtype):
+        assert got is OURS_OF[want], f"{what}: {got} != {want}"
+    elif isinstance(want, float):
+        assert got == want or abs(got - want) < 1e-4 * max(1, abs(want)) or want != want, (
+            f"{what}: {got} != {want}"
+        )
+    elif not isinstance(want, (torch.Size,)):
+        assert got == want, f"{what}: {got!r} != {want!r}"
+
+
+def gradients(fn: Any, args: Any, kwargs: Any, seed: Any, framework: Any) -> Any:
+    """The gradients of a weighted sum of outputs with respect to every leaf that asks for one."""
+    out = fn(*args, **kwargs)
+    outs = [o for o in tree_leaves(out) if hasattr(o, "requires_grad") and o.requires_grad]
+    leaves = [
+        x for x in tree_leaves((args, kwargs)) if hasattr(x, "requires_grad") and x.requires_grad
+    ]
+    if not outs:
+        return None
+    weights = seed(outs)
+    return framework.autograd.grad(outs, leaves, weights, allow_unused=True)
+
+
+class Sweep:
+    """Runs samples and keeps score."""
+
+    def __init__(self, limit: int, verbose: bool, grad: bool) -> None:
+        self.limit, self.verbose, self.grad = limit, verbose, grad
+        self.passed: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
+
+    def fail(self, name: str, what: str, error: BaseException) -> None:
+        self.failed[name] += 1
+        text = f"{what}: {type(error).__name__}: {str(error).strip()[:300]}"
+        if self.verbose:
+            print(f"--- {name} {text}")
+            traceback.print_exception(error, limit=-6)
+        self.first.setdefault(name, text)
+
+    def sample(self, op: Any, name: str, fn: Any, sample: Any, dtype: torch.dtype) -> None:
+        what = f"{str(dtype)[6:]} {describe(sample)}"
+        try:
+            args = ours((sample.input, *sample.args))
+            kwargs = ours(sample.kwargs)
+        except Unsupported:
+            return
+        try:
+            want = op.op(sample.input, *sample.args, **sample.kwargs)
+        except Exception:
+            return  # a sample PyTorch itself refuses on this build
+        try:
+            got = fn(*args, **kwargs)
+            if op.name in NONDETERMINISTIC:
+                assert [tuple(g.shape) for g in tree_leaves(got)] == [
+                    tuple(w.shape) for w in tree_leaves(want)
+                ], "shape"
+                assert [g.dtype for g in tree_leaves(got)] == [
+                    OURS_OF[w.dtype] for w in tree_leaves(want)
+                ], "dtype"
+            else:
+                compare(got, want, "value")
+            self.passed[name] += 1
+        except Unsupported:
+            return
+        except Exception as error:
+            self.fail(name, what, error)
+            return
+        if (
+            self.grad
+            and op.supports_autograd
+            and dtype in (torch.float64, torch.complex128)
+            and op.name not in NONDETERMINISTIC
+        ):
+            self.gradient(op, name, fn, sample, args, kwargs, what)
+
+    def gradient(
+        self, op: Any, name: str, fn: Any, sample: Any, args: Any, kwargs: Any, what: str
+    ) -> None:
+        seeds: list[torch.Tensor] = []
+
+        def torch_seed(outs: list[torch.Tensor]) -> list[torch.Tensor]:
+            generator = torch.Generator().manual_seed(0)
+            seeds.extend(torch.randn(o.shape, dtype=o.dtype, generator=generator) for o in outs)
+            return seeds
+
+        post = sample.output_process_fn_grad
+        try:
+            want = gradients(
+                lambda *a, **k: post(op.op(*a, **k)),
+                (sample.input, *sample.args),
+                sample.kwargs,
+                torch_seed,
+                torch,
+            )
+        except Exception:
+            return
+        if want is None:
+            return
+        try:
+            got = gradients(
+                lambda *a, **k: post(fn(*a, **k)), args, kwargs, lambda _: ours(seeds), ad
+            )
+            for i, (g, w) in enumerate(zip(got, want, strict=True)):
+                if w is None or g is None:
+                    zero = w if g is None else theirs(g)
+                    assert zero is None or not zero.abs().sum().item(), f"grad[{i}]: {g} != {w}"
+                else:
+                    compare(g, w, f"grad[{i}]")
+            self.passed[name] += 1
+        except Unsupported:
+            return
+        except Exception as error:
+            self.fail(name, f"{what} gradient", error)
+
+    def inplace(self, op: Any, name: str, dtype: torch.dtype) -> None:
+        theirs_fn = op.get_inplace()
+        if theirs_fn is None:
+            return
+        ours_fn = getattr(ad.Tensor, theirs_fn.__name__, None)
+        if ours_fn is None:
+            self.fail(name, "in-place form", AttributeError(theirs_fn.__name__))
+            return
+        for sample in self.take(op, dtype, requires_grad=False):
+            if sample.broadcasts_input or not isinstance(sample.input, torch.Tensor):
+                continue
+            try:
+                args, kwargs = ours((sample.input, *sample.args)), ours(sample.kwargs)
+                want = theirs_fn(sample.input.clone(), *sample.args, **sample.kwargs)
+            except (
+                Unsupported,
+                RuntimeError,
+                NotImplementedError,
+                TypeError,
+                ValueError,
+                IndexError,
+            ):
+                continue
+            try:
+                target = args[0].clone()
+                assert ours_fn(target, *args[1:], **kwargs) is target
+                if op.name not in NONDETERMINISTIC:
+                    compare(target, want, "in-place")
+                self.passed[name] += 1
+            except Exception as error:
+                self.fail(name, f"{str(dtype)[6:]} in-place {describe(sample)}", error)
+
+    def errors(self, op: Any, name: str, fn: Any) -> None:
+        if op.error_inputs_func is None:
+            return
+        try:
+            inputs = list(op.error_inputs("cpu"))
+        except Exception:
+            return
+        for error_input in inputs:
+            sample = error_input.sample_input
+            try:
+                args, kwargs = ours((sample.input, *sample.args)), ours(sample.kwargs)
+                if "out" in kwargs:
+                    continue
+                op.op(sample.input, *sample.args, **sample.kwargs)
+                continue  # PyTorch accepts it after all
+            except Unsupported:
+                continue
+            except Exception as theirs_error:
+                want = theirs_error
+            try:
+                fn(*args, **kwargs)
+                self.fail(
+                    name,
+                    f"error input {describe(sample)}",
+                    AssertionError(f"accepted; PyTorch raises {want!r}"[:200]),
+                )
+            except Exception as got:
+                kind = next(
+                    k
+                    for k in (
+                        IndexError,
+                        TypeError,
+                        ValueError,
+                        NotImplementedError,
+                        RuntimeError,
+                        Exception,
+                    )
+                    if isinstance(want, k)
+                )
+                if isinstance(got, kind):
+                    self.passed[name] += 1
+                else:
+                    self.fail(
+                        name,
+                        f"error input {describe(sample)}",
+                        AssertionError(f"raised {got!r}, PyTorch raises {want!r}"[:300]),
+                    )
+
+    def take(self, op: Any, dtype: torch.dtype, *, requires_grad: bool) -> Iterator[Any]:
+        torch.manual_seed(0)
+        try:
+            for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=requires_grad)):
+                if i >= self.limit:
+                    return
+                yield sample
+        except Exception as error:
+            if self.verbose:
+                print(f"(no samples for {op.name} {dtype}: {error})")
+
+    def op(self, op: Any, dtypes: list[torch.dtype]) -> None:
+        name = op.name + (f"[{op.variant_test_name}]" if op.variant_test_name else "")
+        fn = resolve(op.name)
+        if fn is None:
+            self.fail(name, "missing", AttributeError(op.name))
+            return
+        for dtype in dtypes:
+            if dtype not in op.dtypes:
+                continue
+            differentiable = op.supports_autograd and dtype in (torch.float64, torch.complex128)
+            for sample in self.take(op, dtype, requires_grad=differentiable):
+                self.sample(op, name, fn, sample, dtype)
+            if dtype in (torch.float32, torch.int64):
+                self.inplace(op, name, dtype)
+        self.errors(op, name, fn)
+
+
+def describe(sample: Any) -> str:
+    """A sample in a line."""
+
+    def show(x: Any) -> str:
+        if isinstance(x, torch.Tensor):
+            return f"{str(x.dtype)[6:]}{list(x.shape)}"
+        if isinstance(x, (list, tuple)):
+            return "(" + ", ".join(map(show, x)) + ")"
+        return repr(x)
+
+    parts = [show(sample.input), *map(show, sample.args)]
+    parts += [f"{k}={show(v)}" for k, v in sample.kwargs.items()]
+    return re.sub(r"\s+", " ", "(" + ", ".join(parts) + ")")[:200]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--no-grad", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dtypes = [getattr(torch, d) for d in options.dtypes.split(",")]
+    sweep = Sweep(options.limit, options.verbose, not options.no_grad)
+    names = options.patterns or None
+    for op in op_db:
+        if op.name not in WANTED:
+            continue
+        if names is None or any(fnmatch.fnmatchcase(op.name, p) for p in names):
+            sweep.op(op, dtypes)
+    for name in sorted(sweep.failed):
+        print(
+            f"FAIL {name}: {sweep.failed[name]} failed, {sweep.passed[name]} passed; first: {sweep.first[name]}"
+        )
+    bad, good = sum(sweep.failed.values()), sum(sweep.passed.values())
+    clean = len(set(sweep.passed) - set(sweep.failed))
+    print(f"{clean} operations clean, {len(sweep.failed)} with failures")
+    print(f"{good} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
