@@ -53,3 +53,11 @@ class Context(threading.local):
 
 
 CONTEXT = Context()
+
+
+def concrete() -> Any:
+    """Suspend an active capture: tensors made inside are real, not part of the graph.
+
+    For state that outlives the call, such as an optimizer's moments created in its first step.
+    """
+    return CONTEXT.having(capture=None)

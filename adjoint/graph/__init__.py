@@ -1,0 +1,12 @@
+"""Graphs: the typed IR, recording, verification, text and the reference interpreter."""
+
+from adjoint.graph.capture import Captured as Captured
+from adjoint.graph.capture import capture as capture
+from adjoint.graph.interpreter import interpret as interpret
+from adjoint.graph.ir import Graph as Graph
+from adjoint.graph.ir import Node as Node
+from adjoint.graph.ir import Value as Value
+from adjoint.graph.text import load as load
+from adjoint.graph.text import to_text as to_text
+from adjoint.graph.verify import GraphError as GraphError
+from adjoint.graph.verify import verify as verify

@@ -1,0 +1,116 @@
+"""capture: run a function once, keep its graph, and replay it for calls of the same signature."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.core.tree import TreeDef, flatten, unflatten
+from adjoint.graph.environment import Fingerprint
+from adjoint.graph.program import Program, build
+from adjoint.graph.trace import Realias, Trace
+from adjoint.tensor.storage import Storage
+
+
+def describe_tensor(tensor: Any) -> tuple[Any, ...]:
+    """What of an argument tensor a program depends on."""
+    return (tensor._spec, tensor.stride(), tensor.requires_grad)
+
+
+def signature(leaves: list[Any], structure: TreeDef) -> tuple[Any, ...]:
+    """The key under which a program is kept: structure, specs, aliasing, statics and modes."""
+    parts: list[Any] = []
+    groups: dict[Storage, int] = {}
+    for leaf in leaves:
+        if not is_tensor(leaf):
+            try:
+                hash(leaf)
+            except TypeError as error:
+                raise TypeError(
+                    f"capture: an argument of type {type(leaf).__name__} cannot be hashed. Pass a "
+                    "tensor, or a plain value that can serve as a static argument."
+                ) from error
+            parts.append((type(leaf), leaf))
+            continue
+        first = leaf._storage not in groups
+        group = groups.setdefault(leaf._storage, len(groups))
+        shared = () if first else (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
+        parts.append((*describe_tensor(leaf), group, shared))
+    modes = (CONTEXT.grad_enabled, CONTEXT.inference, CONTEXT.autocast)
+    return (structure, tuple(parts), modes)
+
+
+class Captured:
+    """A function that is traced once per signature and replayed by the reference interpreter.
+
+    Results are equal to the function's own, as are its effects: tensors written in place,
+    gradients, random generators.
+
+    >>> import adjoint as ad
+    >>> from adjoint.graph import capture
+    >>> twice = capture(lambda x: x * 2)
+    >>> twice(ad.tensor([1.0, 2.0]))
+    tensor([2., 4.])
+    >>> print(twice.graph_text().splitlines()[0])
+    def graph(x0):
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.programs: dict[Any, list[Program]] = {}
+        self.traces = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if CONTEXT.capture is not None or CONTEXT.levels:
+            return self.fn(*args, **kwargs)  # part of an outer trace or transform
+        leaves, structure = flatten((args, kwargs))
+        key = signature(leaves, structure)
+        seen = Fingerprint(self.fn)
+        for program in self.programs.get(key, ()):
+            if program.valid(leaves, seen):
+                return program(leaves)
+        program = self.trace(leaves, structure)
+        self.programs.setdefault(key, []).append(program)
+        return program(leaves)
+
+    def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
+        """Record the function for these arguments, leaving every tensor as it was."""
+        self.traces += 1
+        whole: set[Storage] = set()
+        counts: dict[Storage, int] = {}
+        for leaf in leaves:
+            if is_tensor(leaf):
+                counts[leaf._storage] = counts.get(leaf._storage, 0) + 1
+        whole |= {storage for storage, n in counts.items() if n > 1}
+        while True:
+            trace = Trace()
+            try:
+                for i, leaf in enumerate(leaves):
+                    if is_tensor(leaf):
+                        trace.argument(i, leaf, whole=leaf._storage in whole)
+                args, kwargs = unflatten(structure, leaves)
+                with CONTEXT.having(capture=trace):
+                    result = self.fn(*args, **kwargs)
+                    return build(trace, result, leaves, lambda: Fingerprint(self.fn))
+            except Realias as clash:
+                whole.add(clash.storage)
+            finally:
+                trace.undo()
+
+    @property
+    def latest(self) -> Program:
+        """The program of the most recent trace."""
+        return list(self.programs.values())[-1][-1]
+
+    def graph_text(self) -> str:
+        """The latest program's graph as Python."""
+        return self.latest.text()
+
+
+def capture(fn: Callable[..., Any]) -> Captured:
+    """Wrap a function so that calls replay its recorded graph (see `Captured`)."""
+    return Captured(fn)

@@ -1,0 +1,88 @@
+"""The graph: typed SSA. A node applies a record to values and literals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from adjoint.core.record import Record
+from adjoint.core.spec import Spec
+
+
+class Value:
+    """One SSA value: what it looks like and who made it (None: an input)."""
+
+    __slots__ = ("host", "name", "node", "spec")
+
+    def __init__(self, name: str, spec: Spec, node: Node | None = None, host: bool = False) -> None:
+        self.name = name
+        self.spec = spec
+        self.node = node
+        self.host = host  # a number the host supplies at each call
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {'host ' if self.host else ''}{self.spec}"
+
+
+class Node:
+    """An application of a record. Inputs are values or Python numbers."""
+
+    __slots__ = ("inputs", "outputs", "params", "record", "subgraph")
+
+    def __init__(
+        self,
+        record: Record,
+        inputs: tuple[Any, ...],
+        params: dict[str, Any],
+        subgraph: Graph | None = None,
+    ) -> None:
+        self.record = record
+        self.inputs = inputs
+        self.params = params
+        self.outputs: tuple[Value, ...] = ()
+        self.subgraph = subgraph  # a composite's composition
+
+    def __repr__(self) -> str:
+        return f"{', '.join(v.name for v in self.outputs)} = {self.record.name}(...)"
+
+
+class Graph:
+    """Inputs, nodes in an order that respects their uses, and outputs."""
+
+    __slots__ = ("_count", "inputs", "nodes", "outputs")
+
+    def __init__(self) -> None:
+        self.inputs: list[Value] = []
+        self.nodes: list[Node] = []
+        self.outputs: list[Value] = []
+        self._count = 0
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count - 1}"
+
+    def add_input(self, spec: Spec, *, host: bool = False) -> Value:
+        """A new input."""
+        value = Value(self._name("h" if host else "x"), spec, host=host)
+        self.inputs.append(value)
+        return value
+
+    def add_node(
+        self,
+        record: Record,
+        inputs: tuple[Any, ...],
+        params: dict[str, Any],
+        specs: tuple[Spec, ...],
+        subgraph: Graph | None = None,
+    ) -> tuple[Value, ...]:
+        """A new node; returns its outputs."""
+        node = Node(record, inputs, params, subgraph)
+        node.outputs = tuple(Value(self._name("v"), spec, node) for spec in specs)
+        self.nodes.append(node)
+        return node.outputs
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)

@@ -1,0 +1,88 @@
+"""Where a captured program's inputs come from at each call."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from adjoint.core.host import HostScalar
+from adjoint.core.record import HOOKS
+from adjoint.tensor.storage import Storage
+from adjoint.tensor.tensor import Tensor
+
+
+class Source(ABC):
+    """Finds the array behind an input; the same array is written when the program changes it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def storage(self, args: Sequence[Any]) -> Storage:
+        """The storage the input shows (part of)."""
+
+    def array(self, args: Sequence[Any]) -> Any:
+        """The array the input shows."""
+        return self.storage(args).buffer
+
+    def read(self, args: Sequence[Any]) -> Any:
+        """The input's value for the interpreter: a tensor on that array."""
+        return HOOKS.array.wrap(self.array(args))
+
+
+class Argument(Source):
+    """A tensor among the call's arguments: its window, or its whole storage."""
+
+    __slots__ = ("position", "whole")
+
+    def __init__(self, position: int, *, whole: bool) -> None:
+        self.position = position
+        self.whole = whole
+
+    def storage(self, args: Sequence[Any]) -> Storage:
+        return args[self.position]._storage  # type: ignore[no-any-return]
+
+    def array(self, args: Sequence[Any]) -> Any:
+        tensor = args[self.position]
+        return tensor._storage.buffer if self.whole else tensor._array
+
+
+class State(Source):
+    """A storage the function reached by itself: a parameter, a buffer, a constant."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, storage: Storage) -> None:
+        self.held = storage
+
+    def storage(self, args: Sequence[Any]) -> Storage:
+        return self.held
+
+
+class GradOf(Source):
+    """Whatever tensor's `.grad` is at the time of the call."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def storage(self, args: Sequence[Any]) -> Storage:
+        grad = self.tensor.grad
+        assert grad is not None  # a guard saw to it
+        return grad._storage
+
+
+class Host(Source):
+    """A number read from the host."""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar: HostScalar) -> None:
+        self.scalar = scalar
+
+    def storage(self, args: Sequence[Any]) -> Storage:
+        raise TypeError("a host number has no storage")
+
+    def read(self, args: Sequence[Any]) -> Any:
+        return self.scalar.get()

@@ -1,0 +1,252 @@
+"""Recording: what stands in `CONTEXT.capture` while a function is traced.
+
+Note [capture]
+    Existing tensors never hold symbolic values. The trace keeps a table from each Storage to its
+    current SSA value: reading a storage from outside makes it an input, a write makes a new value,
+    and windows are derived from the current one. Python-visible fields the function changes (.grad,
+    requires_grad, places on the tape, version counters) are noted in a journal before the first
+    change and put back when the trace ends, well or badly; what they came to is kept as effects,
+    which a call of the captured program carries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.host import HostScalar
+from adjoint.core.promotion import common_dtype
+from adjoint.core.record import Record, is_tensor
+from adjoint.core.spec import Spec
+from adjoint.graph.ir import Graph, Value
+from adjoint.graph.sources import Argument, GradOf, Host, Source, State
+from adjoint.ops.views import VIEW_SCATTER
+from adjoint.tensor.mutation import leak_message
+from adjoint.tensor.storage import Storage
+from adjoint.tensor.tensor import DTYPE_OF, Tensor, mark_view, meta_of, symbolic, symbolic_view
+
+
+class Realias(Exception):
+    """Two tensors turned out to share a storage; trace again with the storage as a whole."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__("storage shared in an unexpected way")
+        self.storage = storage
+
+
+class Cell:
+    """A storage as the trace sees it: its current value, and where it came from."""
+
+    __slots__ = ("initial", "skip", "source", "value")
+
+    def __init__(self, value: Value, source: Source | None, skip: tuple[Any, ...]) -> None:
+        self.value = value
+        self.initial = value
+        self.source = source  # None: made inside the trace
+        self.skip = skip  # the chain of the tensor the value stands for
+
+
+class Trace:
+    """One recording in progress."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.sources: list[Source] = []  # one per graph input
+        self.cells: dict[Storage, Cell] = {}
+        self.guards: list[tuple[Callable[[], bool], str]] = []
+        self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
+        self.journal: dict[Tensor, tuple[Any, ...]] = {}
+        self.versions: dict[Storage, int] = {}
+        self.grads_seen: dict[Tensor, Tensor | None] = {}
+        self.grad_of: dict[Storage, Tensor] = {}
+        self.draws: dict[Any, int] = {}  # generator -> numbers drawn
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def argument(self, position: int, tensor: Tensor, *, whole: bool) -> None:
+        """Make an argument an input: its window, or all of its storage if that is shared."""
+        storage = tensor._storage
+        if storage in self.cells:
+            return
+        if whole or not tensor._chain:
+            self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
+        else:
+            self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
+
+    def _root_spec(self, tensor: Tensor) -> Spec:
+        buffer = tensor._storage.buffer
+        return Spec(tuple(buffer.shape), DTYPE_OF[buffer.dtype], tensor.device)
+
+    def _adopt(self, storage: Storage, source: Source, spec: Spec, skip: tuple[Any, ...]) -> Cell:
+        value = self.graph.add_input(spec)
+        self.sources.append(source)
+        cell = self.cells[storage] = Cell(value, source, skip)
+        return cell
+
+    def cell(self, tensor: Tensor) -> Cell:
+        """The cell of a tensor's storage, adopting a storage from outside."""
+        storage = tensor._storage
+        found = self.cells.get(storage)
+        if found is None:
+            if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
+                raise RuntimeError(leak_message())
+            holder = self.grad_of.get(storage)
+            source = State(storage) if holder is None else GradOf(holder)
+            found = self._adopt(storage, source, self._root_spec(tensor), ())
+        return found
+
+    def _rest(self, tensor: Tensor, cell: Cell) -> tuple[Any, ...]:
+        """The part of a tensor's chain beyond what the cell's value already shows."""
+        skip = cell.skip
+        if len(tensor._chain) < len(skip) or any(
+            a is not b for a, b in zip(tensor._chain, skip, strict=False)
+        ):
+            raise Realias(tensor._storage)
+        return tensor._chain[len(skip) :]
+
+    def value_of(self, tensor: Tensor) -> Value:
+        """The SSA value a tensor shows now."""
+        cell = self.cell(tensor)
+        value = cell.value
+        for record, params in self._rest(tensor, cell):
+            key = (value, id(params))
+            held = self.views.get(key)
+            if held is None:
+                spec = record.infer(value.spec, **params)
+                (seen,) = self.graph.add_node(record, (value,), params, (spec,))
+                held = self.views[key] = (seen, params)  # keeping params keeps its id
+            value = held[0]
+        return value
+
+    def root_tensor(self, storage: Storage) -> Tensor:
+        """A tensor of its own for the present value of a storage."""
+        value = self.cells[storage].value
+        return self._wrap(value)
+
+    def operand(self, x: Any) -> Any:
+        """A node input for an operand."""
+        if is_tensor(x):
+            return self.value_of(x)
+        if isinstance(x, HostScalar):
+            value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
+            self.sources.append(Host(x))
+            return value
+        return x
+
+    # -- recording ----------------------------------------------------------------------------
+
+    def _wrap(self, value: Value) -> Tensor:
+        storage = Storage(None, trace=self)
+        self.cells[storage] = Cell(value, None, ())
+        return symbolic(value.spec, storage)
+
+    def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Add a node for an operation; a view only makes a window."""
+        specs = [
+            x._spec if is_tensor(x) else x.get() if isinstance(x, HostScalar) else x
+            for x in operands
+        ]
+        inferred = record.infer(*specs, **params)
+        if record.is_view:
+            source = operands[0]
+            out = symbolic_view(source, inferred, record, params)
+            mark_view(out, source)
+            return out
+        many = not isinstance(inferred, Spec)
+        out_specs = tuple(inferred) if many else (inferred,)
+        inputs = tuple(self.operand(x) for x in operands)
+        outs = tuple(map(self._wrap, self.graph.add_node(record, inputs, params, out_specs)))
+        return outs if many else outs[0]
+
+    def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """Add one node for a composite, with its composition as a subgraph."""
+        inner = Trace()
+        stand_ins = []
+        for x in operands:
+            if is_tensor(x):
+                stand_ins.append(inner._wrap(inner.graph.add_input(x._spec)))
+            else:
+                stand_ins.append(x.get() if isinstance(x, HostScalar) else x)
+        with CONTEXT.having(capture=inner):
+            result = record.compose(*stand_ins, **params)  # type: ignore[misc]
+            many = isinstance(result, tuple)
+            inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
+        specs = tuple(v.spec for v in inner.graph.outputs)
+        inputs = tuple(self.operand(x) for x in operands)
+        outs = tuple(
+            map(self._wrap, self.graph.add_node(record, inputs, params, specs, inner.graph))
+        )
+        return outs if many else outs[0]
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Make `value` what `target` shows; the version counter is the caller's to advance."""
+        new = self.value_of(value)
+        cell = self.cell(target)
+        rest = self._rest(target, cell)
+        self.versions.setdefault(target._storage, target._storage.version)
+        if rest:
+            (new,) = self.graph.add_node(
+                VIEW_SCATTER, (cell.value, new), {"chain": rest}, (cell.value.spec,)
+            )
+        cell.value = new
+
+    def touch(self, tensor: Tensor) -> None:
+        """Note the fields of a tensor before the first change to them."""
+        if tensor not in self.journal:
+            grad = None if tensor._meta is None else tensor._meta.grad
+            self.journal[tensor] = (
+                tensor._node,
+                tensor._nr,
+                tensor._requires_grad,
+                tensor._base,
+                grad,
+            )
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """A tensor's gradient; whether an outside tensor has one becomes a guard."""
+        grad = None if tensor._meta is None else tensor._meta.grad
+        if tensor in self.journal or tensor in self.grads_seen or tensor._storage.trace is self:
+            return grad
+        self.grads_seen[tensor] = grad
+        if grad is None:
+            self.guard(lambda: tensor.grad is None, "a gradient that was None")
+        else:
+            spec, strides = grad._spec, grad.stride()
+
+            def same() -> bool:
+                now = tensor.grad
+                return now is not None and now._spec == spec and now.stride() == strides
+
+            self.guard(same, f"a gradient of {spec}")
+            self.grad_of[grad._storage] = tensor
+        return grad
+
+    # -- the host -----------------------------------------------------------------------------
+
+    def guard(self, holds: Callable[[], bool], reason: str) -> None:
+        """The recording is valid only while `holds()` is true."""
+        self.guards.append((holds, reason))
+
+    def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
+        """Seed and offset of a draw: read at each call, the draw's place in it fixed now."""
+        start = self.draws.get(generator, 0)
+        self.draws[generator] = start + count
+        return (
+            HostScalar(lambda: generator.seed_value(), "seed"),
+            HostScalar(lambda: generator.offset_value() + start, "offset"),
+        )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Put back every Python-visible field the function changed."""
+        for storage, version in self.versions.items():
+            storage.version = version
+        for tensor, (node, nr, requires_grad, base, grad) in self.journal.items():
+            tensor._node, tensor._nr = node, nr
+            tensor._requires_grad, tensor._base = requires_grad, base
+            if tensor._meta is not None or grad is not None:
+                meta_of(tensor).grad = grad

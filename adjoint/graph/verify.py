@@ -1,0 +1,49 @@
+"""Checking a graph: every value defined once and before use, every spec what its record infers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.spec import Spec
+from adjoint.graph.ir import Graph, Value
+
+
+class GraphError(RuntimeError):
+    """A graph that breaks its own rules: a defect of a pass or of the recorder."""
+
+
+def as_operand(x: Any) -> Any:
+    """What `infer` sees of a node's input; a host number stands as one of its dtype's kind."""
+    if not isinstance(x, Value):
+        return x
+    if x.host:
+        return {0: True, 1: 1, 2: 1.0, 3: 1j}[x.spec.dtype.category]
+    return x.spec
+
+
+def verify(graph: Graph) -> Graph:
+    """Raise GraphError naming the offending node; return the graph otherwise."""
+    defined: set[Value] = set(graph.inputs)
+    names = {v.name for v in graph.inputs}
+    if len(names) != len(graph.inputs):
+        raise GraphError("two inputs share a name")
+    for node in graph:
+        for x in node.inputs:
+            if isinstance(x, Value) and x not in defined:
+                raise GraphError(f"{node!r}: uses {x!r} before it is defined")
+        for out in node.outputs:
+            if out.name in names:
+                raise GraphError(f"{node!r}: defines {out.name} a second time")
+            names.add(out.name)
+            defined.add(out)
+        if node.record.compose is None:
+            inferred = node.record.infer(*map(as_operand, node.inputs), **node.params)
+            specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+            if specs != tuple(o.spec for o in node.outputs):
+                raise GraphError(f"{node!r}: has {[o.spec for o in node.outputs]}, infers {specs}")
+        elif node.subgraph is not None:
+            verify(node.subgraph)
+    for out in graph.outputs:
+        if out not in defined:
+            raise GraphError(f"output {out!r} is not defined")
+    return graph
