@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -80,24 +81,22 @@ class Captured:
     def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
         self.traces += 1
-        whole: set[Storage] = set()
-        counts: dict[Storage, int] = {}
-        for leaf in leaves:
-            if is_tensor(leaf):
-                counts[leaf._storage] = counts.get(leaf._storage, 0) + 1
-        whole |= {storage for storage, n in counts.items() if n > 1}
+        counts = Counter(leaf._storage for leaf in leaves if is_tensor(leaf))
+        how = {storage: "window" if n == 1 else "whole" for storage, n in counts.items()}
+        reached = Fingerprint(self.fn).storages()
+        how |= {storage: "state" for storage in counts if storage in reached}
         while True:
             trace = Trace()
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
-                        trace.argument(i, leaf, whole=leaf._storage in whole)
+                        trace.argument(i, leaf, how[leaf._storage])
                 args, kwargs = unflatten(structure, leaves)
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     return build(trace, result, leaves, lambda: Fingerprint(self.fn))
             except Realias as clash:
-                whole.add(clash.storage)
+                how[clash.storage] = "state"
             finally:
                 trace.undo()
 

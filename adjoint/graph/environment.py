@@ -34,6 +34,10 @@ class Fingerprint:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def storages(self) -> set[Any]:
+        """The storages of the tensors within reach."""
+        return {x._storage for x in self.kept if is_tensor(x)}
+
     def _add(self, name: Any, value: Any, seen: set[int], depth: int) -> None:
         if isinstance(value, _PLAIN):
             # The type too: True == 1 == 1.0, yet they promote differently.
@@ -78,7 +82,7 @@ def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     for name in _names(fn.__code__):
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
-    yield from enumerate(fn.__defaults__ or ())  # type: ignore[misc]
+    yield from enumerate(fn.__defaults__ or ())
     yield from (fn.__kwdefaults__ or {}).items()
 
 

@@ -40,7 +40,7 @@ class Argument(Source):
         self.whole = whole
 
     def storage(self, args: Sequence[Any]) -> Storage:
-        return args[self.position]._storage  # type: ignore[no-any-return]
+        return args[self.position]._storage
 
     def array(self, args: Sequence[Any]) -> Any:
         tensor = args[self.position]

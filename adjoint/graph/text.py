@@ -55,4 +55,4 @@ def load(text: str, name: str = "graph") -> Callable[..., Any]:
     """The function whose source `to_text` wrote."""
     scope: dict[str, Any] = {"op": REGISTRY.__getitem__, "dtype": dt.named, "device": Device}
     exec(compile(text, f"<{name}>", "exec"), scope)
-    return scope[name]  # type: ignore[no-any-return]
+    return scope[name]

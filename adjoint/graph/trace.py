@@ -23,7 +23,7 @@ from adjoint.graph.ir import Graph, Value
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.ops.views import VIEW_SCATTER
 from adjoint.tensor.mutation import leak_message
-from adjoint.tensor.storage import Storage
+from adjoint.tensor.storage import Storage, Window
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, mark_view, meta_of, symbolic, symbolic_view
 
 
@@ -53,6 +53,7 @@ class Trace:
     def __init__(self) -> None:
         self.graph = Graph()
         self.sources: list[Source] = []  # one per graph input
+        self.arguments: set[int] = set()
         self.cells: dict[Storage, Cell] = {}
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
@@ -64,12 +65,17 @@ class Trace:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def argument(self, position: int, tensor: Tensor, *, whole: bool) -> None:
-        """Make an argument an input: its window, or all of its storage if that is shared."""
+    def argument(self, position: int, tensor: Tensor, how: str) -> None:
+        """Make an argument an input: its "window"; its "whole" storage, if arguments share it; or
+        "state", if the function reaches that storage by another way too.
+        """
+        self.arguments.add(id(tensor))
         storage = tensor._storage
         if storage in self.cells:
             return
-        if whole or not tensor._chain:
+        if how == "state":
+            self._adopt(storage, State(storage), self._root_spec(tensor), ())
+        elif how == "whole" or not tensor._chain:
             self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
         else:
             self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
@@ -94,7 +100,13 @@ class Trace:
             holder = self.grad_of.get(storage)
             source = State(storage) if holder is None else GradOf(holder)
             found = self._adopt(storage, source, self._root_spec(tensor), ())
+        elif isinstance(found.source, Argument) and self._from_outside(tensor):
+            raise Realias(storage)
         return found
+
+    def _from_outside(self, tensor: Tensor) -> bool:
+        """Whether a tensor existed before the trace and is none of the arguments."""
+        return type(tensor._array) is not Window and id(tensor) not in self.arguments
 
     def _rest(self, tensor: Tensor, cell: Cell) -> tuple[Any, ...]:
         """The part of a tensor's chain beyond what the cell's value already shows."""
@@ -162,7 +174,7 @@ class Trace:
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
         """Add one node for a composite, with its composition as a subgraph."""
         inner = Trace()
-        stand_ins = []
+        stand_ins: list[Any] = []
         for x in operands:
             if is_tensor(x):
                 stand_ins.append(inner._wrap(inner.graph.add_input(x._spec)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.families import linear
@@ -18,7 +19,7 @@ Dims = tuple[int, ...]
 
 
 def _position(dims: Dims) -> int:
-    adjacent = all(b == a + 1 for a, b in zip(dims, dims[1:], strict=False))
+    adjacent = all(b == a + 1 for a, b in pairwise(dims))
     return dims[0] if adjacent else 0
 
 

@@ -20,6 +20,7 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.device import CPU, Device
 from adjoint.core.dispatch import bind_composite
 from adjoint.core.families import device_of
+from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote
 from adjoint.core.record import HOOKS, REGISTRY, Record, is_tensor
 from adjoint.core.spec import Spec
@@ -108,6 +109,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
         else:
+            if x.__class__ is HostScalar:
+                x = x.get()
             arrays.append(x)
             key.append(x.__class__)
     kernel = kernel_for(record)
@@ -185,7 +188,7 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
     try:
         if not record.native_check and record.compose is None:
             check(record, operands, params)
-        arrays = [x._array if is_tensor(x) else x for x in operands]
+        arrays = [raw(x) for x in operands]
         if device is not CPU:  # 0-d CPU tensors may take part on any device
             arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
         with active(device):
@@ -197,6 +200,13 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
         mark_view(out, operands[0])
         return out
     return wrap_results(result, xp if "device" not in params else library(params["device"]))
+
+
+def raw(x: Any) -> Any:
+    """An operand as kernels take it."""
+    if is_tensor(x):
+        return x._array
+    return x.get() if isinstance(x, HostScalar) else x
 
 
 def pattern(arrays: list[Any]) -> tuple[Any, ...]:

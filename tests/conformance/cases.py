@@ -1,0 +1,100 @@
+"""From sample rows to callables on tensors."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+import tests.samples
+from adjoint.core.tree import flatten
+from tests.samples import S, T
+
+
+def rows() -> list[S]:
+    """Every sample of every family."""
+    found: list[S] = []
+    for module in sorted(m.name for m in pkgutil.iter_modules(tests.samples.__path__)):
+        found += importlib.import_module(f"tests.samples.{module}").ROWS
+    return found
+
+
+def resolve(path: str) -> Callable[..., Any]:
+    """A function of the package, or ("Tensor.name") a method."""
+    target: Any = ad
+    for part in path.split("."):
+        target = getattr(target, part)
+    return target  # type: ignore[no-any-return]
+
+
+@dataclass
+class Case:
+    """A sample with its tensors made: `fn` takes just the tensors."""
+
+    row: S
+    tensors: list[Any]  # every tensor argument, in order
+    wanted: list[int]  # positions of those to differentiate
+    fn: Callable[..., list[Any]]  # tensors -> list of result tensors
+
+    def floats(self, tensors: Sequence[Any]) -> list[Any]:
+        """Results that can carry a gradient."""
+        return [t for t in self.fn(*tensors) if t.dtype.is_inexact]
+
+
+def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
+    """Draw the tensors (from a seed that depends on the row alone) and bind the rest."""
+    rng = np.random.default_rng(zlib.crc32(repr(row).encode()))
+    real = dtype or ad.float64
+    tensors: list[Any] = []
+    wanted: list[int] = []
+
+    def build(x: Any) -> Any:
+        if isinstance(x, T):
+            t = ad.tensor(x.array(rng))
+            if t.dtype is ad.complex128:
+                t = t.to(real.to_complex())
+            elif t.dtype.is_floating_point:
+                t = t.to(real)
+            if device != "cpu":
+                t = t.to(device)
+            if x.grad and t.dtype.is_inexact:
+                wanted.append(len(tensors))
+            tensors.append(t)
+            return _Slot(len(tensors) - 1)
+        if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+            return type(x)(build(v) for v in x)
+        return x
+
+    args = [build(a) for a in row.args]
+    kwargs = {k: build(v) for k, v in row.kwargs.items()}
+    target = resolve(row.path)
+    inplace = (
+        row.path.startswith("Tensor.") and row.path.endswith("_") and not row.path.endswith("__")
+    )
+
+    def fn(*given: Any) -> list[Any]:
+        def fill(x: Any) -> Any:
+            if isinstance(x, _Slot):
+                return given[x.position]
+            if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+                return type(x)(fill(v) for v in x)
+            return x
+
+        actual = [fill(a) for a in args]
+        if inplace:
+            actual[0] = actual[0].clone()
+        out = target(*actual, **{k: fill(v) for k, v in kwargs.items()})
+        return [t for t in flatten(out)[0] if isinstance(t, ad.Tensor)]
+
+    return Case(row, tensors, wanted, fn)
+
+
+@dataclass(frozen=True)
+class _Slot:
+    position: int

@@ -1,0 +1,91 @@
+"""Every record is exercised by a sample, and infers what it computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import assembly
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import REGISTRY, Record, is_tensor
+from adjoint.core.spec import Spec
+from tests.conformance.cases import Case, make, rows
+
+ROWS = rows()
+
+
+class Watcher:
+    """Checks each operation's results against `infer`, and notes which records ran."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.wrong: list[str] = []
+
+    def __call__(self, record: Record, operands: Any, params: Any, outs: Any) -> None:
+        self.seen.add(record.name)
+        if record.compose is not None:
+            return
+        specs = [x._spec if is_tensor(x) else x for x in operands]
+        inferred = record.infer(*specs, **params)
+        want = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+        got = tuple(o._spec for o in (outs if isinstance(outs, tuple) else (outs,)))
+        if got != want:
+            self.wrong.append(f"{record.name}{specs} {params}: infers {want}, computes {got}")
+
+
+def backward(case: Case) -> None:
+    tensors = [
+        t.clone().requires_grad_() if i in case.wanted else t for i, t in enumerate(case.tensors)
+    ]
+    outs = [t for t in case.floats(tensors) if t.requires_grad]
+    if outs:
+        leaves = [tensors[i] for i in case.wanted]
+        ad.autograd.grad(outs, leaves, [ad.ones_like(o) for o in outs], allow_unused=True)
+
+
+def test_infer_agrees_and_every_record_has_a_sample() -> None:
+    assembly.load_lazy()
+    watcher = Watcher()
+    with CONTEXT.having(observers=(watcher,)):
+        for row in ROWS:
+            for dtype in (ad.float64, ad.float32):
+                case = make(row, dtype)
+                case.fn(*case.tensors)
+            if row.grad:
+                backward(make(row))
+    assert not watcher.wrong, "\n".join(sorted(set(watcher.wrong))[:30])
+    missing = sorted(set(REGISTRY) - watcher.seen)
+    assert not missing, "records without a sample; add rows to tests/samples: " + ", ".join(
+        f'S("{name}", T(2, 3))' for name in missing
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+def test_halves_follow_float64(row: Any) -> None:
+    """float16 and bfloat16 give the float64 result to their own precision."""
+    exact = make(row)
+    want = exact.fn(*exact.tensors)
+    for dtype, tolerance in ((ad.float32, 1e-4), (ad.bfloat16, 0.1), (ad.float16, 0.02)):
+        case = make(row, dtype)
+        try:
+            got = case.fn(*case.tensors)
+        except (RuntimeError, NotImplementedError, TypeError):
+            if dtype is ad.float32:
+                raise
+            continue  # refused, as PyTorch refuses many of these
+        for g, w in zip(got, want, strict=True):
+            if g.dtype.is_inexact and w.dtype.is_inexact and g.shape == w.shape:
+                a = g.to(ad.complex128 if g.dtype.is_complex else ad.float64).numpy()
+                b = w.numpy()
+                close = np.isclose(
+                    a, b, rtol=tolerance, atol=tolerance * max(1.0, _scale(b)), equal_nan=True
+                )
+                assert close.all(), f"{dtype}: {a} != {b}"
+
+
+def _scale(b: Any) -> float:
+    finite = np.abs(b[np.isfinite(b)]) if b.size else b
+    return float(finite.max()) if finite.size else 0.0
