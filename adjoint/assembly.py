@@ -21,6 +21,8 @@ EAGER = (
     "adjoint.ops.join",
     "adjoint.ops.reduction",
     "adjoint.ops.matmul",
+    "adjoint.ops.products",
+    "adjoint.ops.einsum",
     "adjoint.ops.index",
     "adjoint.ops.creation",
     "adjoint.ops.softmax",
@@ -30,6 +32,7 @@ EAGER = (
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.kernels",
+    "adjoint.backends.array.matmul",
 )
 LAZY: tuple[str, ...] = ()
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...

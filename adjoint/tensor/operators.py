@@ -53,4 +53,4 @@ def install_operators() -> None:
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
-    return matmul.matmul(self, other) if is_tensor(other) else NotImplemented
+    return matmul.product(self, other) if is_tensor(other) else NotImplemented

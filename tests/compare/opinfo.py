@@ -52,8 +52,14 @@ DTYPES = (
 )
 
 
+# Operations the database calls through a wrapper with another order of arguments.
+ADAPTERS = {"einsum": lambda tensors, equation: ad.einsum(equation, tensors)}
+
+
 def resolve(name: str) -> Any:
     """Our function of that name: a function of the namespace, else a Tensor method."""
+    if name in ADAPTERS:
+        return ADAPTERS[name]
     target: Any = ad
     for part in name.split("."):
         target = getattr(target, part, None)

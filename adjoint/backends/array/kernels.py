@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.devices import transfer
-from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.table import NAMED, lowers
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
-from adjoint.ops import convert, creation, elementwise, index, join, matmul, reduction, views
+from adjoint.ops import convert, creation, elementwise, index, join, reduction, views
 from adjoint.tensor.tensor import DTYPE_OF
 
 Array = Any
@@ -107,17 +107,6 @@ def sum_(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
 @lowers(reduction.AMAX)
 def amax(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     return xp.max(x, axis=dims, keepdims=keepdim)
-
-
-@lowers(matmul.MATMUL)
-def matmul_(xp: Any, x: Array, y: Array) -> Array:
-    d = DTYPE_OF[x.dtype]
-    if d.is_half and xp is np:
-        wide = accumulator(d)
-        return xp.matmul(x.astype(wide), y.astype(wide)).astype(x.dtype)
-    if x.dtype != y.dtype:
-        raise TypeError("matmul: operands of two dtypes")  # infer says it better
-    return xp.matmul(x, y)
 
 
 def full_index(dims: tuple[int, ...], indices: tuple[Array, ...]) -> tuple[Any, ...]:
