@@ -34,9 +34,19 @@ EAGER = (
     "adjoint.backends.array.kernels",
     "adjoint.backends.array.matmul",
 )
-LAZY: tuple[str, ...] = ()
+LAZY: tuple[str, ...] = (
+    "adjoint.ops.fft",
+    "adjoint.ops.special.aliases",
+    "adjoint.ops.special.bessel",
+    "adjoint.ops.special.gamma",
+    "adjoint.ops.special.normal",
+    "adjoint.ops.special.polynomials",
+    "adjoint.backends.array.fft",
+    "adjoint.backends.array.polynomials",
+    "adjoint.backends.array.special",
+)
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
-SUBMODULES = ("autograd", "func")
+SUBMODULES = ("autograd", "fft", "func", "special")
 
 for _name in EAGER:
     importlib.import_module(_name)

@@ -1,0 +1,26 @@
+"""The Hurwitz zeta function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.public import public
+from adjoint.core.record import Record
+from adjoint.ops.special.real import real_elementwise
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+# The derivative in x has no closed form; PyTorch has none either.
+ZETA: Record = real_elementwise("zeta", None, lambda x, y: -x * ZETA(x + 1, y))
+
+
+@public(out=True, namespaces=("special",))
+def zeta(input: Any, other: Any) -> Tensor:
+    """The Hurwitz zeta function, the sum over k >= 0 of (k + other) ** -input.
+
+    >>> import adjoint as ad
+    >>> ad.special.zeta(ad.tensor(2.0), 1)
+    tensor(1.6449)
+    """
+    return ZETA(input, other)

@@ -1,0 +1,5 @@
+"""Special functions."""
+
+from adjoint import assembly as _assembly
+
+globals().update(_assembly.namespace("special"))
