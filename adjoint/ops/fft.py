@@ -106,7 +106,7 @@ def _complex(name: str, x: Any) -> Tensor:
     """The input as complex numbers."""
     _check(name, x)
     d = x.dtype if x.dtype.is_inexact else dt.get_default_dtype()
-    return x.to(d.to_complex())  # type: ignore[no-any-return]
+    return x.to(d.to_complex())
 
 
 def _real(name: str, x: Any) -> Tensor:
@@ -114,7 +114,7 @@ def _real(name: str, x: Any) -> Tensor:
     _check(name, x)
     if x.dtype.is_complex:
         raise RuntimeError(f"{name}: expects a real input tensor, but got {x.dtype.name}")
-    return x if x.dtype.is_inexact else x.to(dt.get_default_dtype())  # type: ignore[no-any-return]
+    return x if x.dtype.is_inexact else x.to(dt.get_default_dtype())
 
 
 def _one_dim(name: str, x: Tensor, dim: int) -> int:
@@ -131,7 +131,7 @@ def _resize(name: str, x: Tensor, dim: int, n: int) -> Tensor:
     if have == n:
         return x
     if have > n:
-        return x.narrow(dim, 0, n)  # type: ignore[no-any-return]
+        return x.narrow(dim, 0, n)
     return cat([x, x.new_zeros((*x.shape[:dim], n - have, *x.shape[dim + 1 :]))], dim)
 
 
@@ -370,7 +370,7 @@ def _shifted(name: str, x: Tensor, dim: Any, sign: int) -> Tensor:
     dims = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     dims = tuple(wrap_dim(name, d, x.ndim) for d in dims)
     shifts = [(x.shape[d] + (sign < 0)) // 2 for d in dims]
-    return x.roll(shifts, dims)  # type: ignore[no-any-return]
+    return x.roll(shifts, dims)
 
 
 @public(namespaces=("fft",))
@@ -395,11 +395,15 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
     if n < 0:
         raise RuntimeError(f"{name}: wanted a number of points >= 0, received {n}")
     k = ARANGE(
-        start=0, step=1, length=kept, dtype=dt.float64, device=CPU if device is None else Device(device)
+        start=0,
+        step=1,
+        length=kept,
+        dtype=dt.float64,
+        device=CPU if device is None else Device(device),
     )
     if kept == n:
         k = k - (k + k >= n).to(dt.float64) * n
-    return (k * (1.0 / (n * d) if n else 1.0)).to(dtype)  # type: ignore[no-any-return]
+    return (k * (1.0 / (n * d) if n else 1.0)).to(dtype)
 
 
 @public(out=True, namespaces=("fft",))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.table import lowers
-from adjoint.core.record import Record
 from adjoint.ops.special import polynomials
 
 Array = Any
@@ -60,9 +59,7 @@ def _chebyshev(x_: Any, n_: Any, xp: Any, first: Any, ends: Any, inside: Any, ab
 
 @lowers(polynomials.CHEBYSHEV_T)
 def chebyshev_t(xp: Any, x: Any, n: Any) -> Array:
-    return _chebyshev(
-        x, n, xp, lambda x: x, lambda n: (1, 1), lambda a, n: xp.cos(n * a), above=6
-    )
+    return _chebyshev(x, n, xp, lambda x: x, lambda n: (1, 1), lambda a, n: xp.cos(n * a), above=6)
 
 
 @lowers(polynomials.CHEBYSHEV_U)
@@ -130,9 +127,7 @@ def hermite_he(xp: Any, x: Any, n: Any) -> Array:
 def laguerre(xp: Any, x: Any, n: Any) -> Array:
     x, n = prepare(xp, x, n)
     n = xp.where(x == 0, xp.minimum(n, 0), n)  # L_n(0) = 1
-    return recur(
-        xp, x, n, 1 - x, lambda k, x, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)
-    )
+    return recur(xp, x, n, 1 - x, lambda k, x, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1))
 
 
 @lowers(polynomials.LEGENDRE)

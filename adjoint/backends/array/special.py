@@ -41,12 +41,12 @@ def scipy_function(xp: Any, name: str) -> Callable[..., Array]:
     import scipy.special
 
     if xp is np:
-        return getattr(scipy.special, name)  # type: ignore[no-any-return]
+        return getattr(scipy.special, name)
     import cupyx.scipy.special
 
     found = getattr(cupyx.scipy.special, name, None)
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     on_host = getattr(scipy.special, name)
 
     def through_host(*arrays: Array) -> Any:

@@ -18,13 +18,9 @@ BESSEL_Y0: Record = real_elementwise("bessel_y0", lambda x: -BESSEL_Y1(x))
 BESSEL_Y1: Record = real_elementwise("bessel_y1", lambda x, out: BESSEL_Y0(x) - out / x)
 I1: Record = real_elementwise("i1", lambda x, out: x.i0() - over(out, x, 0.5))
 I0E: Record = real_elementwise("i0e", lambda x, out: I1E(x) - x.sign() * out)
-I1E: Record = real_elementwise(
-    "i1e", lambda x, out: I0E(x) - x.sign() * out - over(out, x, 0.5)
-)
+I1E: Record = real_elementwise("i1e", lambda x, out: I0E(x) - x.sign() * out - over(out, x, 0.5))
 BESSEL_K0: Record = real_elementwise("modified_bessel_k0", lambda x: -BESSEL_K1(x))
-BESSEL_K1: Record = real_elementwise(
-    "modified_bessel_k1", lambda x, out: -BESSEL_K0(x) - out / x
-)
+BESSEL_K1: Record = real_elementwise("modified_bessel_k1", lambda x, out: -BESSEL_K0(x) - out / x)
 BESSEL_K0E: Record = real_elementwise(
     "scaled_modified_bessel_k0", lambda x, out: out - BESSEL_K1E(x)
 )

@@ -18,9 +18,7 @@ ERFCX: Record = real_elementwise("erfcx", lambda x, out: 2 * x * out - 2 / sqrt(
 # pdf / cdf without underflow: both carry exp(-x^2 / 2), which erfcx leaves out.
 LOG_NDTR = real_elementwise("log_ndtr", lambda x: sqrt(2 / pi) / ERFCX(x * -sqrt(0.5)))
 ENTR = real_elementwise("entr", lambda x: -1 - x.log())
-XLOG1PY = real_elementwise(
-    "xlog1py", lambda x, y: _log1p_or_zero(x, y), lambda x, y: x / (y + 1)
-)
+XLOG1PY = real_elementwise("xlog1py", lambda x, y: _log1p_or_zero(x, y), lambda x, y: x / (y + 1))
 
 
 def _log1p_or_zero(x: Any, y: Any) -> Any:

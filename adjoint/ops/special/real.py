@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.core.dtype import DType
 from adjoint.core.families import elementwise
-from adjoint.core.promotion import promote
+from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record
 
 Partial = Callable[..., Any] | float | None
@@ -17,6 +17,8 @@ def real_elementwise(name: str, *partials: Partial) -> Record:
     """An elementwise operation on real numbers, computed in floating point."""
 
     def infer_dtype(*operands: Any) -> DType:
+        if not specs_of(operands):
+            raise TypeError(f"{name}: at least one argument must be a Tensor, received {operands}")
         result = promote("float", operands)[1]
         if result.is_complex:
             raise NotImplementedError(
