@@ -20,6 +20,12 @@ EAGER = (
     "adjoint.ops.views",
     "adjoint.ops.join",
     "adjoint.ops.reduction",
+    "adjoint.ops.scan",
+    "adjoint.ops.product",
+    "adjoint.ops.extremes",
+    "adjoint.ops.statistics",
+    "adjoint.ops.norms",
+    "adjoint.ops.sort",
     "adjoint.ops.matmul",
     "adjoint.ops.products",
     "adjoint.ops.einsum",
@@ -32,6 +38,9 @@ EAGER = (
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.kernels",
+    "adjoint.backends.array.reduction",
+    "adjoint.backends.array.scan",
+    "adjoint.backends.array.sort",
     "adjoint.backends.array.matmul",
 )
 LAZY: tuple[str, ...] = (
@@ -46,7 +55,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.special",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
-SUBMODULES = ("autograd", "fft", "func", "special")
+SUBMODULES = ("autograd", "fft", "func", "return_types", "special")
 
 for _name in EAGER:
     importlib.import_module(_name)

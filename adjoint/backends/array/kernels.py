@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from adjoint.backends.array.devices import transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.table import NAMED, lowers
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
-from adjoint.ops import convert, creation, elementwise, index, join, reduction, views
-from adjoint.tensor.tensor import DTYPE_OF
+from adjoint.ops import convert, creation, elementwise, index, join, views
 
 Array = Any
 
@@ -94,19 +91,6 @@ def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
 @lowers(join.CAT)
 def cat(xp: Any, *xs: Array, dim: int) -> Array:
     return xp.concatenate(xs, axis=dim)
-
-
-@lowers(reduction.SUM)
-def sum_(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
-    d = DTYPE_OF[x.dtype]
-    if d.is_half:
-        return xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32).astype(x.dtype)
-    return xp.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
-
-
-@lowers(reduction.AMAX)
-def amax(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
-    return xp.max(x, axis=dims, keepdims=keepdim)
 
 
 def full_index(dims: tuple[int, ...], indices: tuple[Array, ...]) -> tuple[Any, ...]:
