@@ -38,12 +38,13 @@ def infer_positions(x: Spec, **_: Any) -> Spec:
     return Spec(x.shape, int64, x.device)
 
 
-def delay(x: Tensor, dim: int, reverse: bool, fill: float = 0) -> Tensor:
-    """x one step later along `dim` (earlier if `reverse`), `fill` entering."""
+def delay(x: Tensor, dim: int, reverse: bool, fill: int = 0) -> Tensor:
+    """x one step later along `dim` (earlier if `reverse`); `fill`, 0 or 1, enters."""
     n = x.shape[dim]
     if n == 0:
         return x
-    edge = x.new_full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), fill)
+    shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
+    edge = x.new_zeros(shape) if fill == 0 else x.new_ones(shape)
     if reverse:
         return cat([x.narrow(dim, 1, n - 1), edge], dim)
     return cat([edge, x.narrow(dim, 0, n - 1)], dim)
