@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
     if ord == 0:
-        return SUM((x != 0).to(x.dtype.to_real()), dims=dims, keepdim=keepdim)
+        return SUM(x.ne(0).to(x.dtype.to_real()), dims=dims, keepdim=keepdim)
     if ord == 1:
         return SUM(x.abs(), dims=dims, keepdim=keepdim)
     if isinf(ord):
@@ -28,7 +28,7 @@ def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
         return size.amax(dims, keepdim) if ord > 0 else size.amin(dims, keepdim)
     total = SUM(squared(x) if ord == 2 else _power(x.abs(), ord), dims=dims, keepdim=keepdim)
     # At zero the root has no derivative; 0 is taken for it.
-    zero = total == 0
+    zero = total.eq(0)
     return _power(total.masked_fill(zero, 1), 1 / ord).masked_fill(zero, 0 if ord > 0 else inf)
 
 
@@ -37,7 +37,7 @@ def _power(x: Tensor, exponent: float) -> Tensor:
         return x.sqrt()
     if exponent >= 1:
         return x**exponent
-    zero = x == 0  # the derivative of the power is infinite there; 0 is taken for it
+    zero = x.eq(0)  # the derivative of the power is infinite there; 0 is taken for it
     return (x.masked_fill(zero, 1) ** exponent).masked_fill(zero, 0 if exponent > 0 else inf)
 
 
@@ -50,13 +50,13 @@ def _p_norm_vjp(
     if ord == 1:
         return x.sgn() * g
     if ord == 2:
-        return x * (g / out).masked_fill(out == 0, 0)
+        return x * (g / out).masked_fill(out.eq(0), 0)
     size = x.abs()
     if isinf(ord):
-        hit = (size == out).to(size.dtype)
+        hit = size.eq(out).to(size.dtype)
         return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
-    scale = (size / out).masked_fill(out == 0, 0)
-    return x.sgn() * (_power(scale, ord - 1).masked_fill(size == 0, 0) * g)
+    scale = (size / out).masked_fill(out.eq(0), 0)
+    return x.sgn() * (_power(scale, ord - 1).masked_fill(size.eq(0), 0) * g)
 
 
 P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32")

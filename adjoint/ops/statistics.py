@@ -53,14 +53,14 @@ VAR = composite("var", _var, _var_vjp, policy="fp32")
 
 def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
     spread = VAR(x, dims=dims, keepdim=keepdim, correction=correction)
-    flat = spread == 0  # there the root has no derivative, and 0 is taken for it
+    flat = spread.eq(0)  # there the root has no derivative, and 0 is taken for it
     return spread.masked_fill(flat, 1).sqrt().masked_fill(flat, 0)
 
 
 def _std_vjp(
     g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool, correction: float
 ) -> Tensor:
-    half = (g / (out * 2)).masked_fill(out == 0, 0)
+    half = (g / (out * 2)).masked_fill(out.eq(0), 0)
     return _var_vjp(half, x, x_spec, dims, keepdim, correction)
 
 
