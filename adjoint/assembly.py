@@ -32,6 +32,7 @@ EAGER = (
     "adjoint.ops.index",
     "adjoint.ops.creation",
     "adjoint.ops.softmax",
+    "adjoint.ops.random",
     "adjoint.tensor.info",
     "adjoint.autodiff.hooks",
     "adjoint.autodiff.reverse",
@@ -42,6 +43,7 @@ EAGER = (
     "adjoint.backends.array.scan",
     "adjoint.backends.array.sort",
     "adjoint.backends.array.matmul",
+    "adjoint.backends.array.random",
 )
 LAZY: tuple[str, ...] = (
     "adjoint.ops.fft",
@@ -55,7 +57,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.special",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
-SUBMODULES = ("autograd", "fft", "func", "return_types", "special")
+SUBMODULES = ("autograd", "fft", "func", "random", "return_types", "special")
 
 for _name in EAGER:
     importlib.import_module(_name)

@@ -247,8 +247,8 @@ class Trace:
         start = self.draws.get(generator, 0)
         self.draws[generator] = start + count
         return (
-            HostScalar(lambda: generator.seed_value(), "seed"),
-            HostScalar(lambda: generator.offset_value() + start, "offset"),
+            HostScalar(lambda: generator.initial_seed(), "seed"),
+            HostScalar(lambda: generator.get_offset() + start, "offset"),
         )
 
     # -- the end ------------------------------------------------------------------------------

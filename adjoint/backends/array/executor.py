@@ -114,7 +114,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             arrays.append(x)
             key.append(x.__class__)
     kernel = kernel_for(record)
-    if kernel is None or not arrays or record.compose is not None:
+    if kernel is None or not arrays or record.compose is not None or "device" in params:
         return run_general(record, operands, params)
     try:
         if not record.native_check:
