@@ -38,6 +38,7 @@ EAGER = (
     "adjoint.autodiff.reverse",
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
+    "adjoint.backends.array.interop",
     "adjoint.backends.array.kernels",
     "adjoint.backends.array.reduction",
     "adjoint.backends.array.scan",

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.public import INPLACE, METHODS, PROPERTIES
+from adjoint.tensor.copying import install_copying
 from adjoint.tensor.indexing import install_indexing
 from adjoint.tensor.mutation import update
 from adjoint.tensor.operators import install_operators
+from adjoint.tensor.printing import install_printing
 from adjoint.tensor.tensor import Tensor
 
 
@@ -34,3 +36,5 @@ def install(cls: type[Tensor]) -> None:
         setattr(cls, name, property(fn))
     install_operators()
     install_indexing()
+    install_printing()
+    install_copying()

@@ -189,6 +189,7 @@ class Tensor(TensorBase):
         return iter(self.unbind(0))
 
     __hash__ = object.__hash__
+    __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 
 
 def meta_of(tensor: Tensor) -> AutogradMeta:

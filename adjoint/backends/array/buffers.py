@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from adjoint.backends.array.devices import library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.core import dtype as dt
-from adjoint.core.public import method, public
+from adjoint.backends.array.quiet import quietly
+from adjoint.core.device import CPU
 from adjoint.core.record import HOOKS, is_tensor
-from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
+from adjoint.tensor.tensor import Tensor, wrap
 
 Array = Any
 
 
 def copy_into(target: Array, source: Array) -> None:
     """Overwrite an array's elements."""
-    np.copyto(target, source, casting="unsafe")
+    xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
+    quietly(xp.copyto, (target, source), {"casting": "unsafe"})
 
 
 def check_overlap(array: Array) -> None:
@@ -33,10 +36,21 @@ def check_overlap(array: Array) -> None:
         )
 
 
+def address(array: Array) -> int:
+    """The address of the first element."""
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    return int(array.data.ptr)
+
+
 def offset_in(array: Array, buffer: Array) -> int:
     """The position of an array's first element in its storage, in elements."""
-    start = array.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
-    return int(start // array.dtype.itemsize)
+    return (address(array) - address(buffer)) // int(array.dtype.itemsize)
+
+
+def on_device(array: Array, device: Any) -> Array:
+    """A host array on a device."""
+    return array if device is CPU else transfer(array, device)
 
 
 def index_tensor(values: Any, device: Any) -> Tensor:
@@ -44,67 +58,39 @@ def index_tensor(values: Any, device: Any) -> Tensor:
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int64)
-    return wrap(array)
+    return wrap(on_device(array, device))
 
 
 def scalar_like(value: Any, like: Tensor) -> Tensor:
-    """A Python value as a tensor of `like`'s dtype."""
+    """A Python value as a tensor of `like`'s dtype and device."""
     array = np.asarray(value._array if is_tensor(value) else value)
-    return wrap(array.astype(NUMPY_OF[like.dtype]))
+    return wrap(on_device(quietly(array.astype, (NUMPY_OF[like.dtype],), {}), like.device))
 
 
-@public()
-def tensor(
-    data: Any,
-    *,
-    dtype: dt.DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """A new tensor holding a copy of `data`.
-
-    >>> import adjoint as ad
-    >>> ad.tensor([1, 2]).dtype
-    adjoint.int64
-    """
-    array = np.array(data)
-    if dtype is None:
-        dtype = (
-            dt.get_default_dtype()
-            if array.dtype == np.float64 and not isinstance(data, np.ndarray)
-            else DTYPE_OF[array.dtype]
-        )
-    out = wrap(array.astype(NUMPY_OF[dtype]))
-    return out.requires_grad_() if requires_grad else out
+def to_host(array: Array) -> Array:
+    """The elements as a NumPy array."""
+    return array if isinstance(array, np.ndarray) else transfer(array, CPU)
 
 
-@public()
-def from_numpy(array: Array) -> Tensor:
-    """A tensor sharing memory with a NumPy array."""
-    return wrap(array)
-
-
-@method
-def numpy(self: Tensor) -> Array:
-    """The elements as a NumPy array sharing memory."""
-    return self._array
-
-
-@method
-def cpu(self: Tensor) -> Tensor:
-    """On the CPU."""
-    return self.to("cpu")
+def to_list(tensor: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    array = to_host(tensor._array)
+    if array.dtype == ml_dtypes.bfloat16:
+        array = array.astype(np.float32)
+    return array.tolist()
 
 
 class Buffers:
     """The backend's face to the tensor layer (`HOOKS.array`)."""
 
-    copy_into = staticmethod(copy_into)
+    address = staticmethod(address)
     check_overlap = staticmethod(check_overlap)
-    offset_in = staticmethod(offset_in)
+    copy_into = staticmethod(copy_into)
     index_tensor = staticmethod(index_tensor)
+    offset_in = staticmethod(offset_in)
     scalar_like = staticmethod(scalar_like)
+    to_host = staticmethod(to_host)
+    to_list = staticmethod(to_list)
     wrap = staticmethod(wrap)
 
 

@@ -1,0 +1,341 @@
+"""Tensors from Python data, NumPy, DLPack and buffers, and back; without copies where possible."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.buffers import Buffers, to_host, to_list
+from adjoint.backends.array.devices import cupy, full_device, transfer
+from adjoint.backends.array.dtypes import NUMPY_OF
+from adjoint.backends.array.quiet import quietly
+from adjoint.core import dtype as dt
+from adjoint.core.context import CONTEXT, concrete
+from adjoint.core.device import CPU, Device
+from adjoint.core.dtype import DType
+from adjoint.core.public import method, prop, public
+from adjoint.core.record import is_tensor
+from adjoint.core.spec import Size
+from adjoint.tensor.mutation import leak_message
+from adjoint.tensor.storage import Window
+from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
+
+Array = Any
+
+
+def _shape_error(data: Any, expected: int, dim: int) -> Exception:
+    return ValueError(f"tensor: expected sequence of length {expected} at dim {dim} (got {len(data)})")
+
+
+def _check_regular(data: Any, dim: int = 0) -> None:
+    """Name the place where nested sequences differ in length."""
+    if not isinstance(data, (list, tuple)) or not data:
+        return
+    first = data[0]
+    if isinstance(first, (list, tuple)):
+        for item in data:
+            if not isinstance(item, (list, tuple)) or len(item) != len(first):
+                raise _shape_error(item if hasattr(item, "__len__") else [], len(first), dim + 1)
+            _check_regular(item, dim + 1)
+
+
+def _first_leaf(data: Any) -> Any:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _unwrap(data: Any) -> Any:
+    """Nested sequences with tensors in them replaced by their values."""
+    if is_tensor(data):
+        return to_list(data)
+    if isinstance(data, (list, tuple)):
+        return [_unwrap(x) for x in data]
+    return data
+
+
+def to_array(data: Any, dtype: DType | None) -> Array:
+    """A NumPy array of `data` with PyTorch's choice of dtype; a copy."""
+    if isinstance(data, (list, tuple)) and _holds_tensor(data):
+        if dtype is None:
+            dtype = getattr(_first_leaf(data), "dtype", None)
+        data = _unwrap(data)
+    leaf = _first_leaf(data)
+    if isinstance(leaf, str):
+        raise TypeError(f"tensor: invalid data type {type(leaf).__name__!r}")
+    if leaf is None:
+        raise RuntimeError("tensor: could not infer dtype of NoneType")
+    try:
+        array = np.array(data)
+    except OverflowError as error:
+        raise RuntimeError("tensor: overflow when unpacking long") from error
+    except ValueError:
+        _check_regular(data)
+        raise
+    if array.dtype == object:
+        if isinstance(leaf, int):
+            raise RuntimeError("tensor: overflow when unpacking long")
+        raise RuntimeError(f"tensor: could not infer dtype of {type(leaf).__name__}")
+    if dtype is None:
+        dtype = _default_for(array, leaf)
+    return quietly(array.astype, (NUMPY_OF[dtype],), {"copy": False})
+
+
+def _holds_tensor(data: Any) -> bool:
+    return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
+
+
+def _default_for(array: Array, leaf: Any) -> DType:
+    if array.dtype not in DTYPE_OF:
+        raise TypeError(f"tensor: can't convert np.ndarray of type {array.dtype}")
+    plain = not isinstance(leaf, (np.ndarray, np.generic)) or isinstance(leaf, float)
+    if plain and not isinstance(leaf, np.ndarray) and array.dtype in (np.float64, np.complex128):
+        default = dt.get_default_dtype()
+        return default if array.dtype == np.float64 else default.to_complex()
+    if array.size == 0 and plain and array.dtype == np.float64:
+        return dt.get_default_dtype()
+    return DTYPE_OF[array.dtype]
+
+
+@public()
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor holding a copy of `data`: numbers, nested sequences, or an array.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1, 2], [3, 4]]).dtype
+    adjoint.int64
+    """
+    if is_tensor(data):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
+            "clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        out = data.detach().clone().to(dtype=dtype, device=device)
+    else:
+        out = _from_array(to_array(data, dtype), device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _from_array(array: Array, device: Any) -> Tensor:
+    where = full_device(device)
+    return wrap(array if where is CPU else transfer(array, where))
+
+
+@public()
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """A tensor sharing `data`'s memory where it can (tensors and NumPy arrays), else a copy."""
+    if is_tensor(data):
+        return data.to(dtype=dtype, device=device)
+    if isinstance(data, np.ndarray) and data.dtype in DTYPE_OF:
+        return from_numpy(data).to(dtype=dtype, device=device)
+    if hasattr(data, "__cuda_array_interface__"):
+        return wrap(cupy().asarray(data)).to(dtype=dtype, device=device)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@public()
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`."""
+    if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
+        made = from_dlpack(obj).to(dtype=dtype, device=device)
+    elif isinstance(obj, (bytes, bytearray, memoryview)):
+        made = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
+    else:
+        made = as_tensor(obj, dtype=dtype, device=device)
+    shared = is_tensor(obj) and made is obj
+    if copy:
+        made = made.clone()
+    elif copy is False and isinstance(obj, (list, tuple, int, float, complex)):
+        raise ValueError("asarray: can't alias arbitrary sequence into a tensor")
+    if requires_grad:
+        made = (made.detach() if shared else made).requires_grad_()
+    return made.detach() if is_tensor(obj) and not requires_grad and obj.requires_grad else made
+
+
+@public()
+def from_numpy(ndarray: Array) -> Tensor:
+    """A tensor sharing memory with a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    if ndarray.dtype not in DTYPE_OF:
+        raise TypeError(
+            f"from_numpy: can't convert np.ndarray of type {ndarray.dtype}. The supported types "
+            f"are: {', '.join(d.name for d in dt.DTYPES)}."
+        )
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "from_numpy: at least one stride is negative, which tensors do not support. "
+            "Pass array.copy()."
+        )
+    return wrap(ndarray)
+
+
+@public()
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-D tensor on the memory of an object with the buffer protocol."""
+    if len(memoryview(buffer)) == 0 or count == 0:
+        raise ValueError("frombuffer: both buffer length and count must not be 0")
+    array = np.frombuffer(buffer, dtype=NUMPY_OF[dtype], count=count, offset=offset)
+    out = wrap(array)
+    return out.requires_grad_() if requires_grad else out
+
+
+@public()
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object that speaks DLPack."""
+    kind = ext_tensor.__dlpack_device__()[0]
+    library = np if kind == 1 else cupy()
+    out = wrap(library.from_dlpack(ext_tensor))
+    out = out.clone() if copy else out
+    return out if device is None else out.to(device)
+
+
+@method
+def __dlpack__(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The tensor's memory as a DLPack capsule."""
+    _check_exportable(self, "__dlpack__")
+    return self._array.__dlpack__(*args, **kwargs)
+
+
+@method
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    """Where DLPack finds the memory."""
+    return self._array.__dlpack_device__()
+
+
+@prop
+def __cuda_array_interface__(self: Tensor) -> Any:
+    """The CUDA array interface, for tensors on a GPU."""
+    if self.device.type != "cuda":
+        raise AttributeError(
+            f"can't get __cuda_array_interface__ on a tensor on {self.device}; use .cuda() first"
+        )
+    return self._array.__cuda_array_interface__
+
+
+def _check_exportable(self: Tensor, name: str) -> None:
+    if type(self._array) is Window or self._storage.level is not None:
+        raise RuntimeError(
+            f"{name}: the value is not known while a function is traced or transformed. Keep the "
+            f"computation in tensor operations, or return the value. ({leak_message()})"
+        )
+    if CONTEXT.capture is not None:
+        raise RuntimeError(
+            f"{name}: cannot read a tensor's elements while a function is traced; the result "
+            "would be baked into the graph. Pass the value in as an argument."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            f"{name}: can't be called on a tensor that requires grad. Use tensor.detach() first."
+        )
+
+
+@method
+def numpy(self: Tensor, *, force: bool = False) -> Array:
+    """The elements as a NumPy array sharing memory.
+
+    >>> import adjoint as ad
+    >>> ad.ones(2).numpy()
+    array([1., 1.], dtype=float32)
+    """
+    if force:
+        return to_host(self.detach()._array)
+    _check_exportable(self, "numpy")
+    if not isinstance(self._array, np.ndarray):
+        raise TypeError(
+            f"numpy: can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
+            "copy the tensor to host memory first."
+        )
+    return self._array
+
+
+@method
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
+    """NumPy's protocol: the elements as an array."""
+    array = numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+@method
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    _check_exportable(self.detach(), "data_ptr")
+    return Buffers.address(self._array) if self._array.size else 0
+
+
+@method
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor on the CPU."""
+    return self.to(CPU)
+
+
+@method
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU."""
+    target = Device("cuda", device) if isinstance(device, int) else Device(device or "cuda")
+    return self.to(full_device(target), non_blocking=non_blocking)
+
+
+def legacy_constructor(cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None) -> Any:
+    """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: PyTorch's old constructor."""
+    dtype = dtype or dt.get_default_dtype()
+    with concrete():
+        if len(args) == 1 and is_tensor(args[0]):
+            made = args[0].detach()
+        elif len(args) == 1 and isinstance(args[0], (Sequence, np.ndarray)) and not isinstance(args[0], Size):
+            made = _from_array(to_array(args[0], dtype), device)
+        else:
+            shape = tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+            made = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+Buffers.legacy_constructor = staticmethod(legacy_constructor)  # type: ignore[attr-defined]
+_LEGACY = {
+    "FloatTensor": dt.float32,
+    "DoubleTensor": dt.float64,
+    "HalfTensor": dt.float16,
+    "BFloat16Tensor": dt.bfloat16,
+    "ByteTensor": dt.uint8,
+    "CharTensor": dt.int8,
+    "ShortTensor": dt.int16,
+    "IntTensor": dt.int32,
+    "LongTensor": dt.int64,
+    "BoolTensor": dt.bool_,
+}
+
+
+def _legacy(name: str, dtype: DType) -> None:
+    def make(*args: Any, device: Any = None) -> Tensor:
+        return legacy_constructor(Tensor, *args, dtype=dtype, device=device)
+
+    make.__name__ = name
+    make.__doc__ = f"A {dtype.name} tensor of the given sizes or data (PyTorch's old constructor)."
+    public(name=name)(make)
+
+
+for _name, _dtype in _LEGACY.items():
+    _legacy(_name, _dtype)
