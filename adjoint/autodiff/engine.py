@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any
 
+from adjoint.autodiff.accumulate import accumulate_grad, add, add_owned, claim
 from adjoint.autodiff.node import Edge, Node
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
-from adjoint.tensor.tensor import Tensor, alias, set_grad
+from adjoint.core.value import TensorBase
+from adjoint.tensor.tensor import Tensor
 
 
-def reaching(roots: list[Edge], targets: set[Edge]) -> set[Node]:
-    """The nodes through which some target is reached."""
+def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node]:
+    """The nodes through which some target is reached; `nodes` are those targets belong to."""
     order: list[Node] = []
     seen: set[Node] = set()
     stack = [r[0] for r in roots if isinstance(r[0], Node)]
@@ -24,14 +27,13 @@ def reaching(roots: list[Edge], targets: set[Edge]) -> set[Node]:
         seen.add(node)
         order.append(node)
         stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], Node)]
-    order.sort(key=lambda n: n.sequence)  # operands before results
-    wanted: set[Node] = {t[0] for t in targets if isinstance(t[0], Node)}
+    order.sort(key=attrgetter("sequence"))  # operands before results
     keep: set[Node] = set()
     for node in order:
-        if any(
-            e is not None and (e[0] in keep or e in targets or e[0] in wanted) for e in node.edges
-        ):
-            keep.add(node)
+        for e in node.edges:
+            if e is not None and (e[0] in keep or e[0] in nodes or e in targets):
+                keep.add(node)
+                break
     return keep
 
 
@@ -43,80 +45,109 @@ class Backward:
         *,
         retain_graph: bool,
         create_graph: bool,
-        targets: dict[Edge, int] | None,
+        targets: Sequence[Edge] | None,
         accumulate: bool,
         level: Any,
     ) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
-        self.targets = targets  # only these, by edge; None: every leaf reached
+        self.targets = None if targets is None else set(targets)  # None: every leaf reached
+        self.nodes = {e[0] for e in targets or () if isinstance(e[0], Node)}
         self.accumulate = accumulate
         self.level = level
         self.found: dict[Edge, Any] = {}
         self.buffers: dict[Node, list[Any]] = {}
         self.queue: list[tuple[int, Node]] = []
-        self.keep: set[Node] | None = None
-        self.leaves: dict[int, tuple[Tensor, Any]] = {}
-
-    def seed(self, edge: Edge, grad: Any) -> None:
-        """Send a cotangent along an edge."""
-        target, nr = edge
-        if is_tensor(target):
-            held = self.leaves.get(id(target))
-            self.leaves[id(target)] = (target, grad if held is None else held[1] + grad)
-            return
-        buffer = self.buffers.get(target)
-        if buffer is None:
-            buffer = self.buffers[target] = [None] * len(target.out_specs)
-            heapq.heappush(self.queue, (-target.sequence, target))
-        buffer[nr] = grad if buffer[nr] is None else buffer[nr] + grad
+        self.keep: set[Node] = set()
+        # By id: the leaf, its gradient so far, whether that is a sum made here.
+        self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate from the roots."""
         if self.targets is not None:
-            self.keep = reaching([e for e, _ in roots], set(self.targets))
-        for edge, grad in roots:
-            self.seed(edge, grad)
-        while self.queue:
-            _, node = heapq.heappop(self.queue)
-            self.step(node, self.buffers.pop(node))
-        for leaf, grad in self.leaves.values():
+            self.keep = reaching([e for e, _ in roots], self.targets, self.nodes)
+        self.send([e for e, _ in roots], [g for _, g in roots])
+        queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
+        simple = self.targets is None and not CONTEXT.anomaly
+        while queue:
+            node = heappop(queue)[1]
+            grads = buffers.pop(node)
+            if simple and node.extra is None:
+                results = node.apply(grads, None, level)
+                if not retain:
+                    node.release()
+            else:
+                results = self.step(node, grads)
+            self.send(node.edges, results)
+        while self.leaves:  # a hook may have put new ones there
+            leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
 
-    def step(self, node: Node, grads: list[Any]) -> None:
-        """Run one node and send its operands' cotangents on."""
-        if node.prehooks is not None:
-            for nr, prehook in node.prehooks.items():
+    def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
+        """Send cotangents along edges."""
+        buffers = self.buffers
+        for edge, grad in zip(edges, grads, strict=False):
+            if grad is None or edge is None:
+                continue
+            target, nr = edge
+            if isinstance(target, TensorBase):
+                self.send_leaf(target, grad)
+                continue
+            buffer = buffers.get(target)
+            if buffer is None:
+                heappush(self.queue, (-target.sequence, target))
+                if target.outputs == 1:
+                    buffers[target] = [grad]
+                    continue
+                buffer = buffers[target] = [None] * target.outputs
+            held = buffer[nr]
+            buffer[nr] = grad if held is None else add(held, grad)
+
+    def send_leaf(self, leaf: Any, grad: Any) -> None:
+        """Add to a leaf's total. The order of last contributions is the order of arrival."""
+        held = self.leaves.pop(id(leaf), None)
+        if held is None:
+            self.leaves[id(leaf)] = (leaf, grad, False)
+        elif held[2] and add_owned(held[1], grad):
+            self.leaves[id(leaf)] = held
+        else:
+            self.leaves[id(leaf)] = (leaf, add(held[1], grad), not CONTEXT.grad_enabled)
+
+    def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+        """Run a node that has hooks, or of which only some results are wanted."""
+        extra = node.extra
+        if extra is not None:
+            for nr, hooks in tuple(extra.tensor_hooks.items()):
                 if grads[nr] is not None:
-                    grads[nr] = prehook(grads[nr])
+                    grads[nr] = hooks(grads[nr])
+        needed = None
         if self.targets is not None:
             for nr, grad in enumerate(grads):
-                if (node, nr) in self.targets and grad is not None:
+                if grad is not None and (node, nr) in self.targets:
                     self.found[node, nr] = grad
-            if self.keep is not None and node not in self.keep:
-                return
-        keep = self.keep
-        needed = [
-            e is not None
-            and (keep is None or e[0] in keep or e in self.targets or self._is_target(e[0]))  # type: ignore[operator]
-            for e in node.edges
-        ]
+            if node not in self.keep:
+                return ()
+            needed = [e is not None and self.wanted(e) for e in node.edges]
+        if extra is not None:
+            for prehook in tuple(extra.node_prehooks.values()):
+                replaced = prehook(tuple(grads))
+                if replaced is not None:
+                    grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
         results = self.apply(node, grads, needed)
-        if node.hooks is not None:
-            for hook in tuple(node.hooks.values()):
+        if extra is not None:
+            for hook in tuple(extra.hooks.values()):
                 replaced = hook(tuple(results), tuple(grads))
                 if replaced is not None:
-                    results = list(replaced) if isinstance(replaced, tuple) else [replaced]
+                    results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
         if not self.retain_graph:
             node.release()
-        for edge, grad in zip(node.edges, results, strict=False):
-            if edge is not None and grad is not None:
-                self.seed(edge, grad)
+        return results
 
-    def _is_target(self, node: Any) -> bool:
-        return any(t[0] is node for t in self.targets or ())
+    def wanted(self, edge: Edge) -> bool:
+        """Whether some target is reached along an edge."""
+        return edge[0] in self.keep or edge[0] in self.nodes or edge in self.targets  # type: ignore[operator]
 
-    def apply(self, node: Node, grads: list[Any], needed: list[bool]) -> list[Any]:
+    def apply(self, node: Node, grads: list[Any], needed: list[bool] | None) -> Sequence[Any]:
         """The node's vjp; in anomaly mode, errors and NaNs name the forward line."""
         if not CONTEXT.anomaly:
             return node.apply(grads, needed, self.level)
@@ -131,46 +162,30 @@ class Backward:
             for hook in tuple(meta.hooks.values()):
                 replaced = hook(grad)
                 grad = grad if replaced is None else replaced
+            grad = claim(grad)  # a hook may have kept it
         edge = (leaf, 0)
         if self.targets is not None:
             if edge not in self.targets:
                 return
             self.found[edge] = grad
-        if self.accumulate:
-            accumulate_grad(leaf, grad, keep_graph=self.create_graph)
-            if meta is not None and meta.accumulate_hooks:
-                for hook in tuple(meta.accumulate_hooks.values()):
-                    hook(leaf)
+        if not self.accumulate:
+            return
+        extra = None if meta is None else meta.leaf_extra
+        if extra is not None:
+            for prehook in tuple(extra.node_prehooks.values()):
+                replaced = prehook((grad,))
+                grad = grad if replaced is None else as_one(replaced)
+            grad = claim(grad)  # a hook may have kept it
+        accumulate_grad(leaf, grad, keep_graph=self.create_graph)
+        meta = leaf._meta
+        if meta is not None and meta.accumulate_hooks:
+            for hook in tuple(meta.accumulate_hooks.values()):
+                hook(leaf)
+        if extra is not None:
+            for hook in tuple(extra.hooks.values()):
+                hook((), (grad,))
 
 
-def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
-    """Add to `.grad`: in place where the tape does not need the old value."""
-    held = leaf.grad
-    if held is None:
-        shared = grad._base is not None or bool(grad._chain) or not grad.is_contiguous()
-        fresh = grad if keep_graph else (grad.clone() if shared else owned(grad))
-        set_grad(leaf, fresh)
-    elif keep_graph:
-        set_grad(leaf, held + grad)
-    else:
-        with CONTEXT.having(grad_enabled=False):
-            held.add_(grad)
-
-
-def owned(grad: Tensor) -> Tensor:
-    """A gradient nobody else will write to, as a tensor of its own."""
-    return grad.clone() if _is_shared(grad) else alias(grad)
-
-
-def _is_shared(grad: Tensor) -> bool:
-    # A cotangent may be passed on unchanged (add gives g to both operands), so two leaves could
-    # end up with one storage; a storage is claimed by the first.
-    claimed = getattr(grad._storage, "claimed", False)
-    grad._storage.claimed = True
-    return claimed
-
-
-def claim(grad: Tensor) -> Tensor:
-    """Mark a tensor that belongs to the user, so that no leaf takes it as its own gradient."""
-    grad._storage.claimed = True
-    return grad
+def as_one(x: Any) -> Any:
+    """A tensor, or the first of a tuple."""
+    return x if is_tensor(x) else x[0]

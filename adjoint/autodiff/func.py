@@ -70,7 +70,7 @@ def _pull_back(
     run = Backward(
         retain_graph=retain,
         create_graph=False,
-        targets={(x, 0): i for i, x in enumerate(inputs)},
+        targets=[(x, 0) for x in inputs],
         accumulate=False,
         level=level,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.node import attach
+from adjoint.autodiff.tape import attach
 from adjoint.core.context import CONTEXT
 from adjoint.core.levels import Level
 from adjoint.core.record import Record, is_tensor

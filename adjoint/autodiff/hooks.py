@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.core.public import method
+from adjoint.autodiff.accumulate import claim
+from adjoint.core.public import method, prop
+from adjoint.core.record import HOOKS
 from adjoint.tensor.tensor import Tensor, meta_of, set_grad
 
 _ids = itertools.count()
@@ -40,22 +43,22 @@ class Prehook:
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
-        self.retain: Tensor | None = None
+        self.retain: weakref.ref[Tensor] | None = None  # weak: the tensor holds the node
 
     def __call__(self, grad: Any) -> Any:
         for hook in tuple(self.hooks.values()):
             replaced = hook(grad)
             grad = grad if replaced is None else replaced
-        if self.retain is not None:
-            set_grad(self.retain, grad)
+        tensor = None if self.retain is None else self.retain()
+        if tensor is not None:
+            held = tensor.grad
+            set_grad(tensor, grad if held is None else held + grad)
+            claim(grad)
         return grad
 
 
 def _prehook(tensor: Tensor) -> Prehook:
-    node = tensor.grad_fn
-    if node.prehooks is None:
-        node.prehooks = {}
-    found = node.prehooks.setdefault(tensor._nr, Prehook())
+    found: Prehook = tensor.grad_fn.rare().tensor_hooks.setdefault(tensor._nr, Prehook())
     return found
 
 
@@ -63,9 +66,7 @@ def _prehook(tensor: Tensor) -> Prehook:
 def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
     """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
     if not self.requires_grad:
-        raise RuntimeError(
-            "register_hook: cannot register a hook on a tensor that doesn't require gradient"
-        )
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         return Handle(_prehook(self).hooks, hook)
     meta = meta_of(self)
@@ -77,6 +78,8 @@ def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
 @method
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> Handle:
     """Call `hook(tensor)` after a leaf's `.grad` has been accumulated."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     meta = meta_of(self)
@@ -89,7 +92,21 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of a non-leaf in `.grad`."""
     if not self.requires_grad:
-        raise RuntimeError("retain_grad: can't retain_grad on Tensor that has requires_grad=False")
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.grad_fn is not None:
-        _prehook(self).retain = self
+        keep_retaining(self)
         meta_of(self).retains_grad = True
+
+
+def keep_retaining(tensor: Tensor) -> None:
+    """Retain at the tensor's present node; an in-place write gives it a new one."""
+    _prehook(tensor).retain = weakref.ref(tensor)
+
+
+HOOKS.keep_retaining = keep_retaining
+
+
+@prop
+def retains_grad(self: Tensor) -> bool:
+    """Whether this non-leaf keeps its gradient."""
+    return self.grad_fn is not None and self._meta is not None and self._meta.retains_grad

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from adjoint.autodiff.node import static_look_up
 from adjoint.autodiff.transpose import push_by_transposing
 from adjoint.core.families import push
 from adjoint.core.levels import Level
@@ -69,7 +68,7 @@ class JvpLevel(Level):
                 return record.operand(primals, name)
             if name[:1] == "t" and record.has_operand(name[1:]):
                 return record.operand(tangents, name[1:])
-            return static_look_up(name, record, specs, out_specs, None, params)
+            return static_look_up(name, record, specs, out_specs, params)
 
         result = push(record, primals, tangents, look_up, params)
         if result is NotImplemented:
@@ -105,3 +104,18 @@ class JvpLevel(Level):
 def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the spec of x."""
     return x.new_zeros(x.shape)
+
+
+def static_look_up(
+    name: str, record: Record, specs: Any, out_specs: Any, params: dict[str, Any]
+) -> Any:
+    """What a jvp rule may ask for beside operands, tangents and results."""
+    if name == "x_specs":
+        return specs
+    if name == "out_spec":
+        return out_specs[0]
+    if name == "out_specs":
+        return out_specs
+    if name.endswith("_spec") and record.has_operand(name[:-5]):
+        return record.operand(specs, name[:-5])
+    return params[name]

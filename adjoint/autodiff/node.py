@@ -6,218 +6,165 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.autodiff.saved import Packed, stale
 from adjoint.core.context import CONTEXT
-from adjoint.core.families import pull
-from adjoint.core.record import Record, Rule, is_tensor
-from adjoint.core.spec import Spec
-from adjoint.tensor.mutation import payload
-from adjoint.tensor.tensor import Tensor, alias
+from adjoint.core.record import is_tensor
+from adjoint.tensor.tensor import Tensor, alias, meta_of
 
 _sequence = itertools.count(1)
 Edge = tuple[Any, int]  # (a Node, which of its results) or (a leaf Tensor, 0)
 
 
-class Saved:
-    """A tensor kept for backward, with the version it had."""
+class Extra:
+    """What few nodes have: hooks, the place of the forward call, the user's metadata."""
 
-    __slots__ = ("output", "packed", "tensor", "unpack", "version")
+    __slots__ = ("hooks", "metadata", "node_prehooks", "tensor_hooks", "trace")
 
-    def __init__(self, tensor: Tensor, output: int | None) -> None:
-        # An output is kept off the tape, else the node and its result would hold each other.
-        self.tensor = tensor if output is None else alias(tensor)
-        self.output = output
-        self.version = tensor._storage.version
-
-    def load(self, node: Node) -> Tensor:
-        """The tensor, provided nobody has written to it since."""
-        now = self.tensor._storage.version
-        if now != self.version:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an "
-                f"inplace operation: {self.tensor._spec}, saved by {node.name()} at version "
-                f"{self.version}, is now at version {now}. Clone it before writing, or write "
-                "before it is used."
-            )
-        if self.output is None:
-            return self.tensor
-        tensor = alias(self.tensor)
-        tensor._node, tensor._nr, tensor._requires_grad = node, self.output, True
-        return tensor
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[..., Any]] = {}  # after the node
+        self.node_prehooks: dict[int, Callable[..., Any]] = {}  # before it, on all cotangents
+        self.tensor_hooks: dict[int, Any] = {}  # by result: tensor hooks and retained gradients
+        self.trace: str | None = None  # anomaly mode: where the forward operation was called
+        self.metadata: dict[Any, Any] = {}
 
 
 class Node:
     """One recorded operation. Subclasses say how cotangents of results become operands'."""
 
-    __slots__ = (
-        "__weakref__",
-        "edges",
-        "hooks",
-        "metadata",
-        "out_specs",
-        "prehooks",
-        "released",
-        "sequence",
-        "trace",
-    )
+    __slots__ = ("__weakref__", "edges", "extra", "outputs", "sequence")
+    edges: Sequence[Edge | None]  # one per operand
+    outputs: int  # how many results it has
+    sequence: int
+    extra: Extra | None
 
-    def __init__(self, edges: tuple[Edge | None, ...], out_specs: tuple[Spec, ...]) -> None:
+    def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges
-        self.out_specs = out_specs
+        self.outputs = outputs
         self.sequence = next(_sequence)
-        self.released = False
-        self.hooks: dict[int, Callable[..., Any]] | None = None
-        self.prehooks: dict[int, Any] | None = None  # by result: tensor hooks and retained grads
-        self.trace: str | None = None  # anomaly mode: where the forward operation was called
-        self.metadata: dict[Any, Any] | None = None
+        self.extra = None
 
     def name(self) -> str:
         """The operation, as PyTorch spells it."""
-        raise NotImplementedError
+        return type(self).__name__
 
-    def apply(self, grads: Sequence[Any], needed: Sequence[bool], level: Any) -> list[Any]:
-        """Cotangents of the operands, None where not needed or structurally zero."""
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """Cotangents of the operands, None where not `needed` (None: all) or structurally zero."""
         raise NotImplementedError
 
     def release(self) -> None:
         """Forget what was saved."""
-        self.released = True
+
+    def rare(self) -> Extra:
+        """The node's extras, made on first use."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """The nodes this one passes gradients to."""
         return tuple(
-            (None, 0) if e is None else (AccumulateGrad(e[0]), 0) if is_tensor(e[0]) else e
+            (None, 0) if e is None else (accumulator_of(e[0]), 0) if is_tensor(e[0]) else e
             for e in self.edges
         )
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for whatever the user wants to keep with the node."""
+        return self.rare().metadata
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Call `hook(grad_inputs, grad_outputs)` after this node runs in backward."""
         from adjoint.autodiff.hooks import Handle
 
-        if self.hooks is None:
-            self.hooks = {}
-        return Handle(self.hooks, hook)
+        return Handle(self.rare().hooks, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        """Call `hook(grad_outputs)` before this node runs in backward."""
+        from adjoint.autodiff.hooks import Handle
+
+        return Handle(self.rare().node_prehooks, hook)
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
 
-class AccumulateGrad:
-    """Stands for a leaf in `next_functions`."""
+class AccumulateGrad(Node):
+    """Stands for a leaf in `next_functions`; its hooks run when the leaf's gradient arrives."""
 
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor) -> None:
+        super().__init__((), 1)
         self.variable = variable
 
-    next_functions: tuple[Any, ...] = ()
-
     def name(self) -> str:
-        """The name PyTorch gives it."""
         return "torch::autograd::AccumulateGrad"
 
-    def __repr__(self) -> str:
-        return f"<AccumulateGrad object at {id(self):#x}>"
+
+def accumulator_of(leaf: Tensor) -> AccumulateGrad:
+    """The node that stands for a leaf: the same one as long as somebody holds it or its hooks."""
+    import weakref
+
+    meta = meta_of(leaf)
+    found = meta.accumulator() if meta.accumulator is not None else None
+    if found is None:
+        found = AccumulateGrad(leaf)
+        found.extra = meta.leaf_extra = meta.leaf_extra or Extra()
+        meta.accumulator = weakref.ref(found)
+    return found
 
 
-class RecordNode(Node):
-    """A recorded primitive or composite: its vjp comes from the record."""
+class TapeNode(Node):
+    """A node that keeps tensors, each with the version it had."""
 
-    __slots__ = ("params", "record", "saved", "specs")
+    __slots__ = ("saved", "versions")
+    saved: list[Any] | None  # tensors (or whatever an operand was); None once released
+    versions: list[int]
 
-    def __init__(
-        self,
-        record: Record,
-        operands: tuple[Any, ...],
-        params: dict[str, Any],
-        outs: tuple[Tensor, ...],
-        edges: tuple[Edge | None, ...],
-    ) -> None:
-        super().__init__(edges, tuple([o._spec for o in outs]))
-        self.record = record
-        self.params = params
-        self.specs = [x._spec if is_tensor(x) else None for x in operands]
-        self.saved: dict[str, Any] = {}
-        for position, edge in enumerate(edges):
-            if edge is not None:
-                rule = record.rule_at(position)
-                if isinstance(rule, Rule):
-                    for name in rule.names:
-                        if name not in self.saved:
-                            self._save(name, operands, outs)
+    def load(self, k: int, level: Any, output: int | None) -> Any:
+        """The k-th saved value, provided nobody has written to it since.
 
-    def _save(self, name: str, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
-        record = self.record
-        if name == "out":
-            self.saved[name] = Saved(outs[0], 0)
-        elif name == "outs":
-            self.saved[name] = [Saved(o, i) for i, o in enumerate(outs)]
-        elif record.has_operand(name):
-            value = record.operand(operands, name)
-            if isinstance(value, tuple):
-                self.saved[name] = [Saved(v, None) if is_tensor(v) else v for v in value]
-            else:
-                self.saved[name] = Saved(value, None) if is_tensor(value) else value
+        An output was kept off the tape, else the node and its result would hold each other; here
+        it is put back. On behalf of a transform's tape (`level`), payloads are what is wanted.
+        """
+        tensor = self.saved[k]  # type: ignore[index]
+        if not is_tensor(tensor):
+            if tensor.__class__ is not Packed:
+                return tensor
+            edge, tensor = tensor.edge, tensor.load()
+            if output is None and edge is not None and CONTEXT.grad_enabled:
+                return placed(tensor, edge)
+        elif tensor._storage.version != self.versions[k]:
+            raise stale(tensor, self.versions[k], self.name())
+        if level is not None:
+            if tensor._storage.level is level:
+                from adjoint.tensor.mutation import payload
 
-    def name(self) -> str:
-        base = "".join(part.capitalize() for part in self.record.name.split("_"))
-        return f"{base}Backward0"
-
-    def apply(self, grads: Sequence[Any], needed: Sequence[bool], level: Any) -> list[Any]:
-        if self.released and self.saved:
-            raise RuntimeError(
-                f"Trying to backward through the graph a second time ({self.name()}): its saved "
-                "values have already been freed. Specify retain_graph=True the first time."
-            )
-        position = 0
-
-        def load(value: Any) -> Any:
-            if isinstance(value, list):
-                return [load(v) for v in value]
-            if not isinstance(value, Saved):
-                return value
-            tensor = value.load(self)
-            if level is not None and tensor._storage.level is level:
                 return payload(tensor)
             return tensor
+        if output is None or not CONTEXT.grad_enabled:
+            return tensor
+        tensor = alias(tensor)
+        tensor._node, tensor._nr, tensor._requires_grad = self, output, True
+        return tensor
 
-        def look_up(name: str) -> Any:
-            if name == "g":
-                return grads[0]
-            if name in self.saved:
-                return load(self.saved[name])
-            if name == "spec":
-                return self.specs[position]
-            if name == "position":
-                return position
-            return static_look_up(name, self.record, self.specs, self.out_specs, grads, self.params)
-
-        results: list[Any] = []
-        for position, need in enumerate(needed):
-            results.append(pull(self.record, position, look_up) if need else None)
-        return results
+    def require_saved(self) -> None:
+        """Refuse to run again after the saved values were freed."""
+        if self.saved is None:
+            raise RuntimeError(
+                f"Trying to backward through the graph a second time ({self.name()}), or to "
+                "access saved tensors after they have already been freed. Specify "
+                "retain_graph=True if you need to backward through the graph a second time."
+            )
 
     def release(self) -> None:
-        self.released = True
-        for name in self.saved:
-            self.saved[name] = None
-
-
-def static_look_up(
-    name: str, record: Record, specs: Any, out_specs: Any, grads: Any, params: dict[str, Any]
-) -> Any:
-    """What a rule may ask for beside saved tensors."""
-    if name == "gs":
-        return grads
-    if name == "x_specs":
-        return specs
-    if name == "out_spec":
-        return out_specs[0]
-    if name == "out_specs":
-        return out_specs
-    if name.endswith("_spec") and record.has_operand(name[:-5]):
-        return record.operand(specs, name[:-5])
-    return params[name]
+        self.saved = None
 
 
 class ConstantNode(Node):
@@ -226,10 +173,44 @@ class ConstantNode(Node):
     __slots__ = ()
 
     def name(self) -> str:
-        return "ConstantBackward0"
+        return "CopyBackwards"
 
-    def apply(self, grads: Sequence[Any], needed: Sequence[bool], level: Any) -> list[Any]:
-        return []
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        return ()
+
+
+class IdentityNode(Node):
+    """Passes a cotangent on as it is."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        return (grads[0],)
+
+
+class ErrorNode(Node):
+    """Refuses to be differentiated, with the reason."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, edges: Sequence[Edge | None]) -> None:
+        super().__init__(edges, 1)
+        self.message = message
+
+    def name(self) -> str:
+        return "Error"
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        raise RuntimeError(self.message)
 
 
 def edge_of(x: Any) -> Edge | None:
@@ -239,65 +220,21 @@ def edge_of(x: Any) -> Edge | None:
     return (x, 0) if x._node is None else (x._node, x._nr)
 
 
-def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
-    """Record an operation on the tape if any operand's gradient is wanted."""
-    if not record.rules:
-        return
-    edges = tuple(
-        [edge_of(x) if record.rule_at(i) is not None else None for i, x in enumerate(operands)]
-    )
-    if not any(edges):
-        return
-    results = outs if isinstance(outs, tuple) else (outs,)
-    node = RecordNode(record, operands, params, results, edges)
-    if CONTEXT.anomaly:
-        from adjoint.autodiff.anomaly import call_site
-
-        node.trace = call_site()
-    attach_node(node, results)
-
-
-def attach_node(node: Node, results: tuple[Tensor, ...]) -> None:
-    """Make `results` the node's outputs."""
-    for i, out in enumerate(results):
-        if out.dtype.is_inexact:
-            if CONTEXT.capture is not None:
-                CONTEXT.capture.touch(out)
-            out._node, out._nr, out._requires_grad = node, i, True
+def placed(tensor: Tensor, edge: Edge) -> Tensor:
+    """A copy of the window whose gradient goes along `edge`."""
+    out = alias(tensor)
+    target, nr = edge
+    if is_tensor(target):
+        target, nr = IdentityNode((edge,), 1), 0
+    out._node, out._nr, out._requires_grad = target, nr, True
+    return out
 
 
 def attach_constant(target: Tensor) -> None:
     """A tracked tensor now holds a constant; it stays tracked, with nothing behind it."""
-    target._node, target._nr = ConstantNode((), (target._spec,)), 0
+    target._node, target._nr = ConstantNode((), 1), 0
 
 
 def sequence_now() -> int:
     """A number larger than that of every node so far."""
     return next(_sequence)
-
-
-def preserve(target: Tensor, result: Tensor, since: int) -> None:
-    """Before `result` overwrites `target`: nodes made since then keep the old elements.
-
-    `x.mul_(y)` needs x as it was for the gradient of y; only the operation itself may say so, an
-    earlier node that saved x is stale for good.
-    """
-    stack = [result._node]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, RecordNode) or node.sequence <= since or id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack += [e[0] for e in node.edges if e is not None]
-        for saved in node.saved.values():
-            for item in saved if isinstance(saved, list) else (saved,):
-                if isinstance(item, Saved) and item.tensor._storage is target._storage:
-                    old = item.tensor
-                    copy = old.clone()
-                    copy._node, copy._nr, copy._requires_grad = (
-                        old._node,
-                        old._nr,
-                        old._requires_grad,
-                    )
-                    item.tensor, item.version = copy, copy._storage.version

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.autodiff.engine import Backward, claim
-from adjoint.autodiff.node import Edge, attach, attach_constant, edge_of, preserve, sequence_now
+from adjoint.autodiff.accumulate import claim
+from adjoint.autodiff.engine import Backward
+from adjoint.autodiff.node import Edge, attach_constant, edge_of, sequence_now
+from adjoint.autodiff.tape import attach, preserve
 from adjoint.core.context import CONTEXT
 from adjoint.core.public import method
 from adjoint.core.record import HOOKS, is_tensor
@@ -71,12 +73,12 @@ def backward(
         chosen = listed(inputs)
         if not chosen:
             raise RuntimeError("backward: `inputs` argument cannot be empty")
-        targets = {}
+        targets = []
         for i, t in enumerate(chosen):
             edge = edge_of(t)
             if edge is None:
                 raise RuntimeError(f"backward: input {i} does not require grad")
-            targets[edge] = i
+            targets.append(edge)
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
@@ -131,7 +133,7 @@ def grad(
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
-        targets={e: i for i, e in enumerate(edges)},
+        targets=edges,
         accumulate=False,
         level=None,
     )

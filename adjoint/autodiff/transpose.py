@@ -9,10 +9,14 @@ from typing import Any
 
 from adjoint.autodiff.engine import Backward
 from adjoint.autodiff.grad_level import GradLevel
-from adjoint.autodiff.node import RecordNode, edge_of
+from adjoint.autodiff.node import edge_of
+from adjoint.autodiff.plan import plan_for
+from adjoint.autodiff.tape import RecordNode, make_node
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import Record, is_tensor
 from adjoint.tensor.mutation import make_level_tensor
+
+_NO_LEVEL = object()  # saved values are used as they are
 
 
 def push_by_transposing(
@@ -32,15 +36,26 @@ def push_by_transposing(
             seed._requires_grad = True
             seeds.append(seed)
         # The node is only a carrier for the rule: its edges say which operands are wanted.
-        edges = tuple(None if t is None else (x, 0) for x, t in zip(primals, tangents, strict=True))
-        node = RecordNode(record, primals, params, outs, edges)
-        pulled = node.apply(seeds, [t is not None for t in tangents], None)
+        edges: list[Any] = [
+            None if t is None else (x, 0) for x, t in zip(primals, tangents, strict=True)
+        ]
+        bits = 1
+        for t in tangents:
+            bits = bits << 1 | (t is not None)
+        plan = plan_for(record, (bits, len(outs)), len(primals), len(outs), RecordNode)
+        if plan is None:
+            return (None,) * len(outs)
+        node = make_node(plan, primals, params, outs, edges)
+        for k, code in enumerate(plan.saves):
+            if code < 0:  # the results themselves, which stay on the tapes they are on
+                node.saved[k] = outs[-1 - code]  # type: ignore[index]
+        pulled = node.apply(seeds, None, _NO_LEVEL)
         roots: list[Any] = [
             (edge_of(p), t)
             for p, t in zip(pulled, tangents, strict=True)
             if t is not None and p is not None and is_tensor(p) and edge_of(p) is not None
         ]
-        targets = {(s, 0): i for i, s in enumerate(seeds) if s is not None}
+        targets = [(s, 0) for s in seeds if s is not None]
         run = Backward(
             retain_graph=False, create_graph=False, targets=targets, accumulate=False, level=level
         )

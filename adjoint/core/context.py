@@ -19,13 +19,16 @@ class Context(threading.local):
     """What the current thread is doing. Use `CONTEXT`, the one instance."""
 
     # Class attributes are the defaults a new thread starts with.
-    plain: bool = True  # no autocast, level, capture or observer: the fast path applies
+    plain: bool = True  # nothing below is on but grad mode: the fast path applies
     grad_enabled: bool = True
     inference: bool = False
     levels: tuple[Level, ...] = ()
     capture: Any = None
     autocast: Any = None
     anomaly: bool = False
+    check_nan: bool = True  # in anomaly mode
+    saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
+    saved_hooks_refused: str | None = None  # why entering further ones is an error
     observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
 
     def set(self, **fields: Any) -> dict[str, Any]:
@@ -38,6 +41,8 @@ class Context(threading.local):
             or self.capture is not None
             or self.autocast is not None
             or self.anomaly
+            or self.inference
+            or self.saved_hooks
             or self.observers
         )
         return before

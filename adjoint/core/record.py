@@ -65,6 +65,7 @@ class Record:
     decompose: Callable[..., Any] | None = None
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
+    tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -133,6 +134,7 @@ class Hooks:
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
     sequence_now: Callable[..., Any] = _unset  # the tape's clock
     preserve: Callable[..., Any] = _unset  # keep what an in-place operation saved of its target
+    keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array

@@ -24,12 +24,22 @@ DEVICE_OF: dict[type, Any] = {Window: lambda window: window.device}
 class AutogradMeta:
     """What few tensors need: the gradient, hooks, whether a non-leaf keeps its gradient."""
 
-    __slots__ = ("accumulate_hooks", "grad", "hooks", "name", "retains_grad")
+    __slots__ = (
+        "accumulate_hooks",
+        "accumulator",
+        "grad",
+        "hooks",
+        "leaf_extra",
+        "name",
+        "retains_grad",
+    )
 
     def __init__(self) -> None:
         self.grad: Any = None
         self.hooks: dict[int, Any] | None = None
         self.accumulate_hooks: dict[int, Any] | None = None
+        self.accumulator: Any = None  # weak reference to the node that stands for a leaf
+        self.leaf_extra: Any = None  # that node's hooks
         self.retains_grad = False
         self.name: str | None = None
 

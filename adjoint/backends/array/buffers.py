@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import iadd
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +22,11 @@ def copy_into(target: Array, source: Array) -> None:
     """Overwrite an array's elements."""
     xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
     quietly(xp.copyto, (target, source), {"casting": "unsafe"})
+
+
+def add_into(target: Array, source: Array) -> None:
+    """Add to an array in place."""
+    quietly(iadd, (target, source), {})
 
 
 def check_overlap(array: Array) -> None:
@@ -83,6 +89,7 @@ def to_list(tensor: Tensor) -> Any:
 class Buffers:
     """The backend's face to the tensor layer (`HOOKS.array`)."""
 
+    add_into = staticmethod(add_into)
     address = staticmethod(address)
     check_overlap = staticmethod(check_overlap)
     copy_into = staticmethod(copy_into)

@@ -1,0 +1,235 @@
+"""Recording operations on the tape, and running their rules backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adjoint.autodiff import plan as kinds
+from adjoint.autodiff.node import Edge, Node, TapeNode, _sequence, edge_of
+from adjoint.autodiff.plan import Plan, Step, plan_for
+from adjoint.autodiff.saved import Packed, refuse_inference
+from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import FLOAT
+from adjoint.core.families import fit
+from adjoint.core.record import Record
+from adjoint.core.spec import Spec
+from adjoint.core.value import TensorBase
+from adjoint.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view
+
+_new = object.__new__
+
+
+class RecordNode(TapeNode):
+    """A recorded primitive or composite: its vjp comes from the record, through a plan."""
+
+    __slots__ = ("out_specs", "params", "plan", "specs")
+    plan: Plan
+    params: dict[str, Any]
+    # Kept only where the plan asks; for an elementwise operation, only where an operand's shape
+    # or dtype differs from the result's, since only then a cotangent must be made to fit.
+    specs: list[Spec | None] | None
+    out_specs: tuple[Spec, ...] | None
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        plan = self.plan
+        if self.saved is None:
+            if not plan.saves:
+                self.saved = []
+            self.require_saved()
+        results: list[Any] = [None] * len(self.edges)
+        elementwise = plan.elementwise
+        for step in plan.steps:
+            position, fn, factor, single, _ = step
+            if needed is not None and not needed[position]:
+                continue
+            if fn is None:
+                value: Any = factor
+            elif single >= 0:
+                code = plan.saves[single]
+                value = fn(self.load(single, level, None if code >= 0 else -1 - code))
+            else:
+                value = fn(*self.arguments(step, grads, level))
+            results[position] = self.chain(grads[0], value, position) if elementwise else value
+        return results
+
+    def chain(self, g: Any, partial: Any, position: int) -> Any:
+        """The cotangent g times an elementwise partial, shaped like the operand."""
+        if not isinstance(partial, TensorBase):
+            if isinstance(partial, complex):
+                partial = partial.conjugate()
+            g = g if partial == 1 else -g if partial == -1 else g * partial
+        else:
+            category = DTYPE_OF[partial._array.dtype].category  # type: ignore[attr-defined]
+            if category == FLOAT:
+                g = g * partial
+            elif category > FLOAT:
+                g = g * partial.conj()  # type: ignore[attr-defined]
+            else:  # booleans select, so that 0 * inf cannot arise
+                g = g.masked_fill(partial.logical_not(), 0)  # type: ignore[attr-defined]
+        return g if self.specs is None else fit(g, self.specs[position])  # type: ignore[arg-type]
+
+    def arguments(self, step: Step, grads: Sequence[Any], level: Any) -> list[Any]:
+        """What a rule asked for, in its order."""
+        found: list[Any] = []
+        for kind, key in step.arguments:
+            if kind == kinds.SAVED:
+                found.append(self.load(key, level, self.output_at(key)))
+            elif kind == kinds.GRAD:
+                found.append(grads[0])
+            elif kind == kinds.PARAM:
+                found.append(self.params[key])
+            elif kind == kinds.SPEC:
+                found.append(self.specs[key])  # type: ignore[index]
+            elif kind == kinds.SAVED_MANY:
+                found.append([self.load(k, level, self.output_at(k)) for k in key])
+            elif kind == kinds.GRADS:
+                found.append(grads)
+            elif kind == kinds.SPECS:
+                found.append(self.specs[key])  # type: ignore[index]
+            elif kind == kinds.OUT_SPEC:
+                found.append(self.out_specs[0])  # type: ignore[index]
+            elif kind == kinds.OUT_SPECS:
+                found.append(self.out_specs)
+            elif kind == kinds.CONSTANT:
+                found.append(key)
+            else:
+                raise AssertionError(f"{self.name()}: unhandled argument kind {kind}")
+        return found
+
+    def output_at(self, k: int) -> int | None:
+        """Which result the k-th saved value is, if it is one."""
+        code = self.plan.saves[k]
+        return None if code >= 0 else -1 - code
+
+
+def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
+    """Record an operation on the tape if any operand's gradient is wanted."""
+    edges: list[Edge | None] = []
+    bits = 1
+    for x in operands:
+        bits <<= 1
+        if isinstance(x, TensorBase):
+            base = x._base  # type: ignore[attr-defined]
+            if base is not None and base[0]._node is not base[1]:
+                sync_view(x)  # type: ignore[arg-type]
+            if x._requires_grad:  # type: ignore[attr-defined]
+                node = x._node  # type: ignore[attr-defined]
+                edges.append((x, 0) if node is None else (node, x._nr))  # type: ignore[attr-defined]
+                bits |= 1
+                continue
+        edges.append(None)
+    if bits == 1 << len(operands):
+        return
+    many = outs.__class__ is tuple
+    key: Any = bits if record.outputs else (bits, len(outs))
+    try:
+        plan = record.tape[key]
+    except KeyError:
+        plan = plan_for(record, key, len(operands), len(outs) if many else 1, RecordNode)
+    if plan is None:
+        return
+    results = outs if many else (outs,)
+    node = make_node(plan, operands, params, results, edges)
+    if not CONTEXT.plain:
+        decorate(node, plan, operands, results)
+    if plan.certain:
+        out = results[0]
+        out._node, out._nr, out._requires_grad = node, 0, True
+    else:
+        attach_node(node, results)
+
+
+def make_node(
+    plan: Plan,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    outs: tuple[Tensor, ...],
+    edges: list[Edge | None],
+) -> RecordNode:
+    """A node as a plan says, with what it saves."""
+    node: RecordNode = _new(plan.node_class)
+    node.edges = edges
+    node.outputs = len(outs)
+    node.sequence = next(_sequence)
+    node.extra = None
+    node.plan = plan
+    node.params = params
+    node.specs = node.out_specs = None
+    if plan.elementwise:
+        array = outs[0]._array
+        shape, dtype = array.shape, array.dtype
+        for step in plan.steps:
+            array = operands[step.position]._array
+            if array.dtype is not dtype or array.shape != shape:
+                node.specs = specs_of(operands)
+                break
+    elif plan.wants_specs:
+        node.specs = specs_of(operands)
+    if plan.wants_out_specs:
+        node.out_specs = tuple([o._spec for o in outs])
+    saved: list[Any] = []
+    versions: list[int] = []
+    for code in plan.saves:
+        value = operands[code] if code >= 0 else alias(outs[-1 - code])
+        saved.append(value)
+        version = value._storage.version if isinstance(value, TensorBase) else 0  # type: ignore[attr-defined]
+        if version < 0:
+            raise refuse_inference()
+        versions.append(version)
+    node.saved = saved
+    node.versions = versions
+    return node
+
+
+def specs_of(operands: tuple[Any, ...]) -> list[Any]:
+    """Operands' specs; None for what is no tensor."""
+    return [x._spec if isinstance(x, TensorBase) else None for x in operands]  # type: ignore[attr-defined]
+
+
+def decorate(node: RecordNode, plan: Plan, operands: Any, outs: tuple[Tensor, ...]) -> None:
+    """What a context that is not plain adds: anomaly traces and saved-tensor hooks."""
+    if CONTEXT.anomaly:
+        from adjoint.autodiff.anomaly import call_site
+
+        node.rare().trace = call_site()
+    if CONTEXT.capture is not None:
+        for out in outs:
+            CONTEXT.capture.touch(out)
+    if CONTEXT.saved_hooks and not CONTEXT.levels:
+        saved = node.saved or []
+        for k, code in enumerate(plan.saves):
+            if isinstance(saved[k], TensorBase):
+                edge = edge_of(operands[code]) if code >= 0 else None
+                saved[k] = Packed(saved[k], edge)
+
+
+def attach_node(node: Node, results: Sequence[Any]) -> None:
+    """Make `results` the node's outputs, those that can carry a gradient."""
+    for i, out in enumerate(results):
+        if DTYPE_OF[out._array.dtype].category >= FLOAT:
+            out._node, out._nr, out._requires_grad = node, i, True
+
+
+def preserve(target: Tensor, result: Tensor, since: int) -> None:
+    """Before `result` overwrites `target`: nodes made since then keep the old elements.
+
+    `x.mul_(y)` needs x as it was for the gradient of y; only the operation itself may say so, an
+    earlier node that saved x is stale for good.
+    """
+    stack = [result._node]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, TapeNode) or node.sequence <= since or id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack += [e[0] for e in node.edges if e is not None]
+        for k, old in enumerate(node.saved or ()):
+            if isinstance(old, Tensor) and old._storage is target._storage:
+                edge = (old._node, old._nr, old._requires_grad)
+                copy = alias(old).clone()
+                copy._node, copy._nr, copy._requires_grad = edge
+                node.saved[k], node.versions[k] = copy, copy._storage.version  # type: ignore[index]
