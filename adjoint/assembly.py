@@ -58,7 +58,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.special",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
-SUBMODULES = ("autograd", "fft", "func", "random", "return_types", "special")
+SUBMODULES = ("autograd", "cuda", "graph", "fft", "func", "random", "return_types", "special")
 
 for _name in EAGER:
     importlib.import_module(_name)

@@ -1,0 +1,60 @@
+# `make test` and `make train` set everything up by themselves on a machine with Python and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: test train check lint types layers unit doctest compare bench docs stubs format clean
+
+test: lint types layers stubs-check unit doctest   ## everything a change must pass
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+train: $(STAMP)          ## the main job: train on the digits that ship with the package
+	$(BIN)/python examples/digits.py
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports --no-cache
+
+stubs-check: $(STAMP)
+	$(BIN)/python tools/make_stubs.py --check
+
+stubs: $(STAMP)          ## regenerate the type stubs from the public table
+	$(BIN)/python tools/make_stubs.py
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest tests -n $(JOBS)
+
+doctest: $(STAMP)
+	$(BIN)/python -m pytest --doctest-modules adjoint -p no:cacheprovider
+
+compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (installs PyTorch)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest
+	$(BIN)/python -m pytest tests -m compare
+	$(BIN)/python -m tests.compare.opinfo
+
+bench: $(STAMP)          ## overhead per operation, interleaved with PyTorch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m benchmarks.overhead
+
+docs: $(STAMP)           ## HTML documentation in docs/_build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,20 @@
+"""NVIDIA GPUs: `adjoint.cuda`. Works, and says so, where there is none."""
+
+from adjoint.backends.array.cuda import Event as Event
+from adjoint.backends.array.cuda import Stream as Stream
+from adjoint.backends.array.cuda import current_device as current_device
+from adjoint.backends.array.cuda import current_stream as current_stream
+from adjoint.backends.array.cuda import device as device
+from adjoint.backends.array.cuda import device_count as device_count
+from adjoint.backends.array.cuda import empty_cache as empty_cache
+from adjoint.backends.array.cuda import get_device_capability as get_device_capability
+from adjoint.backends.array.cuda import get_device_name as get_device_name
+from adjoint.backends.array.cuda import get_device_properties as get_device_properties
+from adjoint.backends.array.cuda import is_available as is_available
+from adjoint.backends.array.cuda import mem_get_info as mem_get_info
+from adjoint.backends.array.cuda import memory_allocated as memory_allocated
+from adjoint.backends.array.cuda import memory_reserved as memory_reserved
+from adjoint.backends.array.cuda import memory_summary as memory_summary
+from adjoint.backends.array.cuda import set_device as set_device
+from adjoint.backends.array.cuda import stream as stream
+from adjoint.backends.array.cuda import synchronize as synchronize
