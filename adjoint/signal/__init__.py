@@ -1,0 +1,3 @@
+"""Signal processing."""
+
+from adjoint.signal import windows as windows
