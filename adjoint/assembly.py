@@ -48,6 +48,9 @@ EAGER = (
 )
 LAZY: tuple[str, ...] = (
     "adjoint.ops.fft",
+    "adjoint.ops.grid",
+    "adjoint.ops.spectral",
+    "adjoint.ops.windows",
     "adjoint.ops.special.aliases",
     "adjoint.ops.special.bessel",
     "adjoint.ops.special.gamma",
@@ -58,7 +61,17 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.special",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
-SUBMODULES = ("autograd", "cuda", "graph", "fft", "func", "random", "return_types", "special")
+SUBMODULES = (
+    "autograd",
+    "cuda",
+    "fft",
+    "func",
+    "graph",
+    "random",
+    "return_types",
+    "signal",
+    "special",
+)
 
 for _name in EAGER:
     importlib.import_module(_name)

@@ -254,9 +254,7 @@ def cosine(
 ) -> Tensor:
     """Half a period of a sine."""
     options = _options(dtype, layout, device, requires_grad)
-    return _signal(
-        "cosine", lambda k, last: ((k + 0.5) * (pi / (last + 1))).sin(), M, sym, options
-    )
+    return _signal("cosine", lambda k, last: ((k + 0.5) * (pi / (last + 1))).sin(), M, sym, options)
 
 
 @public(namespaces=SPACE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.backends.array.table import lowers
-from adjoint.ops import fft
+from adjoint.ops import fft, spectral
 
 Array = Any
 
@@ -33,3 +33,30 @@ def irfft(xp: Any, x: Array, dim: int, n: int, norm: str) -> Array:
     if not x.size:
         return _empty(xp, x, dim, n, x.real.dtype)
     return xp.fft.irfft(x, n, axis=dim, norm=norm)
+
+
+def _windows(xp: Any, x: Array, start: int, count: int, size: int, hop: int) -> Array:
+    """`count` windows of the last dimension, `hop` apart, sharing its memory."""
+    step = x.strides[-1]
+    return xp.lib.stride_tricks.as_strided(
+        x[..., start:],
+        (*x.shape[:-1], count, size),
+        (*x.strides[:-1], hop * step, step),
+    )
+
+
+@lowers(spectral.FRAME)
+def frame(xp: Any, x: Array, size: int, hop: int) -> Array:
+    return _windows(xp, x, 0, 1 + (x.shape[-1] - size) // hop, size, hop).copy()
+
+
+@lowers(spectral.OVERLAP_ADD)
+def overlap_add(xp: Any, x: Array, hop: int, length: int) -> Array:
+    out = xp.zeros((*x.shape[:-2], length), x.dtype)
+    count, size = x.shape[-2:]
+    apart = -(-size // hop)  # every so many frames do not overlap, and are added at once
+    for first in range(min(apart, count)):
+        rows = x[..., first::apart, :]
+        shown = _windows(xp, out, first * hop, rows.shape[-2], size, apart * hop)
+        shown += rows
+    return out
