@@ -34,6 +34,7 @@ EAGER = (
     "adjoint.ops.softmax",
     "adjoint.ops.random",
     "adjoint.tensor.info",
+    "adjoint.autodiff.flags",
     "adjoint.autodiff.hooks",
     "adjoint.autodiff.reverse",
     "adjoint.backends.array.executor",

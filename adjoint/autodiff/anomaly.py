@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.autodiff.modes import _Mode
+from adjoint.autodiff.modes import ImmediateMode, Mode
 from adjoint.autodiff.node import Node
 from adjoint.core.context import CONTEXT
 from adjoint.tensor.storage import Window
@@ -52,7 +52,7 @@ def has_nan(x: Any) -> bool:
     return bool((x._array != x._array).any())
 
 
-class detect_anomaly(_Mode):
+class detect_anomaly(Mode):
     """In the block, a failing backward names the forward line, and a NaN in it is an error."""
 
     def __init__(self, check_nan: bool = True) -> None:
@@ -64,16 +64,11 @@ class detect_anomaly(_Mode):
         )
 
 
-class set_detect_anomaly(_Mode):
+class set_detect_anomaly(ImmediateMode):
     """Turn anomaly mode on or off, as a function or for a block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         super().__init__(anomaly=bool(mode), check_nan=check_nan)
-        self._outer = CONTEXT.set(**self._fields)
-
-    def __enter__(self) -> None:
-        self._before.append(self._outer)
-        CONTEXT.set(**self._fields)
 
 
 def is_anomaly_enabled() -> bool:

@@ -95,12 +95,15 @@ def retain_grad(self: Tensor) -> None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.grad_fn is not None:
         keep_retaining(self)
-        meta_of(self).retains_grad = True
 
 
 def keep_retaining(tensor: Tensor) -> None:
     """Retain at the tensor's present node; an in-place write gives it a new one."""
-    _prehook(tensor).retain = weakref.ref(tensor)
+    meta = meta_of(tensor)
+    if meta.retains_grad is not None:
+        meta.retains_grad.retain = None
+    meta.retains_grad = _prehook(tensor)
+    meta.retains_grad.retain = weakref.ref(tensor)
 
 
 HOOKS.keep_retaining = keep_retaining
@@ -109,4 +112,4 @@ HOOKS.keep_retaining = keep_retaining
 @prop
 def retains_grad(self: Tensor) -> bool:
     """Whether this non-leaf keeps its gradient."""
-    return self.grad_fn is not None and self._meta is not None and self._meta.retains_grad
+    return self._meta is not None and self._meta.retains_grad is not None

@@ -12,7 +12,7 @@ from adjoint.autodiff.tape import attach, preserve
 from adjoint.core.context import CONTEXT
 from adjoint.core.public import method
 from adjoint.core.record import HOOKS, is_tensor
-from adjoint.tensor.tensor import Tensor, alias
+from adjoint.tensor.tensor import Tensor
 
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant
@@ -150,43 +150,6 @@ def grad(
             "been used in the graph. Set allow_unused=True if this is the desired behavior."
         )
     return tuple(found)
-
-
-@method
-def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Ask for this tensor's gradient (or stop asking); returns the tensor."""
-    if (
-        self._base is not None
-        and self.requires_grad
-        and self._node is not None
-        and not requires_grad
-    ):
-        raise RuntimeError("you can only change requires_grad flags of leaf variables.")
-    if self._node is not None:
-        if not requires_grad:
-            raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a "
-                "computed variable in a subgraph that doesn't require differentiation use "
-                "var_no_grad = var.detach()."
-            )
-        return self
-    if requires_grad and not self.dtype.is_inexact:
-        raise RuntimeError(
-            "only Tensors of floating point and complex dtype can require gradients, received "
-            f"{self.dtype.name}"
-        )
-    if CONTEXT.capture is not None:
-        CONTEXT.capture.touch(self)
-    self._requires_grad = bool(requires_grad)
-    return self
-
-
-@method
-def detach(self: Tensor) -> Tensor:
-    """The same elements, off the tape."""
-    if CONTEXT.levels and self._storage.level is not None:
-        return self._storage.level.detach(self)
-    return alias(self)
 
 
 def as_sequence(x: Any) -> Sequence[Any]:

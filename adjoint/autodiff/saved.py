@@ -8,9 +8,6 @@ from typing import Any
 from adjoint.core.context import CONTEXT
 from adjoint.tensor.tensor import Tensor, alias
 
-# Versions of inference tensors count up from here, so that one comparison finds them out.
-INFERENCE_VERSION = -(1 << 62)
-
 
 class Packed:
     """What a pack hook made of a saved tensor, with the hook that undoes it.

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from adjoint.core.levels import Level
 
 
+# Versions of inference tensors count up from here, so that one comparison finds them out.
+INFERENCE_VERSION = -(1 << 62)
+
+
 class Context(threading.local):
     """What the current thread is doing. Use `CONTEXT`, the one instance."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.context import CONTEXT
+from adjoint.core.context import CONTEXT, INFERENCE_VERSION
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record, is_tensor
 
@@ -63,14 +63,21 @@ def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, 
     return finish(record, operands, params, outs)
 
 
+def mark_birth(storage: Any) -> None:
+    """Note in a new storage the transform it was made in, or that it was made for inference."""
+    if CONTEXT.levels:
+        storage.birth = CONTEXT.levels[-1].depth
+    if CONTEXT.inference:
+        storage.version = INFERENCE_VERSION
+
+
 def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> Any:
     """Tape, birth marks and observers, after execution."""
     context = CONTEXT
-    if context.levels:
+    if not record.is_view and (context.levels or context.inference):
         for t in outs if isinstance(outs, tuple) else (outs,):
-            if not record.is_view:
-                t._storage.birth = context.levels[-1].depth
-    if context.grad_enabled and (
+            mark_birth(t._storage)
+    if (context.grad_enabled and not context.inference) and (
         record.is_view or any(x.requires_grad for x in flat_tensors(operands))
     ):
         HOOKS.attach(record, operands, params, outs)

@@ -77,6 +77,11 @@ def check_writable(target: Tensor) -> None:
     """Refuse the writes autograd cannot follow, as PyTorch does."""
     if type(target._array) is not Window:
         HOOKS.array.check_overlap(target._array)
+    if target._storage.version < 0 and not CONTEXT.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can "
+            "make a clone to get a normal tensor before doing inplace update."
+        )
     if not CONTEXT.grad_enabled:
         return
     if target._base is None:
@@ -125,12 +130,17 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
             target._requires_grad = True
         else:
             HOOKS.attach_constant(target)
+        if target._meta is not None and target._meta.retains_grad is not None:
+            HOOKS.keep_retaining(target)
         return
     root = target._base[0]
     if CONTEXT.capture is not None:
         CONTEXT.capture.touch(root)
     chain = target._chain[len(root._chain) :]
     HOOKS.attach(HOOKS.view_scatter, (before, value), {"chain": chain}, root)
+    for written in (root, target):
+        if written._meta is not None and written._meta.retains_grad is not None:
+            HOOKS.keep_retaining(written)
 
 
 def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:

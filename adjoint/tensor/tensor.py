@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class AutogradMeta:
         self.accumulate_hooks: dict[int, Any] | None = None
         self.accumulator: Any = None  # weak reference to the node that stands for a leaf
         self.leaf_extra: Any = None  # that node's hooks
-        self.retains_grad = False
+        self.retains_grad: Any = None  # of a non-leaf: the hook that keeps its gradient
         self.name: str | None = None
 
 
@@ -174,6 +175,8 @@ class Tensor(TensorBase):
         """The accumulated gradient, or None."""
         if CONTEXT.capture is not None:
             return CONTEXT.capture.read_grad(self)
+        if self._node is not None and (self._meta is None or self._meta.retains_grad is None):
+            warn_of_lost_grad()
         return None if self._meta is None else self._meta.grad
 
     @grad.setter
@@ -209,12 +212,25 @@ def meta_of(tensor: Tensor) -> AutogradMeta:
     return tensor._meta
 
 
+def warn_of_lost_grad() -> None:
+    """PyTorch's warning on reading the gradient of a non-leaf."""
+    warnings.warn(
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+        "attribute won't be populated during autograd.backward(). If you indeed want the .grad "
+        "field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+        stacklevel=3,
+    )
+
+
 def check_grad(tensor: Tensor, grad: Tensor) -> None:
     """Refuse a gradient that does not fit its tensor."""
     if not isinstance(grad, Tensor):
-        raise TypeError(f"grad: expected a Tensor or None, received {type(grad).__name__}")
+        raise TypeError(
+            f"assigned grad expected to be a Tensor or None but got grad of type "
+            f"{type(grad).__name__}"
+        )
     if grad is tensor:
-        raise RuntimeError("grad: can't assign a tensor as its own gradient")
+        raise RuntimeError("can't assign Variable as its own grad")
     if grad.shape != tensor.shape or grad.dtype is not tensor.dtype:
         raise RuntimeError(
             f"grad: assigned gradient {grad._spec} does not match the tensor's {tensor._spec}"

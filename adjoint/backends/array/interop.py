@@ -15,6 +15,7 @@ from adjoint.backends.array.quiet import quietly
 from adjoint.core import dtype as dt
 from adjoint.core.context import CONTEXT, concrete
 from adjoint.core.device import CPU, Device
+from adjoint.core.dispatch import mark_birth
 from adjoint.core.dtype import DType
 from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
@@ -130,7 +131,10 @@ def tensor(
 
 def _from_array(array: Array, device: Any) -> Tensor:
     where = full_device(device)
-    return wrap(array if where is CPU else transfer(array, where))
+    out = wrap(array if where is CPU else transfer(array, where))
+    if not CONTEXT.plain:
+        mark_birth(out._storage)
+    return out
 
 
 @public()
