@@ -47,6 +47,9 @@ class GradLevel(Level):
     def scatter(self, payload: Tensor, chain: tuple[Any, ...], new: Tensor) -> Any:
         return VIEW_SCATTER(payload, new, chain=chain)
 
+    def reveal(self, payload: Tensor) -> Tensor:
+        return payload
+
     def wrap_payload(self, payload: Tensor) -> Tensor:
         """A tensor of this level for a payload."""
         return make_level_tensor(self, payload._spec, payload)

@@ -92,6 +92,9 @@ class JvpLevel(Level):
         part = new.tangent if new.tangent is not None else zeros_like(new.primal)
         return Dual(primal, VIEW_SCATTER(old, part, chain=chain))
 
+    def reveal(self, payload: Dual) -> Any:
+        return payload.primal
+
     def wrap_payload(self, payload: Dual) -> Tensor:
         """A tensor of this level for a payload."""
         return make_level_tensor(self, payload.primal._spec, payload)

@@ -43,3 +43,7 @@ class Level(ABC):
     @abstractmethod
     def scatter(self, payload: Any, chain: tuple[Any, ...], new: Any) -> Any:
         """The payload with what `chain` shows of it replaced by `new`."""
+
+    def reveal(self, payload: Any) -> Any:
+        """The tensor whose elements a payload has, or None where it stands for several."""
+        return None

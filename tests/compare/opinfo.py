@@ -67,6 +67,9 @@ def resolve(name: str) -> Any:
             break
     if target is None or name.startswith("__"):
         target = getattr(ad.Tensor, name, None)
+    if target is not None and name.endswith("_") and not name.endswith("__"):
+        inplace = target  # the database's own entry works on a clone too
+        return lambda x, *args, **kwargs: inplace(x.clone(), *args, **kwargs)
     return target
 
 

@@ -12,8 +12,8 @@ from adjoint.backends.array.devices import library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.quiet import quietly
 from adjoint.core.device import CPU
-from adjoint.core.record import HOOKS, is_tensor
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.core.record import HOOKS
+from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
 Array = Any
 
@@ -60,17 +60,19 @@ def on_device(array: Array, device: Any) -> Array:
 
 
 def index_tensor(values: Any, device: Any) -> Tensor:
-    """A list used as an index, as a tensor."""
-    array = np.asarray(values)
-    if array.size == 0:
+    """A list, NumPy array or bool used as an index, as a tensor."""
+    array = np.array(values)
+    if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
+    if array.dtype not in DTYPE_OF:
+        raise IndexError(f"an index must hold integers or booleans, received {values!r}")
     return wrap(on_device(array, device))
 
 
-def scalar_like(value: Any, like: Tensor) -> Tensor:
-    """A Python value as a tensor of `like`'s dtype and device."""
-    array = np.asarray(value._array if is_tensor(value) else value)
-    return wrap(on_device(quietly(array.astype, (NUMPY_OF[like.dtype],), {}), like.device))
+def from_list(values: list[Any], like: Tensor) -> Tensor:
+    """Python numbers as a tensor of `like`'s shape, dtype and device."""
+    array = np.array(values).astype(NUMPY_OF[like.dtype]).reshape(like.shape)
+    return wrap(on_device(array, like.device))
 
 
 def to_host(array: Array) -> Array:
@@ -94,8 +96,8 @@ class Buffers:
     check_overlap = staticmethod(check_overlap)
     copy_into = staticmethod(copy_into)
     index_tensor = staticmethod(index_tensor)
+    from_list = staticmethod(from_list)
     offset_in = staticmethod(offset_in)
-    scalar_like = staticmethod(scalar_like)
     to_host = staticmethod(to_host)
     to_list = staticmethod(to_list)
     wrap = staticmethod(wrap)

@@ -9,7 +9,7 @@ from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.table import NAMED, lowers
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
-from adjoint.ops import convert, creation, elementwise, index, join, views
+from adjoint.ops import convert, creation, elementwise, join, views
 
 Array = Any
 
@@ -91,30 +91,6 @@ def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
 @lowers(join.CAT)
 def cat(xp: Any, *xs: Array, dim: int) -> Array:
     return xp.concatenate(xs, axis=dim)
-
-
-def full_index(dims: tuple[int, ...], indices: tuple[Array, ...]) -> tuple[Any, ...]:
-    """Index arrays at their dimensions, whole slices elsewhere."""
-    at = dict(zip(dims, indices, strict=True))
-    return tuple(at.get(d, slice(None)) for d in range(dims[-1] + 1))
-
-
-@lowers(index.INDEX)
-def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...]) -> Array:
-    return x[full_index(dims, indices)]
-
-
-@lowers(index.INDEX_PUT)
-def index_put(
-    xp: Any, x: Array, values: Array, *indices: Array, dims: tuple[int, ...], accumulate: bool
-) -> Array:
-    out = x.copy()
-    where = full_index(dims, indices)
-    if accumulate:
-        xp.add.at(out, where, values)
-    else:
-        out[where] = values
-    return out
 
 
 @lowers(creation.FULL)

@@ -1,0 +1,198 @@
+"""Kernels of indexing, gathering and scattering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.dtypes import accumulator
+from adjoint.backends.array.table import lowers
+from adjoint.ops import gather, index, nonzero, scatter
+from adjoint.tensor.tensor import DTYPE_OF
+
+Array = Any
+
+
+def out_of_bounds(xp: Any, picks: Array, size: int, low: int) -> int | None:
+    """An index outside [low, size), or None."""
+    if picks.size == 0:
+        return None
+    smallest, largest = picks.min(), picks.max()
+    if smallest < low:
+        return int(smallest)
+    return int(largest) if largest >= size else None
+
+
+def full_index(
+    xp: Any, x: Array, dims: tuple[int, ...], indices: tuple[Array, ...], wrap: bool
+) -> tuple[Any, ...]:
+    """Index arrays at their dimensions, whole slices elsewhere; all in bounds.
+
+    NumPy checks bounds itself; CuPy wraps silently, and neither refuses negative indices.
+    """
+    if xp is not np or not wrap:
+        for d, picks in zip(dims, indices, strict=True):
+            size = x.shape[d]
+            bad = out_of_bounds(xp, picks, size, -size if wrap else 0)
+            if bad is not None:
+                raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+    at = dict(zip(dims, indices, strict=True))
+    return tuple(at.get(d, slice(None)) for d in range(dims[-1] + 1))
+
+
+def _renamed(error: IndexError) -> IndexError:
+    """NumPy's message in our words."""
+    return IndexError(str(error).replace("for axis", "for dimension"))
+
+
+@lowers(index.INDEX)
+def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool = True) -> Array:
+    where = full_index(xp, x, dims, indices, wrap)
+    try:
+        out = x[where]
+    except IndexError as error:
+        raise _renamed(error) from None
+    # Where the indexed block stays in the middle NumPy's result is a transposed array.
+    return out if not out.ndim else xp.ascontiguousarray(out)
+
+
+@lowers(index.INDEX_PUT)
+def index_put(
+    xp: Any,
+    x: Array,
+    values: Array,
+    *indices: Array,
+    dims: tuple[int, ...],
+    accumulate: bool,
+    wrap: bool = True,
+) -> Array:
+    where = full_index(xp, x, dims, indices, wrap)
+    try:
+        if accumulate:
+            return add_at(xp, x, where, dims, indices, values)
+        out = x.copy(order="C")
+        out[where] = values
+    except IndexError as error:
+        raise _renamed(error) from None
+    return out
+
+
+def add_at(
+    xp: Any,
+    x: Array,
+    where: tuple[Any, ...],
+    dims: tuple[int, ...],
+    indices: tuple[Array, ...],
+    values: Array,
+) -> Array:
+    """x with values added at indices, repeated ones adding up.
+
+    `ufunc.at` on a vector with flat positions is 4 times as fast as on rows (2048 rows of 64
+    floats: 0.64 ms against 2.5).
+    """
+    if len(dims) == 1 and dims[0] == 0:  # rows: no need to index an array of all positions
+        row = x.size // x.shape[0] if x.shape[0] else 0
+        picks = xp.where(indices[0] < 0, indices[0] + x.shape[0], indices[0])
+        bad = out_of_bounds(xp, picks, x.shape[0], 0)
+        if bad is not None:
+            raise IndexError(f"index {bad} is out of bounds for axis 0 with size {x.shape[0]}")
+        positions = picks[..., None] * row + xp.arange(row)
+    else:
+        positions = xp.arange(x.size).reshape(x.shape)[where]
+    return combine_at(xp, xp.add, x, positions, values)
+
+
+def combine_at(xp: Any, ufunc: Any, x: Array, positions: Array, values: Array) -> Array:
+    """x with `ufunc` applied at flat positions, in order; halves accumulate in float32."""
+    wide = accumulator(DTYPE_OF[x.dtype])
+    flat = x.astype(wide, order="C", copy=True).reshape(-1)
+    values = values.astype(wide, copy=False).reshape(-1)
+    if xp is not np and (ufunc is xp.multiply or flat.dtype.kind not in "fc"):
+        # CuPy has no multiply.at, and the others only for some dtypes: on the host.
+        host = xp.asnumpy(flat)
+        getattr(np, ufunc.name.removeprefix("cupy_")).at(
+            host, xp.asnumpy(positions).reshape(-1), xp.asnumpy(values)
+        )
+        flat = xp.asarray(host)
+    else:
+        ufunc.at(flat, positions.reshape(-1), values)
+    return flat.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+# -- along one dimension ------------------------------------------------------------------------
+
+
+def along(xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
+    """The index that shows, at each place of `picks`, the element it names along `dim`."""
+    size = x.shape[dim]
+    bad = out_of_bounds(xp, picks, size, 0)
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+    return tuple(
+        picks if d == dim else xp.arange(n).reshape((1,) * d + (n,) + (1,) * (picks.ndim - d - 1))
+        for d, n in enumerate(picks.shape)
+    )
+
+
+@lowers(gather.GATHER)
+def gather_(xp: Any, x: Array, picks: Array, dim: int) -> Array:
+    return x[along(xp, x, picks, dim)]
+
+
+@lowers(gather.SCATTER)
+def scatter_(xp: Any, x: Array, y: Array, picks: Array, dim: int, accumulate: bool) -> Array:
+    where = along(xp, x, picks, dim)
+    if accumulate:
+        return combine_at(xp, xp.add, x, flat_positions(xp, x.shape, where), y)
+    out = x.copy(order="C")
+    out[where] = y
+    return out
+
+
+def flat_positions(xp: Any, shape: tuple[int, ...], where: tuple[Array, ...]) -> Array:
+    """Row-major positions of elements given by one broadcastable index per dimension."""
+    total: Any = 0
+    for n, picks in zip(shape, where, strict=True):
+        total = total * n + picks
+    return total
+
+
+_UFUNC = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+@lowers(scatter.SCATTER_REDUCE)
+def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: str) -> Array:
+    positions = flat_positions(xp, x.shape, along(xp, x, picks, dim))
+    return combine_at(xp, getattr(xp, _UFUNC[reduce]), x, positions, y)
+
+
+# -- where not zero -----------------------------------------------------------------------------
+
+
+@lowers(nonzero.NONZERO)
+def nonzero_(xp: Any, x: Array) -> Array:
+    if not x.ndim:
+        return xp.zeros((int(x != 0), 0), dtype=np.int64)
+    return xp.stack(xp.nonzero(x), axis=-1).astype(np.int64, copy=False)
+
+
+@lowers(nonzero.NONZERO_STATIC)
+def nonzero_static(xp: Any, x: Array, size: int, fill_value: int) -> Array:
+    rows = nonzero_(xp, x)[:size]
+    out = xp.full((size, x.ndim), fill_value, dtype=np.int64)
+    out[: len(rows)] = rows
+    return out
+
+
+@lowers(nonzero.MASK_RANK)
+def mask_rank(xp: Any, mask: Array, leading: int, limit: int) -> Array:
+    lead = mask.shape[:leading]
+    flat = mask.reshape((*lead, int(np.prod(mask.shape[leading:]))))
+    count = xp.cumsum(flat, axis=-1, dtype=np.int64)
+    if count.size and int(count[..., -1].max()) > limit:
+        raise RuntimeError(
+            f"number of elements of source ({limit}) < number of ones in mask "
+            f"({int(count[..., -1].max())})"
+        )
+    return xp.clip(count - 1, 0, max(limit - 1, 0)).reshape(mask.shape)

@@ -1,0 +1,171 @@
+"""From tensors to Python values: item, tolist, bool, int, float and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import bool_
+from adjoint.core.host import HostScalar
+from adjoint.core.public import method, public
+from adjoint.core.record import is_tensor
+from adjoint.ops.creation import FULL
+from adjoint.tensor.mutation import payload
+from adjoint.tensor.storage import Window
+from adjoint.tensor.tensor import Tensor
+
+
+def known(x: Tensor) -> Any:
+    """The array of elements, where they are known; None inside vmap and while tracing.
+
+    Differentiation does not hide a value: under grad and jvp it is that of the level below.
+    """
+    while x._storage.level is not None:
+        x = x._storage.level.reveal(payload(x))
+        if x is None:
+            return None
+    if CONTEXT.capture is not None or type(x._array) is Window:
+        return None
+    return x._array
+
+
+def elements(x: Tensor, name: str, remedy: str) -> Any:
+    """The array of elements, or an error that says why there is none."""
+    array = known(x)
+    if array is None:
+        raise RuntimeError(
+            f"{name}: the value of this tensor ({x._spec}) is not known inside vmap or while "
+            f"tracing. {remedy}"
+        )
+    return array
+
+
+_KEEP = "Keep it a tensor, or return it and convert it outside."
+_BRANCH = "A Python branch cannot depend on it: use where, cond or while_loop."
+
+
+@method
+def item(self: Tensor) -> Any:
+    """The one element, as a Python number.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([2.5]).item()
+    2.5
+    """
+    array = elements(self, "item", _KEEP)
+    if array.size != 1:
+        raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+    return array.item()
+
+
+@method
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
+    return elements(self, "tolist", _KEEP).tolist()
+
+
+@method(name="__bool__")
+def to_bool(self: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    size = self._array.size
+    if size != 1:
+        many = "more than one value" if size else "no values"
+        raise RuntimeError(
+            f"Boolean value of Tensor with {many} is ambiguous: its shape is {list(self.shape)}. "
+            "Use any() or all()."
+        )
+    return bool(elements(self, "bool", _BRANCH).item())
+
+
+@public(method=True)
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    return to_bool(input)
+
+
+def _convert(name: str, kind: Callable[..., Any]) -> Callable[[Tensor], Any]:
+    def convert(self: Tensor) -> Any:
+        if self._array.size != 1:
+            raise ValueError(
+                "only one element tensors can be converted to Python scalars, received shape "
+                f"{list(self.shape)}"
+            )
+        value = elements(self, name, _KEEP).item()
+        if isinstance(value, complex) and kind is not complex:
+            if value.imag:
+                raise RuntimeError(
+                    f"{name}: value {value} cannot be converted without overflow. Take .real first."
+                )
+            value = value.real
+        return kind(value)
+
+    convert.__name__ = f"__{name}__"
+    convert.__doc__ = f"The one element, as a Python {name}."
+    return convert
+
+
+to_int = method(name="__int__")(_convert("int", int))
+to_float = method(name="__float__")(_convert("float", float))
+to_complex = method(name="__complex__")(_convert("complex", complex))
+
+
+@method(name="__index__")
+def to_index(self: Tensor) -> int:
+    """The one element of an integer tensor, for use as a Python index."""
+    if self._array.size != 1 or self.dtype.is_inexact:
+        raise TypeError(
+            "only integer tensors of a single element can be converted to an index, received "
+            f"{self._spec}"
+        )
+    return int(elements(self, "index", _KEEP).item())
+
+
+@method(name="__contains__")
+def contains(self: Tensor, element: Any) -> bool:
+    """Whether any element equals `element`."""
+    if not is_tensor(element) and plain_number(element) is None:
+        raise RuntimeError(
+            "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(element)}."
+        )
+    return bool(elements(self == element, "in", _BRANCH).any())
+
+
+# -- the other way ------------------------------------------------------------------------------
+
+
+def plain_number(value: Any) -> Any:
+    """A Python number (or host scalar) from one or from an array library's scalar; else None."""
+    if isinstance(value, (bool, int, float, complex, HostScalar)):
+        return value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    return None
+
+
+def check_number(name: str, value: Any, like: Tensor) -> None:
+    """Refuse a number that the tensor's dtype cannot hold."""
+    number = value.get() if isinstance(value, HostScalar) else value
+    d = like.dtype
+    fits = True
+    if isinstance(number, complex) and not d.is_complex:
+        fits = number.imag == 0
+    elif not d.is_inexact and d is not bool_ and not isinstance(number, bool):
+        bits = 8 * d.itemsize
+        fits = number == number and -(2 ** (bits - d.is_signed)) <= number < 2 ** (
+            bits - d.is_signed
+        )
+    if not fits:
+        raise RuntimeError(
+            f"{name}: value {number!r} cannot be converted to type {d.name} without overflow"
+        )
+
+
+def scalar_tensor(value: Any, like: Tensor, name: str = "setitem") -> Tensor:
+    """A number as a 0-d tensor of `like`'s dtype and device."""
+    check_number(name, value, like)
+    if isinstance(value, complex) and not like.dtype.is_complex:
+        value = value.real
+    out: Tensor = FULL(value, shape=(), dtype=like.dtype, device=like.device)
+    return out
