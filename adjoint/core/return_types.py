@@ -54,10 +54,9 @@ def _repr(self: Any) -> str:
 
 
 def _declare(name: str, fields: str) -> type[Any]:
-    kind: Any = namedtuple(name, fields, module="adjoint.return_types")
-    kind.__repr__ = _repr
-    kind.__slots__ = ()
-    return kind  # type: ignore[no-any-return]
+    make: Any = namedtuple  # the names come from a table, which type checkers cannot follow
+    members = {"__slots__": (), "__repr__": _repr, "__module__": "adjoint.return_types"}
+    return type(name, (make(name, fields),), members)
 
 
 RETURN_TYPES: dict[str, Any] = {name: _declare(name, fields) for name, fields in _FIELDS.items()}
