@@ -55,6 +55,15 @@ EAGER = (
     "adjoint.backends.array.random",
 )
 LAZY: tuple[str, ...] = (
+    "adjoint.ops.calculus",
+    "adjoint.ops.covariance",
+    "adjoint.ops.quantile",
+    "adjoint.ops.search",
+    "adjoint.ops.unique",
+    "adjoint.ops.histogram",
+    "adjoint.ops.masked",
+    "adjoint.backends.array.search",
+    "adjoint.backends.array.histogram",
     "adjoint.ops.fft",
     "adjoint.ops.grid",
     "adjoint.ops.spectral",
@@ -75,6 +84,7 @@ SUBMODULES = (
     "fft",
     "func",
     "graph",
+    "masked",
     "random",
     "return_types",
     "signal",

@@ -28,7 +28,9 @@ Array = Any
 
 
 def _shape_error(data: Any, expected: int, dim: int) -> Exception:
-    return ValueError(f"tensor: expected sequence of length {expected} at dim {dim} (got {len(data)})")
+    return ValueError(
+        f"tensor: expected sequence of length {expected} at dim {dim} (got {len(data)})"
+    )
 
 
 def _check_regular(data: Any, dim: int = 0) -> None:
@@ -303,13 +305,19 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor
     return self.to(full_device(target), non_blocking=non_blocking)
 
 
-def legacy_constructor(cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None) -> Any:
+def legacy_constructor(
+    cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None
+) -> Any:
     """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: PyTorch's old constructor."""
     dtype = dtype or dt.get_default_dtype()
     with concrete():
         if len(args) == 1 and is_tensor(args[0]):
             made = args[0].detach()
-        elif len(args) == 1 and isinstance(args[0], (Sequence, np.ndarray)) and not isinstance(args[0], Size):
+        elif (
+            len(args) == 1
+            and isinstance(args[0], (Sequence, np.ndarray))
+            and not isinstance(args[0], Size)
+        ):
             made = _from_array(to_array(args[0], dtype), device)
         else:
             shape = tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args

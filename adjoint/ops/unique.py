@@ -1,0 +1,84 @@
+"""Distinct elements. How many there are depends on values, so these run eagerly only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.families import primitive
+from adjoint.core.public import public
+from adjoint.core.spec import Spec, wrap_dim
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+
+def infer_by_value(name: str) -> Any:
+    """The `infer` of an operation whose result's shape depends on values."""
+
+    def infer(*_: Any, **__: Any) -> Spec:
+        raise RuntimeError(
+            f"{name}: the shape of the result depends on values, which are not known inside a "
+            "capture or transform. Call it outside."
+        )
+
+    return infer
+
+
+# Each gives (values, inverse, counts); dim None means the flattened elements.
+UNIQUE = primitive("unique", infer_by_value("unique"), None, outputs=3, native_check=True)
+UNIQUE_CONSECUTIVE = primitive(
+    "unique_consecutive",
+    infer_by_value("unique_consecutive"),
+    None,
+    outputs=3,
+    native_check=True,
+)
+
+
+def _wanted(results: Any, inverse: bool, counts: bool) -> Any:
+    picked = (results[0], *([results[1]] if inverse else []), *([results[2]] if counts else []))
+    return picked if len(picked) > 1 else picked[0]
+
+
+def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
+    x = input.detach()
+    if dim is None:
+        return record(x, dim=None)
+    d = wrap_dim(name, dim, x.ndim)
+    if x.ndim == 0:
+        x = x.reshape(1)
+    if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
+        raise RuntimeError(
+            f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "
+            "cannot be applied"
+        )
+    return record(x, dim=d)
+
+
+@public(method=True)
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `dim`), in order.
+
+    >>> import adjoint as ad
+    >>> ad.unique(ad.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
+
+
+@public(method=True)
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The elements (or slices along `dim`) with repetitions of the one before left out."""
+    results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
+    return _wanted(results, return_inverse, return_counts)
