@@ -74,7 +74,7 @@ def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy of the whole storage, once per storage, and the same window on it."""
     if id(self) in memo:
-        return memo[id(self)]  # type: ignore[no-any-return]
+        return memo[id(self)]
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "

@@ -11,7 +11,7 @@ from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DTYPES, DType
 from adjoint.core.record import HOOKS
 from adjoint.core.spec import Size, Spec, contiguous_strides
-from adjoint.core.value import TensorBase
+from adjoint.tensor.methods import TensorMethods
 from adjoint.tensor.storage import Storage, Window
 
 _new = object.__new__
@@ -45,7 +45,7 @@ class AutogradMeta:
         self.name: str | None = None
 
 
-class Tensor(TensorBase):
+class Tensor(TensorMethods):
     """A multi-dimensional array of one dtype, on one device, that can be differentiated."""
 
     __slots__ = (
@@ -72,6 +72,9 @@ class Tensor(TensorBase):
     if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
 
         def __getattr__(self, name: str) -> Any: ...
+
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
 
         __add__: Any
         __radd__: Any

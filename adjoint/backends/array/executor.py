@@ -96,6 +96,8 @@ def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[
 
 def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Execute and record on the tape, in a plain context."""
+    if record.window is not None:
+        return run_view(record, operands[0], params)
     arrays = []
     key = []
     tracked = False
@@ -113,8 +115,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
-    kernel = kernel_for(record)
-    if kernel is None or not arrays or record.compose is not None or "device" in params:
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if kernel is None or not arrays or "device" in params:
         return run_general(record, operands, params)
     try:
         if not record.native_check:
@@ -122,15 +124,39 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         result = call(record, kernel, arrays, tuple(key), params)
     except Exception as error:
         raise explain(record, operands, params, error) from error
-    if record.window is not None:
-        out = window(operands[0], result, record, params)
-        mark_view(out, operands[0])
-    elif result.__class__ is ndarray:
-        out = wrap(result)
-    else:
-        out = wrap_results(result, np)
+    out = wrap(result) if result.__class__ is ndarray else wrap_results(result, np)
     if tracked and CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
+    return out
+
+
+KERNEL = "kernel"  # where a record's plans keep its CPU kernel
+
+
+def find_kernel(record: Record) -> Any:
+    """The CPU kernel `run` may call; None for composites and records without one."""
+    found = None if record.compose is not None else kernel_for(record)
+    if found is not None:
+        record.plans[KERNEL] = found
+    return found
+
+
+def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
+    """`run` for views: the result is a window on the operand's storage."""
+    array = source._array
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if array.__class__ is not ndarray or kernel is None:
+        return run_general(record, (source,), params)
+    try:
+        if not record.native_check:
+            check(record, (source,), params)
+        result = kernel(array, **params)
+    except Exception as error:
+        raise explain(record, (source,), params, error) from error
+    out = window(source, result, record, params)
+    mark_view(out, source)
+    if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+        HOOKS.attach(record, (source,), params, out)
     return out
 
 
