@@ -1,0 +1,148 @@
+"""The conformance rows on a GPU: values and gradients equal the CPU's. Run with `-m cuda`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from tests.conformance.cases import Case, make, rows
+
+pytestmark = pytest.mark.cuda
+ROWS = rows()
+
+
+def results(case: Case, row: Any, device: str) -> list[Any]:
+    """Values, and gradients for fixed cotangents, as host arrays."""
+    tensors = [
+        t.clone().requires_grad_() if row.grad and i in case.wanted else t
+        for i, t in enumerate(case.tensors)
+    ]
+    outs = case.fn(*tensors)
+    found = [o.detach().cpu().numpy() for o in outs]
+    for o in outs:
+        assert o.device.type == device or not case.tensors, f"{o.device} is not {device}"
+    tracked = [o for o in outs if o.requires_grad]
+    if tracked:
+        rng = np.random.default_rng(0)
+        seeds = [ad.tensor(rng.uniform(-1, 1, tuple(o.shape))).to(o.dtype).to(o.device) for o in tracked]
+        leaves = [tensors[i] for i in case.wanted]
+        grads = ad.autograd.grad(tracked, leaves, seeds, materialize_grads=True)
+        found += [g.cpu().numpy() for g in grads]
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_gpu_equals_cpu(row: Any, dtype: str) -> None:
+    kind = getattr(ad, dtype)
+    try:
+        want = results(make(row, kind), row, "cpu")
+    except (RuntimeError, NotImplementedError, TypeError):
+        if dtype == "bfloat16":
+            return  # refused on the CPU as well
+        raise
+    got = results(make(row, kind, "cuda"), row, "cuda")
+    tolerance = {"float64": 1e-8, "float32": 2e-4, "bfloat16": 4e-2}[dtype]
+    for g, w in zip(got, want, strict=True):
+        assert g.dtype == w.dtype
+        assert g.shape == w.shape
+        if w.dtype.kind in "biu":
+            np.testing.assert_array_equal(g, w)
+            continue
+        wide = np.complex128 if w.dtype.kind == "c" else np.float64
+        g, w = g.astype(wide), w.astype(wide)
+        finite = np.abs(w[np.isfinite(w)])
+        scale = max(1.0, float(finite.max()) if finite.size else 1.0)
+        np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_random_bits_are_the_cpu_s() -> None:
+    for draw in (
+        lambda device: ad.rand(1000, device=device),
+        lambda device: ad.randn(1000, device=device),
+        lambda device: ad.randint(0, 1000, (1000,), device=device),
+        lambda device: ad.randn(1001, dtype=ad.float64, device=device),
+        lambda device: ad.empty(500, device=device).exponential_(),
+        lambda device: ad.randperm(77, device=device),
+    ):
+        ad.manual_seed(3)
+        want = draw("cpu").numpy()
+        ad.manual_seed(3)
+        np.testing.assert_array_equal(draw("cuda").cpu().numpy(), want)
+
+
+def test_two_devices_is_an_error_naming_both() -> None:
+    with pytest.raises(RuntimeError, match="cuda:0.*cpu|cpu.*cuda:0"):
+        ad.ones(3, device="cuda") + ad.ones(3)
+
+
+def test_zero_dim_cpu_tensors_may_join() -> None:
+    out = ad.ones(3, device="cuda") * ad.tensor(2.0)
+    assert out.device == ad.device("cuda:0")
+    assert out.cpu().numpy().tolist() == [2, 2, 2]
+
+
+def test_moves_and_views() -> None:
+    x = ad.arange(6.0).reshape(2, 3)
+    y = x.cuda()
+    y[:, 1] += 5
+    y.t()[0].mul_(2)
+    x[:, 1] += 5
+    x.t()[0].mul_(2)
+    np.testing.assert_array_equal(y.cpu().numpy(), x.numpy())
+    assert y.device.type == "cuda"
+    assert y.to("cpu").device.type == "cpu"
+
+
+def test_backward_crosses_devices() -> None:
+    w = ad.ones(3, requires_grad=True)
+    (w.cuda() * 2).sum().cpu().backward()
+    assert w.grad is not None
+    assert w.grad.device.type == "cpu"
+    assert w.grad.numpy().tolist() == [2, 2, 2]
+
+
+def test_information() -> None:
+    assert ad.cuda.is_available()
+    assert ad.cuda.device_count() >= 1
+    assert ad.cuda.get_device_name()
+    assert ad.cuda.get_device_capability()[0] >= 7
+    before = ad.cuda.memory_allocated()
+    x = ad.ones(1 << 20, device="cuda")
+    assert ad.cuda.memory_allocated() >= before + (1 << 22)
+    assert ad.cuda.memory_reserved() >= ad.cuda.memory_allocated()
+    del x
+    ad.cuda.synchronize()
+    ad.cuda.empty_cache()
+    assert "MiB" in ad.cuda.memory_summary()
+
+
+def test_capture_on_a_gpu() -> None:
+    from adjoint.graph import capture
+
+    w = ad.ones(3, device="cuda")
+
+    @capture
+    def step(x: Any) -> Any:
+        w.add_(x)
+        return (w * x).sum()
+
+    for i in range(3):
+        step(ad.full((3,), float(i), device="cuda"))
+    assert w.cpu().numpy().tolist() == [4, 4, 4]
+    assert step.traces == 1
+
+
+def test_interop_without_copies() -> None:
+    import cupy
+
+    x = ad.arange(4.0, device="cuda")
+    view = cupy.asarray(x)
+    view[0] = 9
+    assert x.cpu().numpy()[0] == 9
+    back = ad.from_dlpack(view)
+    back[1] = 7
+    assert x.cpu().numpy()[1] == 7

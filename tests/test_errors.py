@@ -1,0 +1,79 @@
+"""Bad input: the exception PyTorch raises, with a message that names the operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+
+CASES: dict[str, tuple[Any, type[Exception], str]] = {
+    "shapes": (lambda: ad.ones(2, 3) + ad.ones(4), RuntimeError, r"add.*size.*3.*4"),
+    "matmul": (lambda: ad.ones(2, 3) @ ad.ones(2, 3), RuntimeError, r"matmul.*\(2, 3\)"),
+    "matmul dtypes": (lambda: ad.ones(2, 2) @ ad.ones(2, 2).double(), RuntimeError, "dtype"),
+    "view": (lambda: ad.ones(2, 3).t().view(6), RuntimeError, "reshape"),
+    "reshape": (lambda: ad.ones(6).reshape(4), RuntimeError, "invalid for input of size 6"),
+    "dim": (lambda: ad.ones(2).sum(3), IndexError, r"sum.*range"),
+    "index": (lambda: ad.ones(2)[5], IndexError, "out of bounds"),
+    "too many": (lambda: ad.ones(2)[0, 0], IndexError, "too many"),
+    "cat": (lambda: ad.cat([ad.ones(2, 3), ad.ones(2, 4)]), RuntimeError, "cat"),
+    "leaf in place": (
+        lambda: ad.ones(2, requires_grad=True).add_(1),
+        RuntimeError,
+        "leaf Variable",
+    ),
+    "integer gradient": (lambda: ad.arange(3).requires_grad_(), RuntimeError, "floating point"),
+    "no grad_fn": (lambda: ad.ones(()).backward(), RuntimeError, "does not require grad"),
+    "vector backward": (
+        lambda: (ad.ones(2, requires_grad=True) * 2).backward(),
+        RuntimeError,
+        "scalar outputs",
+    ),
+    "in place dtype": (lambda: ad.ones(2, dtype=ad.int64).add_(0.5), RuntimeError, "can't be cast"),
+    "in place shape": (lambda: ad.ones(2).add_(ad.ones(3, 2)), RuntimeError, "broadcast shape"),
+    "expanded write": (lambda: ad.ones(1).expand(3).add_(1), RuntimeError, "clone"),
+    "ragged": (lambda: ad.tensor([[1, 2], [3]]), ValueError, "length"),
+    "attribute": (lambda: ad.no_such_name, AttributeError, "no_such_name"),
+    "device": (lambda: ad.ones(2, device="quantum"), RuntimeError, "quantum"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error(name: str) -> None:
+    run, kind, message = CASES[name]
+    with pytest.raises(kind, match=message):
+        run()
+
+
+@pytest.mark.skipif(ad.cuda.is_available(), reason="there is a GPU")
+def test_cuda_without_a_gpu_says_what_is_missing() -> None:
+    with pytest.raises(RuntimeError, match="CuPy is not installed|driver|no GPU"):
+        ad.ones(2, device="cuda")
+
+
+def test_failed_in_place_leaves_the_target_unchanged() -> None:
+    x = ad.arange(3.0)
+    version = x._version
+    with pytest.raises(RuntimeError):
+        x.add_(ad.ones(2))
+    assert x.numpy().tolist() == [0, 1, 2]
+    assert x._version == version
+
+
+def test_a_stale_saved_tensor_names_the_operation() -> None:
+    x = ad.ones(2, requires_grad=True)
+    y = x * 2
+    z = y.exp()
+    z.mul_(3)
+    with pytest.raises(RuntimeError, match=r"Exp.*version|inplace operation.*Exp"):
+        z.sum().backward()
+
+
+def test_second_backward_without_retain_graph() -> None:
+    x = ad.ones(2, requires_grad=True)
+    y = (x.exp() * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
