@@ -1,0 +1,1 @@
+"""Linear algebra: a few factorisations as primitives, the rest made of them."""
