@@ -1,6 +1,6 @@
 """Train a two-layer network on handwritten digits, with tensors and autograd alone.
 
-    python examples/digits.py
+python examples/digits.py
 """
 
 from __future__ import annotations

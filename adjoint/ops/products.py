@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,7 @@ def chain_order(sizes: Sequence[int]) -> list[list[int]]:
 
 def multiply_chain(name: str, tensors: Sequence[Tensor]) -> Tensor:
     """The product of a chain of matrices in the cheapest order."""
-    for x, y in zip(tensors, tensors[1:], strict=False):
+    for x, y in pairwise(tensors):
         check_dtypes(name, x, y)
         if x.shape[1] != y.shape[0]:
             raise RuntimeError(

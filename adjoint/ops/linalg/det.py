@@ -64,9 +64,7 @@ def _slogdet_infer(x: Spec) -> tuple[Spec, Spec]:
     return scalar_like(x), scalar_like(x, x.dtype.to_real())
 
 
-SLOGDET: Record = primitive(
-    "slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, shift=same_params
-)
+SLOGDET: Record = primitive("slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, shift=same_params)
 
 
 @public(method=True, out=True, namespaces=("", "linalg"))

@@ -10,7 +10,6 @@ from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.return_types import RETURN_TYPES
-from adjoint.core.spec import Spec
 from adjoint.ops.linalg.common import (
     MATMUL,
     adjoint_of,
@@ -212,7 +211,9 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of `A` as a map from its dimensions after `ind` to those before."""
     check_inexact("linalg.tensorinv", A)
     if ind <= 0:
-        raise RuntimeError(f"linalg.tensorinv: Expected ind to be strictly positive, received {ind}")
+        raise RuntimeError(
+            f"linalg.tensorinv: Expected ind to be strictly positive, received {ind}"
+        )
     front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     if prod(front) != prod(back):
         raise RuntimeError(
@@ -240,5 +241,3 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     check_same_dtype("linalg.tensorsolve", A, B)
     out = solve(A.reshape((size, size)), B.reshape((size,)))
     return out.reshape(shape)
-
-

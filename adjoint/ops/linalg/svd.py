@@ -42,9 +42,7 @@ def _svd_infer(x: Spec, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
     )
 
 
-def _inner_term(
-    g_u: Any, g_vh: Any, U: Tensor, S: Tensor, Vh: Tensor
-) -> Any:
+def _inner_term(g_u: Any, g_vh: Any, U: Tensor, S: Tensor, Vh: Tensor) -> Any:
     """The cotangent of A in the bases U and V, off the diagonal (and its phase on it)."""
     in_u = None if g_u is None else MATMUL(adjoint_of(U), g_u)
     in_v = None if g_vh is None else MATMUL(Vh, adjoint_of(g_vh))
@@ -251,7 +249,9 @@ def pinv(
         atol, rtol = 0.0, rcond
     atol, rtol = _tolerances(name, A, atol, rtol)
     batch = tuple(A.shape[:-2])
-    atol, rtol = (t.to(A.dtype.to_real()).expand(batch) if is_tensor(t) else t for t in (atol, rtol))
+    atol, rtol = (
+        t.to(A.dtype.to_real()).expand(batch) if is_tensor(t) else t for t in (atol, rtol)
+    )
     return PINV(A, atol, rtol, hermitian=hermitian)
 
 

@@ -1,0 +1,278 @@
+"""Kernels of factorisations and solvers the array libraries have, on batches of matrices.
+
+NumPy refuses a whole batch for one singular matrix; `info` is then found matrix by matrix.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.backends.array.lapack import each_matrix, lapack, lu_factor, refuse
+from adjoint.backends.array.table import lowers
+from adjoint.core.errors import LinAlgError
+from adjoint.ops.linalg import cholesky, common, det, eigen, powers, qr, solve, svd
+from adjoint.tensor.tensor import DTYPE_OF
+
+Array = Any
+
+
+def _no_info(xp: Any, x: Array) -> Array:
+    return xp.zeros(x.shape[:-2], np.int32)
+
+
+def _finite(xp: Any, x: Array) -> bool:
+    return bool(xp.isfinite(x).all())
+
+
+@lowers(common.ENSURE_ZERO)
+def ensure_zero(xp: Any, x: Array, y: Array, message: str) -> Array:
+    if y.size and not bool((abs(y) <= 1e-2).all()):  # PyTorch's tolerance
+        raise RuntimeError(message)
+    return x
+
+
+# -- inverses and systems -----------------------------------------------------------------------
+
+
+def _pivots_of(x: Array) -> Array:
+    """LAPACK's info per matrix: 0, or the place of the first zero pivot."""
+    return lu_factor(np, x, name="", check=False)[2]
+
+
+@lowers(solve.INV)
+def inv(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return x.copy(), _no_info(xp, x)
+    try:
+        out = xp.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        out = None
+    if out is not None and (xp is np or _finite(xp, out)):
+        return out, _no_info(xp, x)
+    info = _pivots_of(_host(xp, x))
+    if check:
+        refuse(name, "inv", info)
+    if out is None:
+        out = xp.full(x.shape, np.inf, x.dtype)
+        for i in zip(*np.nonzero(info == 0), strict=True) if info.ndim else ():
+            out[i] = xp.linalg.inv(x[i])
+    return out, xp.asarray(info)
+
+
+def _host(xp: Any, x: Array) -> Array:
+    return x if xp is np else xp.asnumpy(x)
+
+
+@lowers(solve.SOLVE)
+def solve_(xp: Any, x: Array, y: Array, name: str, check: bool) -> tuple[Array, Array]:
+    if 0 in x.shape or 0 in y.shape:
+        return xp.zeros(y.shape, y.dtype), _no_info(xp, x)
+    try:
+        out = xp.linalg.solve(x, y)
+    except np.linalg.LinAlgError:
+        out = None
+    if out is not None and (xp is np or _finite(xp, out)):
+        return out, _no_info(xp, x)
+    info = _pivots_of(_host(xp, x))
+    if check:
+        refuse(name, "solve", info)
+    if out is None:
+        out = xp.full(y.shape, np.inf, y.dtype)
+        for i in zip(*np.nonzero(info == 0), strict=True) if info.ndim else ():
+            out[i] = xp.linalg.solve(x[i], y[i])
+    return out, xp.asarray(info)
+
+
+@lowers(solve.TRIANGULAR_SOLVE)
+def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
+    if 0 in y.shape:
+        return xp.zeros(y.shape, y.dtype)
+    if xp is not np:
+        return _triangular_on_device(xp, x, y, upper, unit)
+    from scipy.linalg import get_blas_funcs
+
+    (trsm,) = get_blas_funcs(("trsm",), (x, y))
+    out = np.empty(y.shape, y.dtype)
+    for i in np.ndindex(x.shape[:-2]):
+        out[i] = trsm(1.0, x[i], y[i], lower=not upper, diag=unit)
+    return out
+
+
+def _triangular_on_device(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
+    from cupyx.scipy.linalg import solve_triangular
+
+    out = xp.empty(y.shape, y.dtype)
+    for i in np.ndindex(x.shape[:-2]):
+        out[i] = solve_triangular(x[i], y[i], lower=not upper, unit_diagonal=unit)
+    return out
+
+
+@lowers(cholesky.CHOLESKY)
+def cholesky_(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return x.copy(), _no_info(xp, x)
+    try:
+        out = xp.linalg.cholesky(xp.tril(x) if xp is not np else x)
+    except np.linalg.LinAlgError:
+        out = None
+    if out is not None and (xp is np or _finite(xp, out)):
+        return out, _no_info(xp, x)
+    out, info = each_matrix(lambda a: lapack("potrf", a)(a, lower=1, clean=1), _host(xp, x), 2)
+    info = info.astype(np.int32)
+    if check:
+        refuse(name, "cholesky", info)
+    return xp.asarray(out.astype(x.dtype)), xp.asarray(info)
+
+
+# -- determinants -------------------------------------------------------------------------------
+
+
+@lowers(det.DET)
+def det_(xp: Any, x: Array) -> Array:
+    return xp.asarray(xp.linalg.det(x)).astype(x.dtype)
+
+
+@lowers(det.SLOGDET)
+def slogdet(xp: Any, x: Array) -> tuple[Array, Array]:
+    sign, logabs = xp.linalg.slogdet(x)
+    return xp.asarray(sign).astype(x.dtype), xp.asarray(logabs)
+
+
+@lowers(det.COFACTOR)
+def cofactor(xp: Any, x: Array) -> Array:
+    """conj(det) x^-H; through singular values where x is (nearly) singular, which is exact."""
+    if 0 in x.shape:
+        return x.copy()
+    U, S, Vh = xp.linalg.svd(x)
+    turn = xp.linalg.det(U) * xp.linalg.det(Vh)
+    n = x.shape[-1]
+    others = xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :])  # without its own value
+    products = xp.prod(others, axis=-1).astype(S.dtype)
+    return xp.conj(turn)[..., None, None] * xp.matmul(U * products[..., None, :], Vh)
+
+
+# -- orthogonal factors -------------------------------------------------------------------------
+
+
+@lowers(qr.QR)
+def qr_(xp: Any, x: Array, mode: str) -> tuple[Array, Array]:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        return _empty_qr(xp, x, m, n, mode)
+    if mode == "r":
+        return xp.empty((0,), x.dtype), xp.linalg.qr(x, mode="r")
+    q, r = xp.linalg.qr(x, mode=mode)
+    return q, r
+
+
+def _empty_qr(xp: Any, x: Array, m: int, n: int, mode: str) -> tuple[Array, Array]:
+    k = m if mode == "complete" else min(m, n)
+    batch = x.shape[:-2]
+    q = xp.empty((0,), x.dtype)
+    if mode != "r":
+        q = xp.broadcast_to(xp.eye(m, k, dtype=x.dtype), (*batch, m, k)).copy()
+    return q, xp.zeros((*batch, k, n), x.dtype)
+
+
+@lowers(qr.GEQRF)
+def geqrf(xp: Any, x: Array) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return x.copy(), xp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
+    h, tau = np.linalg.qr(_host(xp, x), mode="raw")
+    h, tau = h.swapaxes(-1, -2).astype(x.dtype), tau.astype(x.dtype)
+    return xp.ascontiguousarray(xp.asarray(h)), xp.asarray(tau)
+
+
+@lowers(svd.SVD)
+def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        k, batch = min(m, n), x.shape[:-2]
+        real = np.zeros(0, x.dtype).real.dtype
+        u = xp.broadcast_to(
+            xp.eye(m, m if full_matrices else k, dtype=x.dtype),
+            (*batch, m, m if full_matrices else k),
+        )
+        v = xp.broadcast_to(
+            xp.eye(n if full_matrices else k, n, dtype=x.dtype),
+            (*batch, n if full_matrices else k, n),
+        )
+        return u.copy(), xp.zeros((*batch, k), real), v.copy()
+    _need_finite(xp, x, "linalg.svd")
+    u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
+    return u, s, vh
+
+
+def _need_finite(xp: Any, x: Array, name: str) -> None:
+    if not _finite(xp, x):
+        which = ""
+        if x.ndim > 2:
+            bad = ~xp.isfinite(x).all(axis=(-2, -1)).reshape(-1)
+            which = f"(Batch element {int(xp.argmax(bad))}): "
+        raise LinAlgError(
+            f"{name}: {which}The algorithm failed to converge because the input matrix contained "
+            "non-finite values."
+        )
+
+
+@lowers(svd.PINV)
+def pinv(xp: Any, x: Array, atol: Any, rtol: Any, hermitian: bool) -> Array:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        return xp.zeros((*x.shape[:-2], n, m), x.dtype)
+    if hermitian:
+        s, u = xp.linalg.eigh(x)
+        vh = xp.conj(u.swapaxes(-1, -2))
+    else:
+        u, s, vh = xp.linalg.svd(x, full_matrices=False)
+    size = abs(s)
+    limit = _threshold(xp, size, atol, rtol)
+    inverse = xp.where(size > limit, 1 / xp.where(size > limit, s, 1), 0).astype(s.dtype)
+    out = xp.matmul(
+        xp.conj(vh.swapaxes(-1, -2)) * inverse[..., None, :], xp.conj(u.swapaxes(-1, -2))
+    )
+    return out.astype(x.dtype)
+
+
+def _threshold(xp: Any, size: Array, atol: Any, rtol: Any) -> Array:
+    per_matrix = (t[..., None] if hasattr(t, "shape") else t for t in (atol, rtol))
+    absolute, relative = per_matrix
+    return xp.maximum(absolute, relative * size.max(axis=-1, keepdims=True))
+
+
+# -- eigenvalues --------------------------------------------------------------------------------
+
+
+@lowers(eigen.EIGH)
+def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return xp.zeros(x.shape[:-1], np.zeros(0, x.dtype).real.dtype), x.copy()
+    _need_finite(xp, x, "linalg.eigh")
+    values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
+    return values, vectors
+
+
+@lowers(eigen.EIG)
+def eig(xp: Any, x: Array) -> tuple[Array, Array]:
+    kind = NUMPY_OF[DTYPE_OF[x.dtype].to_complex()]
+    if 0 in x.shape:
+        return xp.zeros(x.shape[:-1], kind), xp.zeros(x.shape, kind)
+    if not _finite(xp, x):
+        raise RuntimeError("linalg.eig: input tensor should not contain infs or NaNs.")
+    values, vectors = np.linalg.eig(_host(xp, x))
+    return xp.asarray(values.astype(kind)), xp.asarray(vectors.astype(kind))
+
+
+@lowers(powers.MATRIX_EXP)
+def matrix_exp(xp: Any, x: Array) -> Array:
+    if 0 in x.shape:
+        return x.copy()
+    from scipy.linalg import expm
+
+    wide = accumulator(DTYPE_OF[x.dtype])
+    flat = _host(xp, x).astype(wide).reshape((prod(x.shape[:-2]), *x.shape[-2:]))
+    return xp.asarray(expm(flat).reshape(x.shape).astype(x.dtype))

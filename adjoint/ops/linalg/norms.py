@@ -1,0 +1,165 @@
+"""Norms of vectors and matrices, and condition numbers."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.dtype import DType
+from adjoint.core.public import public
+from adjoint.core.spec import wrap_dims
+from adjoint.ops.linalg.common import check_inexact, check_matrix
+from adjoint.ops.linalg.solve import INV
+from adjoint.ops.linalg.svd import SVD
+from adjoint.ops.norms import p_norm
+from adjoint.ops.reduction import reduced_shape
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+_SINGULAR = ("nuc", 2, -2)
+_ORDERS = ("fro", "nuc", 1, -1, 2, -2, inf, -inf)
+
+
+@public(namespaces=("linalg",), out=True)
+def vector_norm(
+    x: Tensor,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """(sum |x|^ord)^(1/ord) over `dim`, all dimensions by default.
+
+    >>> import adjoint as ad
+    >>> ad.linalg.vector_norm(ad.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    return p_norm("linalg.vector_norm", x, ord, dim, keepdim, dtype)
+
+
+def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
+    check_inexact(name, A, halves=True)
+    if dtype is None:
+        return A
+    if not dtype.is_inexact:
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, got {dtype.name}")
+    if A.dtype.is_complex != dtype.is_complex:
+        kind = "complex" if A.dtype.is_complex else "real"
+        raise RuntimeError(
+            f"{name}: dtype should be {kind} for {kind} inputs, but got {dtype.name}"
+        )
+    return A.to(dtype)
+
+
+def _matrix_dims(name: str, A: Tensor, dim: Any) -> tuple[int, int]:
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"{name}: The input tensor A must have at least 2 dimensions, received "
+            f"{tuple(A.shape)}."
+        )
+    if isinstance(dim, int) or len(dim) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {dim}")
+    first, second = (d + A.ndim if d < 0 else d for d in dim)
+    if first == second:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    wrapped = wrap_dims(name, dim, A.ndim)
+    return wrapped[0], wrapped[1]
+
+
+def _singular_norm(name: str, A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
+    check_matrix(name, A)
+    values = SVD(A.movedim(dims, (-2, -1)), full_matrices=False)[1]
+    if ord == "nuc":
+        out = values.sum(-1)
+    elif values.shape[-1]:
+        out = values.amax(-1) if ord == 2 else values.amin(-1)
+    else:
+        raise RuntimeError(f"{name}: the norm of order {ord} of an empty matrix is not defined")
+    return out.reshape(reduced_shape(A.shape, dims, keepdim=True)) if keepdim else out
+
+
+def _matrix_norm(
+    name: str, A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: DType | None
+) -> Tensor:
+    A = _as_dtype(name, A, dtype)
+    dims = _matrix_dims(name, A, dim)
+    if ord not in _ORDERS:
+        raise RuntimeError(f"{name}: Order {ord} not supported. Use one of {_ORDERS}.")
+    if ord == "fro":
+        return p_norm(name, A, 2, dims, keepdim)
+    if ord in _SINGULAR:
+        return _singular_norm(name, A, ord, dims, keepdim)
+    rows, columns = dims
+    summed, reduced = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = p_norm(name, A, 1, summed, keepdim)
+    if not keepdim and reduced > summed:
+        reduced -= 1
+    return sums.amax(reduced, keepdim) if ord > 0 else sums.amin(reduced, keepdim)
+
+
+@public(namespaces=("linalg",), out=True)
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """A norm of matrices: Frobenius, nuclear, or of order 1, 2, inf or their negatives."""
+    return _matrix_norm("linalg.matrix_norm", A, ord, dim, keepdim, dtype)
+
+
+@public(namespaces=("linalg",), out=True)
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """A vector norm, or a matrix norm where `dim` or the order says matrix."""
+    name = "linalg.norm"
+    if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
+        raise RuntimeError(f"{name}: If dim is specified, it must be of length 1 or 2. Got {dim}")
+    if ord is not None and dim is None and A.ndim not in (1, 2):
+        raise RuntimeError(
+            f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+            f"{A.ndim}D."
+        )
+    if ord is None:
+        return p_norm(name, A, 2, dim, keepdim, dtype)
+    pair = (0, 1) if dim is None and A.ndim == 2 else dim
+    if isinstance(ord, str) or (pair is not None and not isinstance(pair, int) and len(pair) == 2):
+        if pair is None:
+            pair = tuple(range(A.ndim))
+        return _matrix_norm(name, A, ord, pair, keepdim, dtype)
+    return p_norm(name, A, ord, pair, keepdim, dtype)
+
+
+@public(namespaces=("linalg",), out=True)
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number |A| |A^-1|, infinite for a singular matrix."""
+    name = "linalg.cond"
+    check_matrix(name, A)
+    if p is None or p in (2, -2):
+        if 0 in A.shape[-2:]:
+            return A.new_zeros(tuple(A.shape[:-2]), dtype=A.dtype.to_real())
+        values = SVD(A, full_matrices=False)[1]
+        largest, smallest = values[..., 0], values[..., -1]
+        return smallest / largest if p == -2 else largest / smallest
+    if p not in _ORDERS:
+        raise RuntimeError(f"{name}: got an invalid norm type: {p}. Use one of {_ORDERS}.")
+    check_matrix(name, A, square=True)
+    if 0 in A.shape[-2:]:
+        return A.new_zeros(tuple(A.shape[:-2]), dtype=A.dtype.to_real())
+    inverse, info = INV(A, name="linalg.inv", check=False)
+    singular = info.ne(0).unsqueeze(-1).unsqueeze(-1)
+    there = _matrix_norm(name, A, p, (-2, -1), keepdim=False, dtype=None)
+    back = _matrix_norm(
+        name, inverse.masked_fill(singular, 1), p, (-2, -1), keepdim=False, dtype=None
+    )
+    return (there * back).masked_fill(info.ne(0), inf)
