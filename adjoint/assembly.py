@@ -7,10 +7,12 @@ table. The families below load at once; the lazy ones when a name is asked for t
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from adjoint.core import dtype as dt
 from adjoint.core.public import PUBLIC
+from adjoint.core.record import HOOKS
 from adjoint.tensor.install import install
 from adjoint.tensor.tensor import Tensor
 
@@ -127,6 +129,21 @@ def load_lazy() -> None:
         for name in LAZY:
             importlib.import_module(name)
         install(Tensor)
+
+
+def find_method(cls: type[Tensor], name: str) -> Any:
+    """A method or property that was not on the class at import."""
+    if not name.startswith("_") and not _loaded:
+        load_lazy()
+        found = inspect.getattr_static(cls, name, None)
+        if found is not None:
+            return found
+    raise AttributeError(
+        f"'Tensor' object has no attribute {name!r}. If PyTorch has it, Adjoint does not yet."
+    )
+
+
+HOOKS.find_method = find_method
 
 
 def find(name: str) -> Any:

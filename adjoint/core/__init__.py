@@ -1,0 +1,3 @@
+"""Core: what every layer above is made of. Standard library only."""
+
+from adjoint.core.context import concrete as concrete

@@ -136,6 +136,7 @@ class Hooks:
     preserve: Callable[..., Any] = _unset  # keep what an in-place operation saved of its target
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
+    find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array
 

@@ -45,7 +45,14 @@ class AutogradMeta:
         self.name: str | None = None
 
 
-class Tensor(TensorMethods):
+class TensorType(type):
+    """Tensor's type: finds methods of families that load on first use (`Tensor.det`)."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return HOOKS.find_method(cls, name)
+
+
+class Tensor(TensorMethods, metaclass=TensorType):
     """A multi-dimensional array of one dtype, on one device, that can be differentiated."""
 
     __slots__ = (
@@ -69,9 +76,10 @@ class Tensor(TensorMethods):
     _requires_grad: bool
     _storage: Storage
 
-    if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
+    def __getattr__(self, name: str) -> Any:
+        return HOOKS.find_method(type(self), name).__get__(self)
 
-        def __getattr__(self, name: str) -> Any: ...
+    if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
 
         def __eq__(self, other: Any) -> Any: ...
         def __ne__(self, other: Any) -> Any: ...

@@ -1,0 +1,146 @@
+"""Printing, copying, pickling and sharing memory with other libraries."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+# As PyTorch 2.13 prints them.
+PRINTED = {
+    "tensor([1., 2.])": [1.0, 2.0],
+    "tensor(3.5000)": 3.5,
+    "tensor([])": [],
+    "tensor([], size=(1, 0))": [[]],
+    "tensor([1.0000e-05, 1.0000e+00])": [1e-5, 1.0],
+    "tensor([1.0000e+09, 2.0000e+00])": [1e9, 2],
+    "tensor([1.5000,    nan])": [1.5, float("nan")],
+    "tensor([1., inf])": [1.0, float("inf")],
+    "tensor([ True, False])": [True, False],
+    "tensor([1.0000+2.j, 3.5000-1.j])": [1 + 2j, 3.5 - 1j],
+    "tensor([[1, 2],\n        [3, 4]])": [[1, 2], [3, 4]],
+    "tensor([1.0000e-01, 1.0002e+03])": [0.1, 1000.2],
+    "tensor([ 0.,  1.,  2.,  ..., 1997., 1998., 1999.])": [float(i) for i in range(2000)],
+}
+
+
+@pytest.mark.parametrize("text", PRINTED)
+def test_printing(text: str) -> None:
+    shown = repr(ad.tensor(PRINTED[text]))
+    assert " ".join(shown.split()) == " ".join(text.split())
+
+
+def test_printing_of_dtype_and_tape() -> None:
+    x = ad.ones(1, requires_grad=True)
+    assert repr(x) == "tensor([1.], requires_grad=True)"
+    assert repr(x * 2) == "tensor([2.], grad_fn=<MulBackward0>)"
+    assert repr(ad.ones(1, dtype=ad.float64)) == "tensor([1.], dtype=adjoint.float64)"
+    assert f"{ad.tensor(1.5):.2f}" == "1.50"
+
+
+def test_pickle_keeps_sharing() -> None:
+    base = ad.arange(6.0).reshape(2, 3)
+    row, extra = base[1], ad.ones(2, requires_grad=True)
+    again, row2, extra2 = pickle.loads(pickle.dumps((base, row, extra)))
+    row2.add_(10)
+    assert again.numpy().tolist() == [[0, 1, 2], [13, 14, 15]]
+    assert extra2.requires_grad
+    assert extra2.is_leaf
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"])
+def test_pickle_every_dtype(dtype: str) -> None:
+    x = ad.arange(4).to(getattr(ad, dtype))
+    y = pickle.loads(pickle.dumps(x))
+    assert y.dtype is x.dtype
+    assert (y == x).all()
+
+
+def test_deepcopy_keeps_sharing_and_gradients() -> None:
+    w = ad.ones(2, requires_grad=True)
+    (w * 3).sum().backward()
+    buffer = ad.zeros(4)
+    w2, b2, view2 = copy.deepcopy((w, buffer, buffer[:2]))
+    view2.add_(1)
+    assert b2.numpy().tolist() == [1, 1, 0, 0]
+    assert buffer.numpy().tolist() == [0, 0, 0, 0]
+    assert w2.grad is not None
+    assert w2.grad.numpy().tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="deepcopy"):
+        copy.deepcopy(w * 2)
+
+
+def test_numpy_shares_memory_both_ways() -> None:
+    array = np.arange(4, dtype=np.float32)
+    x = ad.from_numpy(array)
+    x[0] = 9
+    assert array[0] == 9
+    x.numpy()[1] = 8
+    assert x[1].item() == 8
+    assert np.asarray(x)[1] == 8
+    assert ad.as_tensor(array).data_ptr() == x.data_ptr()
+    assert ad.tensor(array).data_ptr() != x.data_ptr()
+    assert ad.ones(2).bfloat16().numpy().dtype == ml_dtypes.bfloat16
+    with pytest.raises(RuntimeError, match="requires grad"):
+        ad.ones(1, requires_grad=True).numpy()
+
+
+def test_dlpack_shares_memory_both_ways() -> None:
+    array = np.arange(4.0)
+    x = ad.from_dlpack(array)
+    x[0] = 5
+    assert array[0] == 5
+    back = np.from_dlpack(x)
+    assert back[0] == 5
+    assert back.ctypes.data == x.data_ptr()
+
+
+def test_mixed_expressions_with_numpy() -> None:
+    x = ad.ones(2)
+    for y in (x + np.float32(1), np.float32(1) + x, x * np.int64(2), x + np.float64(1)):
+        assert isinstance(y, ad.Tensor)
+        assert y.dtype is ad.float32
+        assert y.numpy().tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (1, "int64"), (1.0, "float32"), (True, "bool"), (1j, "complex64"), ([1, 2.5], "float32"),
+        ([True, 2], "int64"), ([[1], [2]], "int64"), (np.ones(2), "float64"),
+        (np.float32(3), "float32"), ([], "float32"), (np.arange(2, dtype=np.int8), "int8"),
+    ],
+)  # fmt: skip
+def test_dtype_of_data(data: Any, dtype: str) -> None:
+    assert ad.tensor(data).dtype is getattr(ad, dtype)
+
+
+def test_default_dtype() -> None:
+    ad.set_default_dtype(ad.float64)
+    try:
+        assert ad.tensor(1.0).dtype is ad.float64
+        assert (ad.arange(2) / 2).dtype is ad.float64
+        assert (ad.arange(2) * 1.5).dtype is ad.float64
+    finally:
+        ad.set_default_dtype(ad.float32)
+    assert (ad.arange(2) / 2).dtype is ad.float32
+    with pytest.raises(TypeError):
+        ad.set_default_dtype(ad.int64)
+
+
+def test_heavy_libraries_wait() -> None:
+    """Importing loads nothing heavy; using a lazy family works without asking for it."""
+    code = (
+        "import sys, adjoint as ad; x = ad.ones(2) + 1; "
+        "heavy = {'scipy', 'cupy', 'torch', 'llvmlite', 'triton', 'hypothesis'} & set(sys.modules); "
+        "assert not heavy, heavy; assert ad.linalg.det(ad.eye(2)).item() == 1; ad.eye(2).det()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
