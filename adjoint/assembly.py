@@ -39,6 +39,8 @@ EAGER = (
     "adjoint.ops.creation",
     "adjoint.ops.softmax",
     "adjoint.ops.random",
+    "adjoint.ops.samplers",
+    "adjoint.ops.counts",
     "adjoint.tensor.info",
     "adjoint.autodiff.flags",
     "adjoint.tensor.item",
@@ -55,6 +57,7 @@ EAGER = (
     "adjoint.backends.array.sort",
     "adjoint.backends.array.matmul",
     "adjoint.backends.array.random",
+    "adjoint.backends.array.counts",
 )
 LAZY: tuple[str, ...] = (
     "adjoint.ops.calculus",

@@ -32,13 +32,14 @@ PERMUTATION = primitive(
     None,
     None,
 )
-# Laws over integers take 64-bit words whatever the dtype; an event takes 32 bits.
-WORD_BITS = {"integers": 64, "bernoulli": 32}
+# Laws that make integers take 64-bit words whatever the dtype; an event takes 32 bits.
+WORD_BITS = {"integers": 64, "bits": 64, "bernoulli": 32, "fraction": 32}
+NARROW = (dt.float16, dt.bfloat16, dt.float32, dt.complex64)
 
 
 def word_bits(law: str, dtype: DType) -> int:
     """The size of the words one value of a law is made from."""
-    return WORD_BITS.get(law) or (64 if dtype in (dt.float64, dt.complex128) else 32)
+    return WORD_BITS.get(law) or (32 if dtype in NARROW else 64)
 
 
 def blocks(count: int, bits: int) -> int:

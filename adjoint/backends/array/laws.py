@@ -152,6 +152,19 @@ def integers(xp: Any, words: Array, dtype: Any, low: int, high: int) -> Array:
     return values if low == 0 else values + np.int64(start)
 
 
+def bits(xp: Any, words: Array, dtype: Any) -> Array:
+    """The words themselves."""
+    return words.view(np.int64)
+
+
+def fraction(xp: Any, words: Array, dtype: Any) -> Array:
+    """Uniform on (0, 1), to 32 bits, in float64."""
+    values = words.astype(np.float64)
+    values += 0.5
+    values *= 2.0**-32
+    return values
+
+
 LAWS: dict[str, Callable[..., Array]] = {
     law.__name__: law
     for law in (
@@ -163,5 +176,7 @@ LAWS: dict[str, Callable[..., Array]] = {
         geometric,
         bernoulli,
         integers,
+        bits,
+        fraction,
     )
 }
