@@ -83,9 +83,7 @@ def standard(like: Tensor, mean: float, std: float, generator: Generator | None)
 
 
 @public(inplace=True)
-def exponential(
-    input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
+def exponential(input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Exponentially distributed numbers of rate `lambd` in the shape of `input`."""
     check_continuous("exponential", input.dtype)
     if not lambd > 0:

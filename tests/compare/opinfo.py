@@ -306,7 +306,7 @@ class Sweep:
 
     def op(self, op: Any, dtypes: list[torch.dtype]) -> None:
         name = op.name + (f"[{op.variant_test_name}]" if op.variant_test_name else "")
-        fn = resolve(op.name)
+        fn = resolve(f"{op.name}_" if op.variant_test_name == "in_place" else op.name)
         if fn is None:
             self.fail(name, "missing", AttributeError(op.name))
             return

@@ -27,7 +27,9 @@ def results(case: Case, row: Any, device: str) -> list[Any]:
     tracked = [o for o in outs if o.requires_grad]
     if tracked:
         rng = np.random.default_rng(0)
-        seeds = [ad.tensor(rng.uniform(-1, 1, tuple(o.shape))).to(o.dtype).to(o.device) for o in tracked]
+        seeds = [
+            ad.tensor(rng.uniform(-1, 1, tuple(o.shape))).to(o.dtype).to(o.device) for o in tracked
+        ]
         leaves = [tensors[i] for i in case.wanted]
         grads = ad.autograd.grad(tracked, leaves, seeds, materialize_grads=True)
         found += [g.cpu().numpy() for g in grads]
