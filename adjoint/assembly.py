@@ -42,6 +42,7 @@ EAGER = (
     "adjoint.ops.samplers",
     "adjoint.ops.counts",
     "adjoint.tensor.info",
+    "adjoint.tensor.out",
     "adjoint.autodiff.flags",
     "adjoint.tensor.item",
     "adjoint.tensor.filling",
