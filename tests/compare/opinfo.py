@@ -107,6 +107,19 @@ def compare(got: Any, want: Any, what: str) -> None:
         assert got == want, f"{what}: {got!r} != {want!r}"
 
 
+def same_aliasing(got: Any, want: Any, our_input: Any, their_input: Any) -> None:
+    """Raise unless the result is a view of the input exactly where PyTorch's is."""
+    if not isinstance(their_input, torch.Tensor) or their_input.is_conj() or not their_input.numel():
+        return
+    pairs = zip(tree_leaves(got), tree_leaves(want), strict=False)
+    for i, (g, w) in enumerate(pairs):
+        if not isinstance(w, torch.Tensor) or w.is_conj() or w.is_neg() or not w.numel():
+            continue
+        shares = w.untyped_storage().data_ptr() == their_input.untyped_storage().data_ptr()
+        if (g._storage is our_input._storage) != shares:
+            raise AssertionError(f"result {i} is {'a view' if shares else 'a copy'} in PyTorch")
+
+
 def gradients(fn: Any, args: Any, kwargs: Any, seed: Any, framework: Any) -> Any:
     """The gradients of a weighted sum of outputs with respect to every leaf that asks for one."""
     out = fn(*args, **kwargs)
@@ -159,6 +172,7 @@ class Sweep:
                 ], "dtype"
             else:
                 compare(got, want, "value")
+                same_aliasing(got, want, args[0], sample.input)
             self.passed[name] += 1
         except Unsupported:
             return
@@ -244,6 +258,29 @@ class Sweep:
             except Exception as error:
                 self.fail(name, f"{str(dtype)[6:]} in-place {describe(sample)}", error)
 
+    def out(self, op: Any, name: str, fn: Any) -> None:
+        """The out= form fills the tensor it is given, and returns it."""
+        if not op.supports_out:
+            return
+        for sample in self.take(op, torch.float32, requires_grad=False):
+            try:
+                args, kwargs = ours((sample.input, *sample.args)), ours(sample.kwargs)
+                want = op.op(sample.input, *sample.args, **sample.kwargs)
+                many = not isinstance(want, torch.Tensor)
+                spare = [torch.empty(w.shape, dtype=w.dtype) for w in want] if many else torch.empty(want.shape, dtype=want.dtype)
+                op.op(sample.input, *sample.args, **sample.kwargs, out=tuple(spare) if many else spare)
+                out = ours(spare)
+            except Exception:
+                continue
+            try:
+                got = fn(*args, **kwargs, out=tuple(out) if many else out)
+                if op.name not in NONDETERMINISTIC:
+                    compare(list(out) if many else out, want, "out=")
+                assert many or got is out, "out= is not returned"
+                self.passed[name] += 1
+            except Exception as error:
+                self.fail(name, f"out= {describe(sample)}", error)
+
     def errors(self, op: Any, name: str, fn: Any) -> None:
         if op.error_inputs_func is None:
             return
@@ -318,6 +355,7 @@ class Sweep:
                 self.sample(op, name, fn, sample, dtype)
             if dtype in (torch.float32, torch.int64):
                 self.inplace(op, name, dtype)
+        self.out(op, name, fn)
         self.errors(op, name, fn)
 
 
