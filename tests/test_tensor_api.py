@@ -56,7 +56,9 @@ def test_pickle_keeps_sharing() -> None:
     assert extra2.is_leaf
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"]
+)
 def test_pickle_every_dtype(dtype: str) -> None:
     x = ad.arange(4).to(getattr(ad, dtype))
     y = pickle.loads(pickle.dumps(x))
