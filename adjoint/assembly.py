@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 from adjoint.core import dtype as dt
+from adjoint.core import layout
 from adjoint.core.public import PUBLIC
 from adjoint.core.record import HOOKS
 from adjoint.tensor.install import install
@@ -20,7 +21,16 @@ EAGER = (
     "adjoint.ops.elementwise",
     "adjoint.ops.convert",
     "adjoint.ops.views",
+    "adjoint.ops.dims",
+    "adjoint.ops.select",
+    "adjoint.ops.strided",
+    "adjoint.ops.reinterpret",
+    "adjoint.ops.split",
     "adjoint.ops.join",
+    "adjoint.ops.rearrange",
+    "adjoint.ops.triangular",
+    "adjoint.ops.pad",
+    "adjoint.ops.metadata",
     "adjoint.ops.reduction",
     "adjoint.ops.scan",
     "adjoint.ops.product",
@@ -37,6 +47,7 @@ EAGER = (
     "adjoint.ops.selection",
     "adjoint.ops.nonzero",
     "adjoint.ops.creation",
+    "adjoint.ops.ranges",
     "adjoint.ops.softmax",
     "adjoint.ops.random",
     "adjoint.ops.samplers",
@@ -59,6 +70,9 @@ EAGER = (
     "adjoint.backends.array.matmul",
     "adjoint.backends.array.random",
     "adjoint.backends.array.counts",
+    "adjoint.backends.array.views",
+    "adjoint.backends.array.copies",
+    "adjoint.backends.array.creation",
 )
 LAZY: tuple[str, ...] = (
     "adjoint.ops.calculus",
@@ -120,7 +134,7 @@ _loaded = False
 def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
     names: dict[str, Any] = {d.name: d for d in dt.DTYPES}
-    names |= dt.ALIASES
+    names |= dt.ALIASES | layout.CONSTANTS
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}
     return names
 

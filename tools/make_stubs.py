@@ -91,10 +91,14 @@ def methods_stub() -> str:
     defined = set()
     for name, fn in sorted(METHODS.items()):
         defined.add(name)
-        lines.append(f"    def {name}({parameters(fn, as_method=True, out=False)}) -> {returns(fn)}: ...")
+        lines.append(
+            f"    def {name}({parameters(fn, as_method=True, out=False)}) -> {returns(fn)}: ..."
+        )
     for name, fn in sorted(INPLACE.items()):
         if f"{name}_" not in defined:
-            lines.append(f"    def {name}_({parameters(fn, as_method=True, out=False)}) -> Tensor: ...")
+            lines.append(
+                f"    def {name}_({parameters(fn, as_method=True, out=False)}) -> Tensor: ..."
+            )
     for name, fn in sorted(PROPERTIES.items()):
         lines.append(f"    @property\n    def {name}(self) -> {returns(fn)}: ...")
     return "\n".join(lines) + "\n"
@@ -103,7 +107,9 @@ def methods_stub() -> str:
 def facade_stub() -> str:
     """The stub of the package itself: explicit imports, dtypes, and derived functions."""
     source = (ROOT / "__init__.py").read_text()
-    kept = [line for line in source.splitlines() if line.startswith("from adjoint.") and " as " in line]
+    kept = [
+        line for line in source.splitlines() if line.startswith("from adjoint.") and " as " in line
+    ]
     lines = [HEADER + IMPORTS + "\n".join(kept)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
     lines.append("\n__version__: str")
@@ -119,7 +125,9 @@ def facade_stub() -> str:
     for name, p in sorted(table.items()):
         if name in names:
             continue
-        lines.append(f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ...")
+        lines.append(
+            f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ..."
+        )
     lines.append("def __getattr__(name: builtins.str) -> Any: ...")
     return "\n".join(lines) + "\n"
 

@@ -31,7 +31,7 @@ class Public:
 PUBLIC: dict[tuple[str, str], Public] = {}  # (namespace, name)
 METHODS: dict[str, Callable[..., Any]] = {}  # Tensor methods, in-place forms left out
 INPLACE: dict[str, Callable[..., Any]] = {}  # name without the underscore -> function
-PROPERTIES: dict[str, Callable[..., Any]] = {}
+PROPERTIES: dict[str, Any] = {}  # a getter, or a whole property
 
 
 def public(

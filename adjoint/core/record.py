@@ -137,6 +137,7 @@ class Hooks:
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
+    become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array
 

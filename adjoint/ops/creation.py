@@ -1,4 +1,4 @@
-"""Tensors from nothing."""
+"""Tensors from nothing: filled or left empty."""
 
 from __future__ import annotations
 
@@ -8,73 +8,406 @@ from adjoint.core import dtype as dt
 from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType
 from adjoint.core.families import primitive
+from adjoint.core.layout import check_layout, contiguous_format, format_strides, ordered_strides
 from adjoint.core.public import method, public
+from adjoint.core.record import HOOKS
 from adjoint.core.spec import Spec
+from adjoint.ops.arguments import checked_scalar, ints, sizes
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
-FULL = primitive("full", lambda *v, shape, dtype, device: Spec(shape, dtype, device), None)
+Shape = tuple[int, ...]
+
+# `strides` None means row-major.
+FULL = primitive(
+    "full", lambda *v, shape, dtype, device, strides=None: Spec(shape, dtype, device), None
+)
 ARANGE = primitive(
     "arange", lambda *, start, step, length, dtype, device: Spec((length,), dtype, device)
 )
+EMPTY = primitive("empty", lambda *, shape, dtype, device, strides: Spec(shape, dtype, device))
 
 
-def size_of(size: tuple[Any, ...]) -> tuple[int, ...]:
+def size_of(size: tuple[Any, ...]) -> Shape:
     """A shape from `f(2, 3)` or `f((2, 3))`."""
-    if len(size) == 1 and not isinstance(size[0], int):
-        return tuple(size[0])
-    return size
+    return sizes("size", size)
 
 
-def _filled(
-    size: tuple[Any, ...], value: Any, dtype: DType | None, device: Any, requires_grad: bool
+def place(device: Any) -> Device:
+    """The device an argument means; None is the CPU."""
+    return CPU if device is None else Device(device)
+
+
+def finish(result: Tensor, requires_grad: bool, name: str = "", out: Any = None) -> Tensor:
+    """A new tensor as its options ask for it."""
+    if out is not None:
+        return HOOKS.assign_out(name, out, result)
+    return result.requires_grad_() if requires_grad else result
+
+
+def filled(
+    name: str,
+    shape: Shape,
+    value: Any,
+    dtype: DType | None,
+    device: Any,
+    requires_grad: bool = False,
+    out: Any = None,
+    layout: Any = None,
+    strides: Shape | None = None,
 ) -> Tensor:
-    out = FULL(
-        value,
-        shape=size_of(size),
-        dtype=dtype or dt.get_default_dtype(),
-        device=CPU if device is None else Device(device),
-    )
-    return out.requires_grad_() if requires_grad else out
+    """A tensor of one value; `value` None leaves it uninitialised."""
+    check_layout(name, layout)
+    if dtype is None:
+        dtype = dt.get_default_dtype() if out is None else out.dtype
+    if not isinstance(dtype, DType):
+        raise TypeError(f"{name}: dtype must be a dtype such as float32, received {dtype!r}")
+    where = place(device if device is not None or out is None else out.device)
+    if value is None:
+        made = EMPTY(shape=shape, dtype=dtype, device=where, strides=strides)
+    else:
+        value = checked_scalar(name, value, dtype)
+        made = FULL(value, shape=shape, dtype=dtype, device=where, strides=strides)
+    return finish(made, requires_grad, name, out)
+
+
+def _shape(name: str, args: tuple[Any, ...], given: Any) -> Shape:
+    if not args and given is None:
+        raise TypeError(f"{name}: missing the size: pass integers, or a sequence of them")
+    return sizes(name, args, given)
 
 
 @public()
 def zeros(
-    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    *args: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of zeros."""
-    return _filled(size, 0, dtype, device, requires_grad)
+    """A tensor of zeros.
+
+    >>> import adjoint as ad
+    >>> ad.zeros(2, 2)
+    tensor([[0., 0.],
+            [0., 0.]])
+    """
+    shape = _shape("zeros", args, size)
+    return filled("zeros", shape, 0, dtype, device, requires_grad, out, layout)
 
 
 @public()
 def ones(
-    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    *args: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of ones."""
-    return _filled(size, 1, dtype, device, requires_grad)
+    shape = _shape("ones", args, size)
+    return filled("ones", shape, 1, dtype, device, requires_grad, out, layout)
+
+
+@public()
+def empty(
+    *args: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = contiguous_format,
+) -> Tensor:
+    """A tensor whose elements are whatever was in its memory."""
+    shape = _shape("empty", args, size)
+    strides = format_strides("empty", shape, (), memory_format or contiguous_format)
+    return filled("empty", shape, None, dtype, device, requires_grad, out, layout, strides)
+
+
+@public()
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised tensor with the given strides."""
+    shape, strides = sizes("empty_strided", (size,)), sizes("empty_strided", (stride,))
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"empty_strided: dimensionality of sizes ({len(shape)}) must match dimensionality of "
+            f"strides ({len(strides)})"
+        )
+    return filled("empty_strided", shape, None, dtype, device, requires_grad, None, layout, strides)
+
+
+@public()
+def empty_permuted(
+    size: Any,
+    physical_layout: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised, dense tensor whose dimensions lie in memory in the given order."""
+    shape, order = sizes("empty_permuted", (size,)), ints("empty_permuted", (physical_layout,))
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(
+            f"empty_permuted: physical_layout {list(order)} must be a permutation of the "
+            f"dimensions of size {list(shape)}"
+        )
+    strides = ordered_strides(shape, order)
+    return filled(
+        "empty_permuted", shape, None, dtype, device, requires_grad, None, layout, strides
+    )
+
+
+@public()
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    out: Any = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one value, by default of that value's dtype."""
+    if dtype is None and out is None:
+        dtype = fill_value.dtype if hasattr(fill_value, "dtype") else dt.of_scalar(fill_value)
+    shape = sizes("full", (size,))
+    return filled("full", shape, fill_value, dtype, device, requires_grad, out, layout)
+
+
+@public()
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A 0-d tensor of a number, by default of the default dtype."""
+    return filled("scalar_tensor", (), s, dtype, device, requires_grad, None, layout)
+
+
+# -- like another tensor ------------------------------------------------------------------------
+
+
+def _like(
+    name: str,
+    x: Tensor,
+    value: Any,
+    dtype: DType | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    memory_format: Any,
+) -> Tensor:
+    shape = tuple(x._array.shape)
+    return filled(
+        name,
+        shape,
+        value,
+        dtype or x.dtype,
+        x.device if device is None else device,
+        requires_grad,
+        None,
+        layout,
+        format_strides(name, shape, x.stride(), memory_format),
+    )
+
+
+@public()
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Zeros of the shape, dtype, device and layout of `input`."""
+    return _like("zeros_like", input, 0, dtype, layout, device, requires_grad, memory_format)
+
+
+@public()
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Ones of the shape, dtype, device and layout of `input`."""
+    return _like("ones_like", input, 1, dtype, layout, device, requires_grad, memory_format)
+
+
+@public()
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """An uninitialised tensor of the shape, dtype, device and layout of `input`."""
+    return _like("empty_like", input, None, dtype, layout, device, requires_grad, memory_format)
+
+
+@public()
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """One value in the shape, dtype, device and layout of `input`."""
+    return _like(
+        "full_like", input, fill_value, dtype, layout, device, requires_grad, memory_format
+    )
+
+
+def _new(
+    name: str,
+    x: Tensor,
+    shape: Shape,
+    value: Any,
+    dtype: DType | None,
+    device: Any,
+    requires_grad: bool,
+    layout: Any = None,
+    strides: Shape | None = None,
+) -> Tensor:
+    return filled(
+        name,
+        shape,
+        value,
+        dtype or x.dtype,
+        x.device if device is None else device,
+        requires_grad,
+        None,
+        layout,
+        strides,
+    )
 
 
 @method
-def new_zeros(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+def new_zeros(
+    self: Tensor,
+    *args: Any,
+    size: Any = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Zeros of this tensor's dtype and device."""
-    return _filled(size, 0, dtype or self.dtype, device or self.device, requires_grad=False)
+    shape = _shape("new_zeros", args, size)
+    return _new("new_zeros", self, shape, 0, dtype, device, requires_grad, layout)
 
 
 @method
-def new_arange(self: Tensor, length: int) -> Tensor:
-    """0, 1, ... length - 1 on this tensor's device (used by derivative and batching rules)."""
-    return ARANGE(start=0, step=1, length=length, dtype=dt.int64, device=self.device)
-
-
-@method
-def new_ones(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+def new_ones(
+    self: Tensor,
+    *args: Any,
+    size: Any = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Ones of this tensor's dtype and device."""
-    return _filled(size, 1, dtype or self.dtype, device or self.device, requires_grad=False)
+    shape = _shape("new_ones", args, size)
+    return _new("new_ones", self, shape, 1, dtype, device, requires_grad, layout)
 
 
 @method
-def new_eye(self: Tensor, n: int) -> Tensor:
-    """The identity matrix of this tensor's dtype and device (used by jacobians)."""
-    i = self.new_arange(n)
-    return (i.unsqueeze(0) == i.unsqueeze(1)).to(self.dtype)
+def new_empty(
+    self: Tensor,
+    *args: Any,
+    size: Any = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised tensor of this tensor's dtype and device."""
+    shape = _shape("new_empty", args, size)
+    return _new("new_empty", self, shape, None, dtype, device, requires_grad, layout)
+
+
+@method
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """One value, of this tensor's dtype and device."""
+    shape = sizes("new_full", (size,))
+    return _new("new_full", self, shape, fill_value, dtype, device, requires_grad, layout)
+
+
+@method
+def new_empty_strided(
+    self: Tensor,
+    size: Any,
+    stride: Any,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """An uninitialised tensor with the given strides, of this tensor's dtype and device."""
+    return empty_strided(
+        size,
+        stride,
+        dtype=dtype or self.dtype,
+        layout=layout,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )

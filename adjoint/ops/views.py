@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.families import linear
 from adjoint.core.public import method, public
-from adjoint.core.record import HOOKS, Record
-from adjoint.core.spec import Spec, contiguous_strides, wrap_dim, wrap_dims
+from adjoint.core.record import HOOKS, REGISTRY, Record
+from adjoint.core.spec import Spec, contiguous_strides, wrap_dims
+from adjoint.ops.arguments import ints
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -78,11 +79,8 @@ RESHAPE: Record = linear(
 )
 
 
-def resolve_shape(name: str, numel: int, shape: Sequence[Any]) -> Shape:
+def resolve_shape(name: str, numel: int, sizes: Shape) -> Shape:
     """A full shape from one that may hold a -1."""
-    sizes = tuple(
-        int(s) for s in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
-    )
     if -1 in sizes:
         known = -prod(sizes)
         if sizes.count(-1) > 1:
@@ -95,7 +93,7 @@ def resolve_shape(name: str, numel: int, shape: Sequence[Any]) -> Shape:
                 "because the unspecified dimension size -1 can be any value and is ambiguous"
             )
         if numel % known == 0:
-            sizes = tuple(numel // known if s == -1 else s for s in sizes)
+            sizes = tuple([numel // known if s == -1 else s for s in sizes])
     if prod(sizes) != numel or any(s < 0 for s in sizes):
         raise RuntimeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
     return sizes
@@ -114,35 +112,20 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 @method(name="reshape")
-def reshape_method(self: Tensor, *shape: Any) -> Tensor:
+def reshape_method(self: Tensor, *args: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where strides allow, else a copy."""
-    sizes = resolve_shape("reshape", self._array.size, shape)
+    sizes = resolve_shape("reshape", self._array.size, ints("reshape", args, shape))
     if not self.is_contiguous() and view_strides(self._array.shape, self.stride(), sizes) is None:
         self = self.contiguous()
     return RESHAPE(self, shape=sizes)
 
 
-@method
-def view(self: Tensor, *shape: Any) -> Tensor:
+def viewed(self: Tensor, sizes: Shape) -> Tensor:
     """The same memory in another shape; an error where that needs a copy."""
-    sizes = resolve_shape("view", self._array.size, shape)
+    sizes = resolve_shape("view", self._array.size, sizes)
     if not self.is_contiguous():
         _reshape_window(self, sizes)
     return RESHAPE(self, shape=sizes)
-
-
-@method
-def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """`view` with the shape of `other`."""
-    return self.view(other.shape)
-
-
-@method
-def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if its elements lie row-major in memory, else such a copy."""
-    from adjoint.ops.convert import CLONE
-
-    return self if self.is_contiguous() else CLONE(self)
 
 
 # -- permute ------------------------------------------------------------------------------------
@@ -175,29 +158,16 @@ def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 @method(name="permute")
-def permute_method(self: Tensor, *dims: Any) -> Tensor:
+def permute_method(self: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """A view with dimensions in the order `dims`."""
-    if len(dims) == 1 and not isinstance(dims[0], int):
-        dims = tuple(dims[0])
-    order = wrap_dims("permute", dims, self.ndim)
-    if len(order) != self.ndim:
+    given = ints("permute", args, dims)
+    if len(given) != self.ndim:
         raise RuntimeError(
-            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is not "
-            f"equal to len(dims) = {len(order)}"
+            "permute: number of dimensions in the tensor input does not match the length of the "
+            f"desired ordering of dimensions, i.e. input.dim() = {self.ndim} is not equal to "
+            f"len(dims) = {len(given)}"
         )
-    return PERMUTE(self, dims=order)
-
-
-@public(method=True, aliases=("swapaxes", "swapdims"))
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with two dimensions exchanged."""
-    ndim = input.ndim
-    a, b = wrap_dim("transpose", dim0, ndim), wrap_dim("transpose", dim1, ndim)
-    order = list(range(ndim))
-    if ndim:
-        order[a], order[b] = order[b], order[a]
-    return PERMUTE(input, dims=tuple(order))
+    return PERMUTE(self, dims=wrap_dims("permute", given, self.ndim))
 
 
 # -- expand -------------------------------------------------------------------------------------
@@ -230,28 +200,33 @@ EXPAND: Record = linear(
 
 
 @method
-def expand(self: Tensor, *sizes: Any) -> Tensor:
+def expand(self: Tensor, *args: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """A view in which dimensions of size 1 repeat; -1 keeps a size."""
-    if len(sizes) == 1 and not isinstance(sizes[0], int):
-        sizes = tuple(sizes[0])
-    added = len(sizes) - self.ndim
+    sizes = ints("expand", args, size)
+    old = self._array.shape
+    added = len(sizes) - len(old)
     if added < 0:
         raise RuntimeError(
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the "
-            f"number of dimensions in the tensor ({self.ndim})"
+            f"number of dimensions in the tensor ({len(old)})"
         )
     shape = list(sizes)
-    for i, size in enumerate(sizes):
-        old = self.shape[i - added] if i >= added else None
-        if size == -1:
-            if old is None:
-                raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
-            shape[i] = old
-        elif old is not None and old not in (1, size):
+    for i, n in enumerate(sizes):
+        if n < 0 and (n != -1 or i < added):
             raise RuntimeError(
-                f"expand: the expanded size of the tensor ({size}) must match the existing size "
-                f"({old}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
-                f"Tensor sizes: {list(self.shape)}"
+                f"expand: the expanded size of the tensor ({n}) isn't allowed in "
+                f"{'a leading, non-existing' if i < added else 'an existing'} dimension {i}"
+            )
+        if i < added:
+            continue
+        have = old[i - added]
+        if n == -1:
+            shape[i] = have
+        elif have not in (1, n):
+            raise RuntimeError(
+                f"expand: the expanded size of the tensor ({n}) must match the existing size "
+                f"({have}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
+                f"Tensor sizes: {list(old)}"
             )
     return EXPAND(self, shape=tuple(shape))
 
@@ -316,6 +291,11 @@ def apply_chain(x: Tensor, chain: Any) -> Tensor:
     return x
 
 
+def scatter(x: Tensor, y: Tensor, *chain: tuple[Record, dict[str, Any]]) -> Tensor:
+    """x with what the views show of it replaced by y, of the dtype of x and the view's shape."""
+    return VIEW_SCATTER(x, y if y.dtype is x.dtype else y.to(x.dtype), chain=chain)
+
+
 def _scatter_batch(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
     """Replay the chain on the batched tensor, recording the views that makes."""
     x = x.contiguous()  # so that each step is a view again
@@ -326,7 +306,21 @@ def _scatter_batch(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
             if record.batch
             else record(inner, **record.shift(params, size))
         )
-    return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])
+    if inner._storage is x._storage:
+        return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])
+    return _scatter_numbered(size, x, y, chain)
+
+
+def _scatter_numbered(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
+    """The same where memory is laid out otherwise: follow the elements' numbers instead."""
+    numbers = x.new_arange(prod(x.shape[1:])).reshape(x.shape[1:])
+    chosen = apply_chain(numbers, chain).reshape(-1)
+    columns = x.new_arange(size).reshape(size, 1)
+    flat = x.reshape(size, -1)
+    put = REGISTRY["index_put"](
+        flat, y.reshape(size, -1), columns, chosen.expand(size, -1), dims=(0, 1), accumulate=False
+    )
+    return put.reshape(x.shape)
 
 
 VIEW_SCATTER: Record = linear(
@@ -337,56 +331,3 @@ VIEW_SCATTER: Record = linear(
     batch=_scatter_batch,
 )
 HOOKS.view_scatter = VIEW_SCATTER
-
-
-@public(method=True)
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The slice at `index` along `dim`, without that dimension."""
-    d = wrap_dim("select", dim, input.ndim)
-    return input[(slice(None),) * d + (index,)]
-
-
-@public(method=True)
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` slices along `dim` from `start`."""
-    d = wrap_dim("narrow", dim, input.ndim)
-    return input[(slice(None),) * d + (slice(start, start + length),)]
-
-
-@public(method=True)
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Without dimensions of size 1 (all, or those given)."""
-    dims = (
-        range(input.ndim)
-        if dim is None
-        else wrap_dims("squeeze", (dim,) if isinstance(dim, int) else dim, input.ndim)
-    )
-    return RESHAPE(
-        input, shape=tuple(n for d, n in enumerate(input.shape) if not (n == 1 and d in dims))
-    )
-
-
-@public(method=True)
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """With a dimension of size 1 at `dim`."""
-    d = wrap_dim("unsqueeze", dim, input.ndim + 1)
-    return RESHAPE(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
-
-
-@public(method=True, aliases=("moveaxis",))
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """A view with dimensions moved to new places, the others keeping their order."""
-    ndim = input.ndim
-    src = wrap_dims("movedim", (source,) if isinstance(source, int) else source, ndim)
-    dst = wrap_dims(
-        "movedim", (destination,) if isinstance(destination, int) else destination, ndim
-    )
-    rest = iter(d for d in range(ndim) if d not in src)
-    placed = dict(zip(dst, src, strict=True))
-    return PERMUTE(input, dims=tuple(placed[d] if d in placed else next(rest) for d in range(ndim)))
-
-
-@public(method=True)
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """All slices along `dim`."""
-    return tuple(select(input, dim, i) for i in range(input.shape[dim]))

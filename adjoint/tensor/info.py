@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.core.layout import contiguous_format, has_format
 from adjoint.core.public import method
 from adjoint.core.record import HOOKS
 from adjoint.core.spec import Size, contiguous_strides, wrap_dim
@@ -35,6 +36,8 @@ def size(self: Tensor, dim: int | None = None) -> Any:
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether elements lie in row-major order without gaps."""
     array = self._array
+    if memory_format is not None and memory_format is not contiguous_format:
+        return has_format(tuple(array.shape), self.stride(), memory_format)
     if type(array) is not Window:
         return bool(array.flags.c_contiguous)
     expected = contiguous_strides(array.shape)

@@ -33,7 +33,7 @@ def install(cls: type[Tensor]) -> None:
         if f"{name}_" not in METHODS:
             setattr(cls, f"{name}_", _inplace(name, fn))
     for name, fn in PROPERTIES.items():
-        setattr(cls, name, property(fn))
+        setattr(cls, name, fn if isinstance(fn, property) else property(fn))
     install_operators()
     install_indexing()
     install_printing()

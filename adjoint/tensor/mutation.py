@@ -15,7 +15,7 @@ from adjoint.core.dtype import can_cast
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record
 from adjoint.tensor.storage import Window
-from adjoint.tensor.tensor import NO_GRAD, Tensor, alias, symbolic
+from adjoint.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
 
 
 def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
@@ -65,6 +65,27 @@ def write(target: Tensor, value: Tensor) -> Tensor:
     return target
 
 
+def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """Make `target` show what view(target, ...) shows: squeeze_, t_, as_strided_, set_ ...
+
+    What it was lives on as the base of its own views (see `root_of`).
+    """
+    if CONTEXT.grad_enabled:
+        check_followed(target)
+    old = alias_with_history(target)
+    old._base = target._base
+    shown = view(old, *args, **kwargs)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(target)
+    for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
+        setattr(target, field, getattr(shown, field))
+    target._storage.version += 1
+    return target
+
+
+HOOKS.become = become
+
+
 def leak_message() -> str:
     """The error for a symbolic tensor used outside the trace or transform that made it."""
     return (
@@ -82,8 +103,12 @@ def check_writable(target: Tensor) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can "
             "make a clone to get a normal tensor before doing inplace update."
         )
-    if not CONTEXT.grad_enabled:
-        return
+    if CONTEXT.grad_enabled:
+        check_followed(target)
+
+
+def check_followed(target: Tensor) -> None:
+    """Refuse to change in place a leaf that wants a gradient, or a view of one."""
     if target._base is None:
         if target._requires_grad and target._node is None:
             raise RuntimeError(
@@ -91,7 +116,7 @@ def check_writable(target: Tensor) -> None:
                 "Wrap the write in no_grad(), or work on a clone."
             )
         return
-    root, seen = target._base
+    root, seen = root_of(target), target._base[1]
     if root._requires_grad and root._node is None:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
@@ -106,14 +131,7 @@ def check_writable(target: Tensor) -> None:
 
 def alias_on_tape(target: Tensor) -> Tensor:
     """The tensor whose history a write extends, as it stands before the write."""
-    holder = target if target._base is None else target._base[0]
-    before = alias(holder)
-    before._node, before._nr, before._requires_grad = (
-        holder._node,
-        holder._nr,
-        holder._requires_grad,
-    )
-    return before
+    return alias_with_history(target if target._base is None else root_of(target))
 
 
 def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
@@ -133,7 +151,7 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
         if target._meta is not None and target._meta.retains_grad is not None:
             HOOKS.keep_retaining(target)
         return
-    root = target._base[0]
+    root = root_of(target)
     if CONTEXT.capture is not None:
         CONTEXT.capture.touch(root)
     chain = target._chain[len(root._chain) :]

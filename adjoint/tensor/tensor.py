@@ -152,8 +152,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
         else:
             size = array.dtype.itemsize
             strides = tuple(s // size for s in array.strides)
-            if not array.size:  # libraries disagree on empty arrays; PyTorch says row-major
-                strides = contiguous_strides(array.shape)
+            if 0 in strides:
+                strides = _unit_strides(array.shape, strides)
         return strides if dim is None else strides[dim]
 
     # -- autograd -----------------------------------------------------------------------------
@@ -214,6 +214,15 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     __hash__ = object.__hash__
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
+
+
+def _unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides where libraries put 0 for a new dimension of size 1, and PyTorch the natural step."""
+    fixed = list(strides)
+    for d in reversed(range(len(shape))):
+        if fixed[d] == 0 and shape[d] <= 1:
+            fixed[d] = fixed[d + 1] * max(shape[d + 1], 1) if d + 1 < len(shape) else 1
+    return tuple(fixed)
 
 
 def meta_of(tensor: Tensor) -> AutogradMeta:
@@ -306,6 +315,21 @@ def alias(source: Tensor) -> Tensor:
     return t
 
 
+def alias_with_history(source: Tensor) -> Tensor:
+    """The same window at the same place on the tape."""
+    t = alias(source)
+    t._node, t._nr, t._requires_grad = source._node, source._nr, source._requires_grad
+    return t
+
+
+def root_of(view: Tensor) -> Tensor:
+    """The base of a view; one that became a view itself (`base.t_()`) leads on to what it was."""
+    root = view._base[0]  # type: ignore[index]
+    while root._base is not None:
+        root = root._base[0]
+    return root
+
+
 def symbolic(spec: Spec, storage: Storage) -> Tensor:
     """A tensor without elements: the root window of a level's or a capture's storage."""
     t = _new(Tensor)
@@ -339,7 +363,7 @@ NO_GRAD = _NoGrad()
 
 def mark_view(view: Tensor, source: Tensor) -> None:
     """Make `view` a differentiable view of `source`'s root, at the root's present node."""
-    root = source if source._base is None else source._base[0]
+    root = source if source._base is None else root_of(source)
     if source._base is not None and source._base[1] is NO_GRAD:
         view._base = (root, NO_GRAD)
     else:
@@ -354,11 +378,11 @@ def sync_view(view: Tensor) -> None:
         its own was derived from; when the root has moved on, the view's node is derived again by
         replaying the chain from the root.
     """
-    root, seen = view._base  # type: ignore[misc]
+    seen = view._base[1]  # type: ignore[index]
+    root = root_of(view)
     if seen is NO_GRAD or root._node is seen:
         return
-    current = alias(root)
-    current._node, current._nr, current._requires_grad = root._node, root._nr, root._requires_grad
+    current = alias_with_history(root)
     with CONTEXT.having(grad_enabled=True):
         for record, params in view._chain[len(root._chain) :]:
             current = record(current, **params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from operator import iadd
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 
 from adjoint.backends.array.devices import library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
+from adjoint.backends.array.memory import element_strides, span, strided
 from adjoint.backends.array.quiet import quietly
 from adjoint.core.device import CPU
 from adjoint.core.record import HOOKS
+from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
 Array = Any
@@ -59,6 +62,30 @@ def on_device(array: Array, device: Any) -> Array:
     return array if device is CPU else transfer(array, device)
 
 
+def room(tensor: Tensor) -> int:
+    """How many elements of its dtype a tensor's storage has room for."""
+    buffer = tensor._storage.buffer
+    if buffer is None:
+        return sys.maxsize  # a value of a transform or capture: checked when it is computed
+    return span(buffer.shape, element_strides(buffer)) * buffer.itemsize // tensor.dtype.itemsize
+
+
+def grow(tensor: Tensor, length: int) -> None:
+    """Give a tensor a longer storage of its own that begins with the elements of the old one."""
+    buffer = tensor._storage.buffer
+    if buffer is None:
+        raise RuntimeError(leak_message())
+    xp = library(tensor.device)
+    have = span(buffer.shape, element_strides(buffer))
+    longer = xp.zeros(length, tensor._array.dtype)
+    if have:
+        old = strided(xp, buffer, (have,), (1,)).view(longer.dtype)
+        longer[: len(old)] = old
+    fresh = wrap(longer)
+    tensor._array, tensor._storage, tensor._chain = longer, fresh._storage, ()
+    tensor._base = None
+
+
 def index_tensor(values: Any, device: Any) -> Tensor:
     """A list, NumPy array or bool used as an index, as a tensor."""
     array = np.array(values)
@@ -95,6 +122,8 @@ class Buffers:
     address = staticmethod(address)
     check_overlap = staticmethod(check_overlap)
     copy_into = staticmethod(copy_into)
+    room = staticmethod(room)
+    grow = staticmethod(grow)
     index_tensor = staticmethod(index_tensor)
     from_list = staticmethod(from_list)
     offset_in = staticmethod(offset_in)

@@ -1,0 +1,128 @@
+"""Kernels of views and of their inverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.dtypes import NUMPY_OF
+from adjoint.backends.array.memory import bounds, copy_with, element_strides, span, strided
+from adjoint.backends.array.table import kernel_for, lowers
+from adjoint.core.dtype import DType
+from adjoint.ops import reinterpret, views
+from adjoint.ops import strided as strided_ops
+
+Array = Any
+Shape = tuple[int, ...]
+
+
+@lowers(views.RESHAPE)
+def reshape(xp: Any, x: Array, shape: Shape) -> Array:
+    return x.reshape(shape)
+
+
+@lowers(views.PERMUTE)
+def permute(xp: Any, x: Array, dims: Shape) -> Array:
+    return x.transpose(dims)
+
+
+@lowers(views.EXPAND)
+def expand(xp: Any, x: Array, shape: Shape) -> Array:
+    if x.shape == shape:
+        return x[...]
+    return xp.broadcast_to(x, shape)
+
+
+def basic_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Our index entries as the array library's."""
+    return tuple([slice(*e) if e.__class__ is tuple else e for e in index])
+
+
+@lowers(views.SLICE)
+def slice_(xp: Any, x: Array, index: tuple[Any, ...]) -> Array:
+    return x[(*basic_index(index), ...)]
+
+
+@lowers(strided_ops.DIAGONAL)
+def diagonal(xp: Any, x: Array, offset: int, dim1: int, dim2: int) -> Array:
+    out = xp.diagonal(x, offset, dim1, dim2)
+    if xp is np:  # NumPy hands diagonals out read-only
+        out.flags.writeable = x.flags.writeable
+    return out
+
+
+@lowers(strided_ops.UNFOLD)
+def unfold(xp: Any, x: Array, dim: int, size: int, step: int) -> Array:
+    steps = list(element_strides(x))
+    inner = steps[dim]
+    steps[dim] = inner * step
+    shape = list(x.shape)
+    shape[dim] = (shape[dim] - size) // step + 1
+    return strided(xp, x, (*shape, size), (*steps, inner))
+
+
+@lowers(strided_ops.AS_STRIDED)
+def as_strided(
+    xp: Any, x: Array, size: Shape, stride: Shape, offset: int, x_stride: Shape
+) -> Array:
+    actual = zip(x.shape, element_strides(x), x_stride, strict=True)
+    before, after = bounds(x)
+    inside = 0 in size or (offset >= -before and offset + span(size, stride) <= after)
+    if inside and (not x.size or all(n == 1 or a == b for n, a, b in actual)):
+        return strided(xp, x, size, stride, offset)
+    # x lies otherwise than it did: put its elements where they were, and look there.
+    low = min(offset, 0)
+    room = max(offset + span(size, stride), span(x.shape, x_stride)) - low
+    memory = xp.zeros(room, x.dtype)
+    strided(xp, memory[-low:], x.shape, x_stride)[...] = x
+    return strided(xp, memory, size, stride, offset - low)
+
+
+@lowers(reinterpret.VIEW_AS_REAL)
+def view_as_real(xp: Any, x: Array) -> Array:
+    doubled = tuple(2 * s for s in element_strides(x))
+    return strided(xp, x.real, (*x.shape, 2), (*doubled, 1))
+
+
+@lowers(reinterpret.VIEW_AS_COMPLEX)
+def view_as_complex(xp: Any, x: Array) -> Array:
+    if x.size and (
+        x.strides[-1] != x.dtype.itemsize or any(s % (2 * x.dtype.itemsize) for s in x.strides[:-1])
+    ):
+        x = xp.ascontiguousarray(x)
+    dtype = np.dtype(np.complex64 if x.dtype == np.float32 else np.complex128)
+    if not x.size:
+        return xp.empty(x.shape[:-1], dtype)
+    return x.view(dtype)[..., 0]
+
+
+@lowers(reinterpret.VIEW_DTYPE)
+def view_dtype(xp: Any, x: Array, dtype: DType) -> Array:
+    new = NUMPY_OF[dtype]
+    if x.ndim and x.shape[-1] == 1 and x.dtype.itemsize != new.itemsize:
+        x = strided(xp, x, x.shape, (*element_strides(x)[:-1], 1))
+    return x.view(new)
+
+
+@lowers(views.VIEW_SCATTER)
+def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
+    out = copy_with(xp, x, "same")
+    window = follow(xp, out, chain)
+    if not window.size:
+        return out
+    if xp.may_share_memory(window, out):
+        window[...] = y
+        return out
+    # In this layout the chain cannot be followed without copies: follow the elements' numbers.
+    chosen = follow(xp, xp.arange(out.size).reshape(out.shape), chain)
+    flat = xp.ascontiguousarray(out).reshape(-1)
+    flat[chosen.reshape(-1)] = xp.broadcast_to(y, chosen.shape).reshape(-1)
+    return flat.reshape(out.shape)
+
+
+def follow(xp: Any, x: Array, chain: Any) -> Array:
+    """The array a chain of views leads to."""
+    for record, params in chain:
+        x = kernel_for(record, xp)(x, **params)  # type: ignore[misc]
+    return x

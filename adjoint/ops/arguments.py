@@ -1,0 +1,79 @@
+"""Reading arguments that may come in several forms."""
+
+from __future__ import annotations
+
+from math import isfinite
+from operator import index
+from typing import Any
+
+from adjoint.core.dtype import BOOL, COMPLEX, INT, DType
+from adjoint.core.record import is_tensor
+
+Shape = tuple[int, ...]
+
+
+def ints(name: str, args: Any, given: Any = None) -> Shape:
+    """Integers from `f(2, 3)`, `f((2, 3))` or a keyword's value `given`."""
+    if given is not None:
+        if args:
+            raise TypeError(f"{name}: sizes given both by position and by keyword")
+        args = (given,) if hasattr(given, "__index__") else given
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = args[0]
+    try:
+        return tuple([index(a) for a in args])
+    except TypeError:
+        shown = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"{name}: expected integers (or one sequence of them), received {shown}"
+        ) from None
+
+
+def sizes(name: str, args: Any, given: Any = None) -> Shape:
+    """A shape, none of it negative."""
+    shape = ints(name, args, given)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(
+            f"{name}: trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+        )
+    return shape
+
+
+def listed(dims: Any) -> tuple[Any, ...]:
+    """One dimension or several, as a tuple."""
+    return (dims,) if hasattr(dims, "__index__") else tuple(dims)
+
+
+# PyTorch lets a negative number wrap around in an unsigned type, once.
+_LIMITS = {"uint8": (-255, 255)}
+
+
+def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
+    """A Python number to fill a tensor of `dtype` with, refused where it would overflow."""
+    if is_tensor(value):
+        if value.numel() != 1:
+            raise RuntimeError(f"{name}: expected a number, received a tensor of {value._spec}")
+        value = value.item()
+    if not isinstance(value, (bool, int, float, complex)):
+        if not hasattr(value, "item"):
+            return value  # a HostScalar is read when it is used
+        value = value.item()
+    if dtype.category == BOOL:
+        return bool(value)
+    if isinstance(value, complex) and dtype.category < COMPLEX:
+        if value.imag:
+            raise RuntimeError(
+                f"{name}: value cannot be converted to type {dtype.name} without overflow: {value}"
+            )
+        value = value.real
+    if dtype.category == INT:
+        if isinstance(value, float):
+            value = int(value) if isfinite(value) else 1 << 70
+        bits = 8 * dtype.itemsize - 1
+        low, high = _LIMITS.get(dtype.name, (-(1 << bits), (1 << bits) - 1))
+        if not low <= value <= high:
+            raise RuntimeError(
+                f"{name}: value cannot be converted to type {dtype.name} without overflow"
+            )
+        return value % 256 if dtype.name == "uint8" else value
+    return value
