@@ -41,7 +41,7 @@ def _arithmetic(dtype: DType) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype.is_half else np.float64)
 
 
-@lowers(ranges.ARANGE)
+@lowers(creation.ARANGE)
 def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device: Any) -> Array:
     if not dtype.is_inexact:
         index = xp.arange(length)
