@@ -30,7 +30,7 @@ def to_numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
 def ours(x: Any) -> Any:
     """A PyTorch value as Adjoint's: tensors, dtypes, devices and containers of them."""
     if isinstance(x, torch.Tensor):
-        if x.layout is not torch.strided or x.dtype not in OURS_OF or x.is_quantized:
+        if x.layout is not torch.strided or x.dtype not in OURS_OF or x.device.type != "cpu":
             raise Unsupported(f"{x.layout} {x.dtype}")
         array = to_numpy(x)
         out = ad.from_numpy(_like_strides(array))
