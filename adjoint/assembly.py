@@ -19,6 +19,7 @@ from adjoint.tensor.tensor import Tensor
 
 EAGER = (
     "adjoint.ops.elementwise",
+    "adjoint.ops.gamma",
     "adjoint.ops.convert",
     "adjoint.ops.views",
     "adjoint.ops.dims",
@@ -62,7 +63,8 @@ EAGER = (
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.interop",
-    "adjoint.backends.array.kernels",
+    "adjoint.backends.array.elementwise",
+    "adjoint.backends.array.gamma",
     "adjoint.backends.array.indexing",
     "adjoint.backends.array.reduction",
     "adjoint.backends.array.scan",

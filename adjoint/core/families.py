@@ -24,22 +24,39 @@ def elementwise(
     *partials: Fn | float | None,
     promotion: str = "same",
     infer_dtype: Fn | None = None,
+    accepts: str = "bifc",
+    tensors: int = 0,
+    check: Fn | None = None,
     **options: Any,
 ) -> Record:
     """An operation on corresponding elements, with broadcasting.
 
     Each partial is d out / d operand: a function of what it needs, a constant, or None where
-    there is no gradient. A partial that returns booleans selects rather than multiplies.
+    there is no gradient. A partial that returns booleans selects rather than multiplies. For a
+    real result of complex operands a partial p means that d out is the real part of p times dx.
+    `accepts` names the categories of dtype it computes in (bool, int, float, complex), `tensors`
+    says how many of the first operands cannot be numbers; `check` is called with the operands'
+    specs and numbers where a refusal depends on more; `infer_dtype` gives the result's dtype
+    where the kind of promotion does not.
     """
 
     skip = options.get("promotes_from", 0)
 
     def infer(*operands: Any, **params: Any) -> Spec:
+        require_operands(name, operands, tensors)
         specs = specs_of(operands)
         shape = broadcast_shapes(name, *(s.shape for s in specs))
+        if check is not None:
+            check(*operands)
+        computed, result = promote(promotion, operands[skip:])
+        if "bifc"[computed.category] not in accepts:
+            raise NotImplementedError(
+                f"{name}: not implemented for {computed.name}, the common dtype of "
+                f"{', '.join(map(describe_operand, operands))}. Convert the operands with .to(...)."
+            )
         if infer_dtype is not None:
-            return Spec(shape, infer_dtype(*operands, **params), device_of(name, specs))
-        return Spec(shape, promote(promotion, operands[skip:])[1], device_of(name, specs))
+            result = infer_dtype(*operands, **params)
+        return Spec(shape, result, device_of(name, specs))
 
     rules = tuple(
         float(p) if isinstance(p, (int, float)) else Rule.of(p) for p in (partials or (None,))
@@ -53,6 +70,26 @@ def elementwise(
         native_check=options.pop("native_check", True),
         **options,
     )
+
+
+def require_operands(name: str, operands: Sequence[Any], tensors: int = 0) -> None:
+    """Refuse what is neither a tensor nor a number, and numbers where tensors are wanted."""
+    if not any(isinstance(x, Spec) for x in operands):
+        tensors = max(tensors, 1)
+    for position, x in enumerate(operands, 1):
+        if isinstance(x, Spec):
+            continue
+        if position <= tensors:
+            raise TypeError(f"{name}(): argument {position} must be Tensor, not {type(x).__name__}")
+        if not isinstance(x, (bool, int, float, complex)) and not hasattr(x, "get"):
+            raise TypeError(
+                f"{name}(): argument {position} must be Tensor or Number, not {type(x).__name__}"
+            )
+
+
+def describe_operand(x: Any) -> str:
+    """A spec or a scalar in an error message."""
+    return str(x) if isinstance(x, Spec) else type(x).__name__
 
 
 def device_of(name: str, specs: Sequence[Spec]) -> Any:
@@ -115,8 +152,12 @@ def pull(record: Record, position: int, look_up: Fn) -> Any:
 
 
 def _times(g: Any, p: Any) -> Any:
-    """g * p, where 1 and -1 cost nothing and booleans select (so 0 * inf cannot arise)."""
+    """g * p, where 0, 1 and -1 cost nothing and booleans select (so 0 * inf cannot arise)."""
     if not is_tensor(p):
+        if hasattr(p, "get"):  # a HostScalar: comparing it would fix its value
+            return g * p
+        if p == 0:  # a step function: the gradient is there, and zero
+            return g.new_zeros(g.shape)
         return g if p == 1 else -g if p == -1 else g * p
     if p.dtype.name == "bool":
         return g.masked_fill(p.logical_not(), 0)
@@ -184,5 +225,7 @@ def _push_elementwise(record: Record, tangents: Sequence[Any], look_up: Fn) -> A
     if total is None:
         return None
     if total.dtype is not out_spec.dtype:
+        if total.dtype.is_complex and not out_spec.dtype.is_complex:
+            total = total.real
         total = total.to(out_spec.dtype)
     return total.expand(out_spec.shape) if total.shape != out_spec.shape else total

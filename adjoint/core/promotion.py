@@ -21,6 +21,9 @@ KINDS: dict[str, tuple[Callable[[DType], DType], Callable[[DType], DType]]] = {
     "compare": (lambda c: c, lambda _: dt.bool_),
     "logical": (lambda c: c, lambda _: dt.bool_),
     "real": (lambda c: c, lambda c: c.to_real()),
+    "real_float": (_float, lambda c: _float(c).to_real()),
+    "complex": (lambda c: c, lambda c: c.to_complex()),
+    "exact": (lambda c: c, lambda c: c),  # "same", and halves are not widened to compute
 }
 
 

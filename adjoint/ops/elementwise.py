@@ -1,118 +1,51 @@
-"""Arithmetic on corresponding elements."""
+"""The elementwise records, gathered: each is declared in the file of its subject."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from adjoint.core.families import elementwise, linear
-from adjoint.core.public import method, public
-from adjoint.core.record import is_tensor
-from adjoint.core.spec import Spec
-
-if TYPE_CHECKING:
-    from adjoint.tensor.tensor import Tensor
-
-ADD = elementwise("add", 1, 1, policy="promote")
-SUB = elementwise("sub", 1, -1, policy="promote")
-MUL = elementwise("mul", lambda y: y, lambda x: x, policy="promote")
-DIV = elementwise("div", lambda y: 1 / y, lambda y, out: -out / y, promotion="float")
-NEG = elementwise("neg", -1)
-EXP = elementwise("exp", lambda out: out, promotion="float", policy="fp32")
-LOG = elementwise("log", lambda x: 1 / x, promotion="float", policy="fp32")
-SIN = elementwise("sin", lambda x: x.cos(), promotion="float")
-COS = elementwise("cos", lambda x: -x.sin(), promotion="float")
-EQ = elementwise("eq", None, None, promotion="compare")
-LT = elementwise("lt", None, None, promotion="compare")
-GT = elementwise("gt", None, None, promotion="compare")
-LOGICAL_NOT = elementwise("logical_not", None, promotion="logical")
-WHERE = elementwise(
-    "where", None, lambda x: x, lambda x: x.logical_not(), promotes_from=1, policy="promote"
-)
-
-
-def _same_spec(x: Spec, **_: Any) -> Spec:
-    return x
-
-
-def _same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
-    return params
-
-
-# Linear over the reals, not holomorphic: its transpose is itself.
-CONJ = linear("conj", _same_spec, lambda g: g.conj(), shift=_same_params)
-
-
-@public(method=True, inplace=True, out=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Add `other`, scaled by `alpha`, to `input`.
-
-    >>> import adjoint as ad
-    >>> ad.add(ad.tensor([1.0, 2.0]), 10, alpha=2)
-    tensor([21., 22.])
-    """
-    return ADD(input, other if alpha == 1 else other * alpha)
-
-
-@public(method=True, inplace=True, out=True, aliases=("multiply",))
-def mul(input: Any, other: Any) -> Tensor:
-    """Multiply elementwise."""
-    return MUL(input, other)
-
-
-@public(method=True, inplace=True, out=True)
-def neg(input: Tensor) -> Tensor:
-    """Negative of each element."""
-    return NEG(input)
-
-
-@public(method=True, inplace=True, out=True)
-def exp(input: Tensor) -> Tensor:
-    """Exponential of each element."""
-    return EXP(input)
-
-
-@public(method=True, inplace=True, out=True)
-def sin(input: Tensor) -> Tensor:
-    """Sine of each element."""
-    return SIN(input)
-
-
-@public(method=True, inplace=True, out=True)
-def cos(input: Tensor) -> Tensor:
-    """Cosine of each element."""
-    return COS(input)
-
-
-@public(method=True, inplace=True, out=True)
-def logical_not(input: Tensor) -> Tensor:
-    """True where the element is zero."""
-    return LOGICAL_NOT(input)
-
-
-@public(method=True)
-def conj(input: Tensor) -> Tensor:
-    """Complex conjugate; a real tensor is returned as it is."""
-    return CONJ(input) if input.dtype.is_complex else input
-
-
-@public(out=True)
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """Elements of `input` where `condition` holds, of `other` elsewhere."""
-    return WHERE(condition, input, other)
-
-
-@method(name="where")
-def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
-    """Elements of `self` where `condition` holds, of `other` elsewhere."""
-    return WHERE(condition, self, other)
-
-
-@public(method=True, inplace=True)
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`input` with `value` where `mask` holds."""
-    if is_tensor(value) and value.ndim:
-        raise RuntimeError(
-            f"masked_fill: only supports a 0-dimensional value tensor, received {value.ndim} dims"
-        )
-    filled = WHERE(mask, value, input)
-    return filled.to(input.dtype) if filled.dtype is not input.dtype else filled
+from adjoint.ops.arithmetic import ADD as ADD
+from adjoint.ops.arithmetic import ADDCDIV as ADDCDIV
+from adjoint.ops.arithmetic import ADDCMUL as ADDCMUL
+from adjoint.ops.arithmetic import LERP as LERP
+from adjoint.ops.arithmetic import MUL as MUL
+from adjoint.ops.arithmetic import NEG as NEG
+from adjoint.ops.arithmetic import SUB as SUB
+from adjoint.ops.bounds import CLAMP as CLAMP
+from adjoint.ops.bounds import MAXIMUM as MAXIMUM
+from adjoint.ops.bounds import MINIMUM as MINIMUM
+from adjoint.ops.bounds import RELU as RELU
+from adjoint.ops.comparison import EQ as EQ
+from adjoint.ops.comparison import GE as GE
+from adjoint.ops.comparison import GT as GT
+from adjoint.ops.comparison import ISFINITE as ISFINITE
+from adjoint.ops.comparison import ISINF as ISINF
+from adjoint.ops.comparison import ISNAN as ISNAN
+from adjoint.ops.comparison import LE as LE
+from adjoint.ops.comparison import LT as LT
+from adjoint.ops.comparison import NE as NE
+from adjoint.ops.complex_parts import ANGLE as ANGLE
+from adjoint.ops.complex_parts import COMPLEX as COMPLEX
+from adjoint.ops.complex_parts import CONJ as CONJ
+from adjoint.ops.condition import WHERE as WHERE
+from adjoint.ops.condition import where as where
+from adjoint.ops.division import DIV as DIV
+from adjoint.ops.division import FLOOR_DIVIDE as FLOOR_DIVIDE
+from adjoint.ops.division import FMOD as FMOD
+from adjoint.ops.division import REMAINDER as REMAINDER
+from adjoint.ops.division import TRUNC_DIVIDE as TRUNC_DIVIDE
+from adjoint.ops.exponential import EXP as EXP
+from adjoint.ops.exponential import LOG as LOG
+from adjoint.ops.exponential import SIGMOID as SIGMOID
+from adjoint.ops.gamma import ERF as ERF
+from adjoint.ops.logical import BITWISE_AND as BITWISE_AND
+from adjoint.ops.logical import BITWISE_OR as BITWISE_OR
+from adjoint.ops.logical import LOGICAL_AND as LOGICAL_AND
+from adjoint.ops.logical import LOGICAL_NOT as LOGICAL_NOT
+from adjoint.ops.logical import LOGICAL_OR as LOGICAL_OR
+from adjoint.ops.power import POW as POW
+from adjoint.ops.power import RSQRT as RSQRT
+from adjoint.ops.power import SQRT as SQRT
+from adjoint.ops.rounding import FLOOR as FLOOR
+from adjoint.ops.rounding import ROUND as ROUND
+from adjoint.ops.sign import ABS as ABS
+from adjoint.ops.sign import SIGN as SIGN
+from adjoint.ops.trigonometric import COS as COS
+from adjoint.ops.trigonometric import SIN as SIN
+from adjoint.ops.trigonometric import TANH as TANH

@@ -1,54 +1,107 @@
-"""Python's operators on tensors."""
+"""Python's operators on tensors.
+
+An operator is a direct call of its record: nothing stands between `x + y` and `ADD(x, y)` but
+the test that `y` is something a tensor computes with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 from adjoint.core.host import HostScalar
-from adjoint.core.record import Record, is_tensor
+from adjoint.core.record import is_tensor
 from adjoint.core.value import TensorBase
-from adjoint.ops import elementwise, matmul
+from adjoint.ops import arithmetic, comparison, division, logical, matmul, power, sign
 from adjoint.tensor.mutation import update
 from adjoint.tensor.tensor import Tensor
 
 _OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
+Method = Callable[..., Any]
 
 
-def _binary(record: Record) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: Tensor, other: Any) -> Any:
-        return record(self, other) if isinstance(other, _OPERAND) else NotImplemented
-
-    def backward(self: Tensor, other: Any) -> Any:
-        return record(other, self) if isinstance(other, _OPERAND) else NotImplemented
-
-    return forward, backward
+def _number(x: Any) -> Any:
+    """The Python number in a NumPy scalar; NotImplemented for anything else."""
+    return x.item() if isinstance(x, Number) and hasattr(x, "item") else NotImplemented
 
 
-def _inplace(name: str, record: Record) -> Callable[..., Any]:
+def _forward(compute: Method) -> Method:
     def method(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, _OPERAND):
-            return NotImplemented
-        return update(name, self, record, other)
+        if isinstance(other, _OPERAND):
+            return compute(self, other)
+        other = _number(other)
+        return other if other is NotImplemented else compute(self, other)
 
     return method
 
 
+def _reflected(compute: Method) -> Method:
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(self, TensorBase):  # Tensor.__radd__(2, x)
+            raise TypeError(f"a reflected operator of Tensor takes one, not {type(self).__name__}")
+        if isinstance(other, _OPERAND):
+            return compute(other, self)
+        other = _number(other)
+        return other if other is NotImplemented else compute(other, self)
+
+    return method
+
+
+def _inplace(name: str, compute: Method) -> Method:
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _OPERAND):
+            other = _number(other)
+        return other if other is NotImplemented else update(name, self, compute, other)
+
+    return method
+
+
+_BINARY: dict[str, Method] = {
+    "add": arithmetic.ADD,
+    "sub": arithmetic.SUB,
+    "mul": arithmetic.MUL,
+    "truediv": division.DIV,
+    "div": division.DIV,
+    "floordiv": division.FLOOR_DIVIDE,
+    "mod": division.REMAINDER,
+    "pow": power.power,
+    "and": logical.BITWISE_AND,
+    "or": logical.BITWISE_OR,
+    "xor": logical.BITWISE_XOR,
+    "lshift": logical.LEFT_SHIFT,
+    "rshift": logical.RIGHT_SHIFT,
+}
+_COMPARISONS = {
+    "eq": comparison.EQ,
+    "ne": comparison.NE,
+    "lt": comparison.LT,
+    "le": comparison.LE,
+    "gt": comparison.GT,
+    "ge": comparison.GE,
+}
+_UNARY: dict[str, Method] = {
+    "neg": arithmetic.NEG,
+    "pos": arithmetic.positive,
+    "abs": sign.ABS,
+    "invert": logical.BITWISE_NOT,
+}
+
+
+def _unary(compute: Method) -> Method:
+    return lambda self: compute(self)
+
+
 def install_operators() -> None:
     """Put the operators on Tensor."""
-    for name, record in {
-        "add": elementwise.ADD,
-        "sub": elementwise.SUB,
-        "mul": elementwise.MUL,
-        "truediv": elementwise.DIV,
-    }.items():
-        forward, backward = _binary(record)
-        setattr(Tensor, f"__{name}__", forward)
-        setattr(Tensor, f"__r{name}__", backward)
-        setattr(Tensor, f"__i{name}__", _inplace(name, record))
-    for name, record in {"eq": elementwise.EQ, "lt": elementwise.LT, "gt": elementwise.GT}.items():
-        setattr(Tensor, f"__{name}__", _binary(record)[0])
-    setattr(Tensor, "__neg__", lambda self: elementwise.NEG(self))  # noqa: B010
+    for name, compute in _BINARY.items():
+        setattr(Tensor, f"__{name}__", _forward(compute))
+        setattr(Tensor, f"__r{name}__", _reflected(compute))
+        setattr(Tensor, f"__i{name}__", _inplace(f"__i{name}__", compute))
+    for name, record in _COMPARISONS.items():
+        setattr(Tensor, f"__{name}__", _forward(record))
+    for name, compute in _UNARY.items():
+        setattr(Tensor, f"__{name}__", _unary(compute))
     setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
 
 

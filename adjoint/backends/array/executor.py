@@ -50,9 +50,9 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan
         Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
         for a in arrays
     ]
-    compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
     result = record.infer(*specs, **params).dtype
-    wide = accumulator(compute)
+    compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
+    wide = NUMPY_OF[compute] if record.promotion == "exact" else accumulator(compute)
     casts: list[Any] = []
     for i, a in enumerate(arrays):
         if i < skip:

@@ -1,0 +1,61 @@
+"""Kernels of the gamma and error functions: SciPy's on the CPU, CuPy's copies of them on CUDA."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.elementwise import pair
+from adjoint.backends.array.table import lowers
+from adjoint.core.record import Record
+from adjoint.ops import gamma
+
+Array = Any
+
+
+def special(xp: Any) -> Any:
+    """The library of special functions that belongs to an array library."""
+    if xp is np:
+        import scipy.special
+
+        return scipy.special
+    import cupyx.scipy.special
+
+    return cupyx.scipy.special
+
+
+def by_name(record: Record, name: str) -> None:
+    """A kernel that is a function of the library."""
+
+    @lowers(record)
+    def kernel(xp: Any, *arrays: Array) -> Array:
+        return getattr(special(xp), name)(*arrays)
+
+
+by_name(gamma.ERF, "erf")
+by_name(gamma.ERFC, "erfc")
+by_name(gamma.ERFINV, "erfinv")
+by_name(gamma.LGAMMA, "gammaln")
+by_name(gamma.I0, "i0")
+
+
+@lowers(gamma.POLYGAMMA)
+def polygamma(xp: Any, x: Array, n: int) -> Array:
+    if n == 0:
+        value = special(xp).psi(x)
+        zero = xp.copysign(xp.asarray(math.inf, x.dtype), -x)
+        return xp.where(x == 0, zero, value)
+    scale = math.factorial(n) * (1 if n % 2 else -1)
+    return scale * special(xp).zeta(xp.asarray(n + 1.0, x.dtype), x)
+
+
+@lowers(gamma.IGAMMA)
+def igamma(xp: Any, x: Any, y: Any) -> Array:
+    return special(xp).gammainc(*pair(xp, x, y))
+
+
+@lowers(gamma.IGAMMAC)
+def igammac(xp: Any, x: Any, y: Any) -> Array:
+    return special(xp).gammaincc(*pair(xp, x, y))

@@ -1,0 +1,77 @@
+"""Complex numbers: making them, their angle, their conjugate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.families import elementwise, linear
+from adjoint.core.public import public
+from adjoint.ops.scalars import require_tensors
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+
+def _unchanged(params: dict[str, Any], size: int) -> dict[str, Any]:
+    return params
+
+
+def _angle_partial(x: Tensor) -> Any:
+    """d angle is the imaginary part of conj(x) dx / |x|^2; a real number's angle is a step."""
+    if not x.dtype.is_complex:
+        return 0.0
+    size = x.real * x.real + x.imag * x.imag
+    return (-1j * x.conj() / size).masked_fill(size == 0, 0)
+
+
+# Linear over the reals, not holomorphic: its transpose is itself.
+CONJ = linear("conj", lambda x: x, lambda g: g.conj(), shift=_unchanged)
+ANGLE = elementwise("angle", _angle_partial, promotion="real_float")
+COMPLEX = elementwise("complex", 1, lambda: 1j, promotion="complex", accepts="f", tensors=2)
+
+
+@public(method=True)
+def conj(input: Tensor) -> Tensor:
+    """Complex conjugate; a real tensor is returned as it is."""
+    return CONJ(input) if input.dtype.is_complex else input
+
+
+@public(method=True, inplace=True, out=True)
+def conj_physical(input: Tensor) -> Tensor:
+    """Complex conjugate; a real tensor is returned as it is."""
+    return CONJ(input) if input.dtype.is_complex else input
+
+
+@public(method=True, out=True)
+def angle(input: Tensor) -> Tensor:
+    """The argument of each element, in radians; 0 or pi for real ones.
+
+    >>> import adjoint as ad
+    >>> ad.angle(ad.tensor([1.0, -1.0]))
+    tensor([0.0000, 3.1416])
+    """
+    return ANGLE(input)
+
+
+@public(out=True)
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """A complex tensor from its parts."""
+    require_tensors("complex", real, imag)
+    if real.dtype is not imag.dtype:
+        raise RuntimeError(
+            f"complex: expected the parts to have one dtype, received {real.dtype.name} and "
+            f"{imag.dtype.name}. Convert one of them."
+        )
+    if not real.dtype.is_floating_point:
+        raise RuntimeError(
+            f"complex: expected both inputs to be half, float or double tensors, received "
+            f"{real.dtype.name}"
+        )
+    return COMPLEX(real, imag)
+
+
+@public(out=True)
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """A complex tensor from magnitudes and angles."""
+    require_tensors("polar", abs, angle)
+    return complex(abs * angle.cos(), abs * angle.sin())

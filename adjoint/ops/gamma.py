@@ -1,0 +1,132 @@
+"""The gamma function's family, the error functions, and the Bessel function i0."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.families import elementwise
+from adjoint.core.public import public
+from adjoint.core.record import Record
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+_ERF = 2 / math.sqrt(math.pi)
+
+
+def _i1(x: Tensor) -> Tensor:
+    from adjoint.ops.special.bessel import I1  # loaded with the special functions, on first use
+
+    return I1(x)
+
+
+def _igamma_partial(x: Any, y: Any) -> Any:
+    """d/dy of the regularised lower incomplete gamma function of order x."""
+    return ((x - 1) * y.log() - y - x.lgamma()).exp()
+
+
+ERF = elementwise("erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f")
+ERFC = elementwise("erfc", lambda x: -_ERF * (-x * x).exp(), promotion="float", accepts="f")
+ERFINV = elementwise(
+    "erfinv", lambda out: (out * out).exp() / _ERF, promotion="float", accepts="f", policy="fp32"
+)
+LGAMMA = elementwise("lgamma", lambda x: x.digamma(), promotion="float", accepts="f")
+# polygamma of order n is the (n + 1)-th derivative of lgamma; order 0 is digamma.
+POLYGAMMA: Record = elementwise(
+    "polygamma", lambda x, n: POLYGAMMA(x, n=n + 1), promotion="float", accepts="f"
+)
+I0 = elementwise("i0", _i1, promotion="float", accepts="f")
+IGAMMA = elementwise("igamma", None, _igamma_partial, accepts="f", tensors=2)
+IGAMMAC = elementwise("igammac", None, lambda x, y: -_igamma_partial(x, y), accepts="f", tensors=2)
+
+_BOTH = ("", "special")
+
+
+@public(method=True, inplace=True, out=True, namespaces=_BOTH)
+def erf(input: Tensor) -> Tensor:
+    """The error function."""
+    return ERF(input)
+
+
+@public(method=True, inplace=True, out=True, namespaces=_BOTH)
+def erfc(input: Tensor) -> Tensor:
+    """One minus the error function, accurate where that is small."""
+    return ERFC(input)
+
+
+@public(method=True, inplace=True, out=True, namespaces=_BOTH)
+def erfinv(input: Tensor) -> Tensor:
+    """The inverse of the error function."""
+    return ERFINV(input)
+
+
+@public(method=True, inplace=True, out=True)
+def lgamma(input: Tensor) -> Tensor:
+    """The logarithm of the absolute value of the gamma function."""
+    return LGAMMA(input)
+
+
+public(out=True, namespaces=("special",), name="gammaln")(lgamma)
+
+
+@public(method=True, inplace=True, out=True, namespaces=_BOTH)
+def digamma(input: Tensor) -> Tensor:
+    """The derivative of `lgamma`."""
+    return POLYGAMMA(input, n=0)
+
+
+public(out=True, namespaces=("special",), name="psi")(digamma)
+
+
+def _polygamma(n: int, input: Tensor) -> Tensor:
+    if n < 0:
+        raise RuntimeError(f"polygamma: does not support negative n, received {n}")
+    return POLYGAMMA(input, n=n)
+
+
+@public(out=True, namespaces=_BOTH)
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of `digamma`."""
+    return _polygamma(n, input)
+
+
+@public(method=True, inplace=True, function=False, name="polygamma")
+def polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of `digamma`."""
+    return _polygamma(n, self)
+
+
+@public(method=True, inplace=True, out=True)
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, received {p}")
+    steps = (input.new_arange(p) * -0.5).to(input.dtype if input.dtype.is_inexact else None)
+    terms = LGAMMA(input.unsqueeze(-1) + steps)
+    return terms.sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+public(out=True, namespaces=("special",), name="multigammaln")(mvlgamma)
+
+
+@public(method=True, inplace=True, out=True, namespaces=_BOTH)
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0."""
+    return I0(input)
+
+
+@public(method=True, inplace=True, out=True)
+def igamma(input: Tensor, other: Tensor) -> Tensor:
+    """The regularised lower incomplete gamma function of order `input` at `other`."""
+    return IGAMMA(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def igammac(input: Tensor, other: Tensor) -> Tensor:
+    """The regularised upper incomplete gamma function of order `input` at `other`."""
+    return IGAMMAC(input, other)
+
+
+public(out=True, namespaces=("special",), name="gammainc")(igamma)
+public(out=True, namespaces=("special",), name="gammaincc")(igammac)

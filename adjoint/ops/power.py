@@ -1,0 +1,111 @@
+"""Powers and roots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core import dtype as dt
+from adjoint.core.dtype import DType
+from adjoint.core.families import elementwise
+from adjoint.core.promotion import common_dtype
+from adjoint.core.public import public
+from adjoint.core.record import is_tensor
+from adjoint.ops.arithmetic import MUL
+from adjoint.ops.scalars import log, number, require_tensors
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+
+def _pow_base(x: Any, y: Any) -> Any:
+    """y x**(y-1), zero where y is zero whatever x is."""
+    if not is_tensor(y):
+        return 0.0 if y == 0 else y * x ** (y - 1)
+    # With y = 1 in place of 0 the power is finite, and the factor y makes it zero.
+    return y * POW(x, y.masked_fill(y == 0, 1) - 1)
+
+
+def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
+    """x**y log x, zero where x is zero and y is not negative."""
+    if is_tensor(x):
+        if not y.dtype.is_complex if is_tensor(y) else not isinstance(y, complex):
+            x = x.masked_fill((x == 0) & (y >= 0), 1)
+        return out * x.log()
+    if number(x) == 0:
+        return (out * log(x)).masked_fill(y.real >= 0, 0)
+    return out * log(x)
+
+
+POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", policy="fp32")
+SQRT = elementwise("sqrt", lambda out: 0.5 / out, promotion="float")
+RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", policy="fp32")
+
+
+def _check_exponent(input: Any, exponent: Any) -> None:
+    if exponent.__class__ is int and exponent < 0 and not input.dtype.is_inexact:
+        raise RuntimeError(
+            "pow: integers to negative integer powers are not allowed, received exponent "
+            f"{exponent} for {input.dtype.name}. Convert to a floating dtype first."
+        )
+
+
+def power(input: Any, exponent: Any) -> Tensor:
+    """`input ** exponent`, elementwise."""
+    if exponent.__class__ is int and exponent < 0:
+        _check_exponent(input, exponent)
+    return POW(input, exponent)
+
+
+@public(out=True)
+def pow(input: Any, exponent: Any) -> Tensor:
+    """Raise each element to a power; either side may be a number.
+
+    >>> import adjoint as ad
+    >>> ad.pow(ad.tensor([1.0, 2.0, 3.0]), 2)
+    tensor([1., 4., 9.])
+    """
+    return power(input, exponent)
+
+
+@public(method=True, inplace=True, function=False, name="pow")
+def pow_method(self: Tensor, exponent: Any) -> Tensor:
+    """Raise each element to a power."""
+    return power(self, exponent)
+
+
+def _double(x: Any, common: DType) -> Any:
+    if is_tensor(x):
+        return x.to(common)
+    return complex(number(x)) if common.is_complex else float(number(x))
+
+
+@public(method=True, inplace=True, out=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """Raise to a power in double precision."""
+    wide = dt.complex128 if common_dtype((input, exponent)).is_complex else dt.float64
+    return POW(_double(input, wide), _double(exponent, wide))
+
+
+@public(method=True, inplace=True, out=True)
+def square(input: Tensor) -> Tensor:
+    """Each element times itself."""
+    return POW(input, 2)
+
+
+@public(method=True, inplace=True, out=True)
+def sqrt(input: Tensor) -> Tensor:
+    """The square root of each element."""
+    return SQRT(input)
+
+
+@public(method=True, inplace=True, out=True)
+def rsqrt(input: Tensor) -> Tensor:
+    """One over the square root of each element."""
+    return RSQRT(input)
+
+
+@public(method=True, inplace=True, out=True)
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """input * 2**other."""
+    require_tensors("ldexp", input, other)
+    return MUL(input, POW(2.0, other))
