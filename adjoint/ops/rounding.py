@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core import dtype as dt
 from adjoint.core.families import elementwise, primitive
 from adjoint.core.public import public
+from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
 
 if TYPE_CHECKING:
@@ -90,8 +91,6 @@ def frac(input: Tensor) -> Tensor:
 @public(method=True, out=True)
 def frexp(input: Tensor) -> Any:
     """Mantissa in [0.5, 1) and exponent of each element: input = mantissa * 2**exponent."""
-    from adjoint.core.return_types import RETURN_TYPES
-
     return RETURN_TYPES["frexp"](*FREXP(input))
 
 
