@@ -10,7 +10,7 @@ from adjoint.autodiff.node import Edge, Node, TapeNode, _sequence, edge_of
 from adjoint.autodiff.plan import Plan, Step, plan_for
 from adjoint.autodiff.saved import Packed, refuse_inference
 from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import FLOAT
+from adjoint.core.dtype import BOOL, FLOAT
 from adjoint.core.families import fit
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
@@ -63,12 +63,12 @@ class RecordNode(TapeNode):
             g = g if partial == 1 else -g if partial == -1 else g * partial
         else:
             category = DTYPE_OF[partial._array.dtype].category  # type: ignore[attr-defined]
-            if category == FLOAT:
-                g = g * partial
-            elif category > FLOAT:
-                g = g * partial.conj()  # type: ignore[attr-defined]
-            else:  # booleans select, so that 0 * inf cannot arise
+            if category == BOOL:  # booleans select, so that 0 * inf cannot arise
                 g = g.masked_fill(partial.logical_not(), 0)  # type: ignore[attr-defined]
+            elif category <= FLOAT:
+                g = g * partial
+            else:
+                g = g * partial.conj()  # type: ignore[attr-defined]
         return g if self.specs is None else fit(g, self.specs[position])  # type: ignore[arg-type]
 
     def arguments(self, step: Step, grads: Sequence[Any], level: Any) -> list[Any]:
