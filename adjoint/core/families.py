@@ -14,7 +14,7 @@ from typing import Any
 
 from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record, Rule, is_tensor
-from adjoint.core.spec import Spec, broadcast_shapes
+from adjoint.core.spec import Spec, UnknownShapeError, broadcast_shapes
 
 Fn = Callable[..., Any]
 
@@ -126,6 +126,21 @@ def primitive(
     )
 
 
+def depends_on_values(name: str, remedy: str) -> Fn:
+    """The `infer` and `batch` of an operation whose result's shape its operands' values decide.
+
+    Such a record has native_check=True, so that eager execution never asks.
+    """
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UnknownShapeError(
+            f"{name}: the shape of the result depends on the values of the input, which are not "
+            f"known inside vmap or while tracing. {remedy}"
+        )
+
+    return refuse
+
+
 def composite(name: str, compose: Fn, *vjps: Fn | None, **options: Any) -> Record:
     """A named composition; kept as one node in a graph, optionally with a stable vjp."""
 
@@ -199,11 +214,7 @@ def push(
     if record.family == "elementwise":
         return _push_elementwise(record, tangents, look_up)
     if record.family == "linear":
-        filled = [
-            x.new_zeros(x.shape) if t is None and hasattr(x, "new_zeros") else x if t is None else t
-            for x, t in zip(operands, tangents, strict=True)
-        ]
-        return record(*filled, **params)
+        return record(*_fill_tangents(record, operands, tangents), **params)
     if record.family == "bilinear":
         x, y = operands
         tx, ty = tangents
@@ -212,6 +223,18 @@ def push(
             terms.append(record(x, ty, **params))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
     return NotImplemented
+
+
+def _fill_tangents(record: Record, operands: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Tangents with zeros made explicit; an operand without a rule (an index) stays itself."""
+    return [
+        t
+        if t is not None
+        else x.new_zeros(x.shape)
+        if is_tensor(x) and record.rule_at(i) is not None
+        else x
+        for i, (x, t) in enumerate(zip(operands, tangents, strict=True))
+    ]
 
 
 def _push_elementwise(record: Record, tangents: Sequence[Any], look_up: Fn) -> Any:

@@ -54,6 +54,10 @@ class Spec(NamedTuple):
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{where}"
 
 
+class UnknownShapeError(RuntimeError):
+    """A result's shape depends on the elements of an operand, and those are not known."""
+
+
 def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
     """Row-major strides, in elements.
 

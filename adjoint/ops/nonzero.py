@@ -6,11 +6,11 @@ form that can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.dtype import bool_, int64
-from adjoint.core.families import primitive
+from adjoint.core.families import depends_on_values, primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec, broadcast_shapes
@@ -21,17 +21,7 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def _depends_on_values(name: str, remedy: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError(
-            f"{name}: the size of the result depends on the values of the input, which are not "
-            f"known inside vmap or while tracing. {remedy}"
-        )
-
-    return refuse
-
-
-_refuse = _depends_on_values(
+_refuse = depends_on_values(
     "nonzero (also boolean indexing x[mask] and masked_select)",
     "Use where(mask, x, 0), x[mask] = value, or nonzero_static with a fixed size.",
 )
