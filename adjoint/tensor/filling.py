@@ -12,7 +12,7 @@ from adjoint.ops.creation import FULL
 from adjoint.ops.elementwise import WHERE
 from adjoint.ops.index import INDEX_PUT
 from adjoint.tensor.item import check_number, elements, plain_number, scalar_tensor
-from adjoint.tensor.mutation import assign, write
+from adjoint.tensor.mutation import assign, direct_array, update, write
 from adjoint.tensor.tensor import Tensor
 
 
@@ -42,7 +42,7 @@ def _number(name: str, value: Any) -> Any:
     return number
 
 
-@public(inplace=True)
+@public()
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of the shape and dtype of `input`, every element `value`."""
     if is_tensor(value):
@@ -63,8 +63,25 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 @method
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Overwrite every element with `value`, a number or a 0-d tensor."""
+    if type(value) is float and self.dtype.is_inexact:
+        array = direct_array(self)
+        if array is not None:
+            HOOKS.array.copy_into(array, value)
+            self._storage.version += 1
+            return self
+    return update("fill_", self, fill, value)
+
+
+@method
 def zero_(self: Tensor) -> Tensor:
     """Overwrite with zeros."""
+    array = direct_array(self)
+    if array is not None:
+        HOOKS.array.copy_into(array, 0)
+        self._storage.version += 1
+        return self
     return write(self, self.new_zeros(self.shape))
 
 

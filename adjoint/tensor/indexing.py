@@ -26,7 +26,7 @@ from adjoint.ops.index import (
 from adjoint.ops.nonzero import spread
 from adjoint.ops.views import SLICE
 from adjoint.tensor.item import known, plain_number, scalar_tensor
-from adjoint.tensor.mutation import assign, write
+from adjoint.tensor.mutation import assign, direct_array, write
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor, mark_view, window
 
@@ -37,13 +37,25 @@ Picks = list[tuple[int, Tensor]]  # (first dimension of the sliced tensor, index
 
 
 def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
-    """The basic index of a key of plain ints and slices in range; None for all others."""
+    """The basic index of a key of ints in range, slices, None and `...`; None for all others."""
     keys = key if key.__class__ is tuple else (key,)
-    if len(keys) > len(shape):
-        return None
     index: list[Any] = []
-    for k, size in zip(keys, shape, strict=False):
+    dim, ndim = 0, len(shape)
+    for i, k in enumerate(keys):
         kind = k.__class__
+        if k is None:
+            index.append(None)
+            continue
+        if k is Ellipsis:  # a second one makes the loop run past the last dimension
+            after = ndim - sum([r is not None for r in keys[i + 1 :]])
+            while dim < after:
+                index.append((0, shape[dim], 1))
+                dim += 1
+            continue
+        if dim >= ndim:
+            return None
+        size = shape[dim]
+        dim += 1
         if kind is int:
             if not -size <= k < size:
                 return None
@@ -58,8 +70,9 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
             index.append((start, stop if stop > start else start, step))
         else:
             return None
-    for size in shape[len(keys) :]:
-        index.append((0, size, 1))  # noqa: PERF401  a comprehension costs a frame
+    while dim < ndim:
+        index.append((0, shape[dim], 1))
+        dim += 1
     return tuple(index)
 
 
@@ -202,13 +215,15 @@ def getitem(self: Tensor, key: Any) -> Any:
         if not CONTEXT.plain or array.__class__ is Window:
             return SLICE(self, index=index)
         # What executing SLICE comes to, without the way there: 3 us instead of 8.
-        shown = array[(*key, ...) if key.__class__ is tuple else (key, ...)]
+        shown = shown_by(array, key)
         params = {"index": index}
         out = window(self, shown, SLICE, params)
         mark_view(out, self)
         if (self._requires_grad or self._base is not None) and CONTEXT.grad_enabled:
             HOOKS.attach(SLICE, (self,), params, out)
         return out
+    if isinstance(key, Tensor) and key.dtype is int64 and key._array.shape and array.shape:
+        return INDEX(self, key, dims=(0,))
     basic, picks = split_key(self, key)
     if not picks:
         return SLICE(self, index=basic)
@@ -218,6 +233,13 @@ def getitem(self: Tensor, key: Any) -> Any:
         return x
     dims, indices = _indices(x, picks)
     return INDEX(x, *indices, dims=dims)
+
+
+def shown_by(array: Any, key: Any) -> Any:
+    """The part of an array a basic key shows, as an array (a 0-d one, not a number)."""
+    if key.__class__ is tuple:
+        return array[key if Ellipsis in key else (*key, ...)]
+    return array[key] if key is Ellipsis else array[key, ...]
 
 
 def _pick_scalars(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
@@ -235,7 +257,13 @@ def _pick_scalars(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
     index = quick_index(key, self._array.shape)
-    basic, picks = split_key(self, key) if index is None else (index, [])
+    if index is not None:
+        basic: Basic = index
+        picks: Picks = []
+        if _write_directly(self, key, value):
+            return
+    else:
+        basic, picks = split_key(self, key)
     whole = bool(picks) and _is_whole(basic, self._array.shape)
     target = self if whole else SLICE(self, index=basic)
     if not isinstance(value, TensorBase):
@@ -250,6 +278,28 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         _write_indexed(target, value, picks)
 
 
+def _write_directly(self: Tensor, key: Any, value: Any) -> bool:
+    """The common writes, of a constant off the tape, without a view; whether it was one."""
+    kind = value.__class__
+    if kind is float or kind is int:
+        if kind is int and not self.dtype.is_inexact:
+            return False
+        source = value
+    elif isinstance(value, Tensor) and _constants(value, self):
+        source = value._array
+    else:
+        return False
+    array = direct_array(self)
+    if array is None:
+        return False
+    shown = shown_by(array, key)
+    if source is not value and (source.shape != shown.shape or source.dtype != shown.dtype):
+        return False
+    HOOKS.array.copy_into(shown, source)
+    self._storage.version += 1
+    return True
+
+
 def _number_like(value: Any, target: Tensor) -> Tensor:
     number = plain_number(value)
     if number is None:
@@ -261,7 +311,8 @@ def _number_like(value: Any, target: Tensor) -> Tensor:
 
 
 def _write_basic(target: Tensor, value: Tensor) -> None:
-    value = value.to(target.dtype) if value.dtype is not target.dtype else value
+    if value.dtype is not target.dtype or value.device != target.device:
+        value = value.to(device=target.device, dtype=target.dtype)
     shape = tuple(value.shape)
     while len(shape) > target.ndim and shape[0] == 1:
         shape = shape[1:]
@@ -301,6 +352,12 @@ def _write_masked(target: Tensor, value: Tensor, dim: int, mask: Tensor) -> None
     elif at >= 0:
         value = value.reshape((*shape[:at], *(1,) * mask.ndim, *shape[at + 1 :]))
     held = mask.reshape((*mask.shape, *(1,) * len(trailing)))
+    if value.ndim == 0 and _constants(value, mask):
+        array = direct_array(target)
+        if array is not None:
+            HOOKS.array.fill_where(array, held._array, value._array)
+            target._storage.version += 1
+            return
     assign("index_put_", target, WHERE(held, fit_values(value, tuple(target.shape)), target))
 
 
@@ -316,8 +373,23 @@ def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
         rank = max(map(len, shapes))
         here, there = block_position(kept), block_position(dims)
         value = value.movedim(tuple(range(here, here + rank)), tuple(range(there, there + rank)))
+    if _constants(value, *indices):
+        array = direct_array(target)
+        if array is not None:
+            HOOKS.array.put_into(array, value._array, dims, tuple([i._array for i in indices]))
+            target._storage.version += 1
+            return
     put = INDEX_PUT(target, value, *indices, dims=dims, accumulate=False)
     assign("index_put_", target, put)
+
+
+def _constants(*tensors: Tensor) -> bool:
+    """Whether all are concrete, on one device and off the tape."""
+    first = tensors[0].device
+    return CONTEXT.plain and not any(
+        type(t._array) is Window or t.device != first or (CONTEXT.grad_enabled and t.requires_grad)
+        for t in tensors
+    )
 
 
 def install_indexing() -> None:

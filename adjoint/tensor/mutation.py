@@ -86,6 +86,23 @@ def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: An
 HOOKS.become = become
 
 
+def direct_array(target: Tensor) -> Any:
+    """The array a constant may be written to at once, or None where someone must know of it.
+
+    That is the case outside transforms, captures and observers, and off the tape; the caller
+    counts the write: `target._storage.version += 1`.
+    """
+    array = target._array
+    if not CONTEXT.plain or type(array) is Window or target._storage.version < 0:
+        return None
+    if CONTEXT.grad_enabled:
+        holder = target if target._base is None else target._base[0]
+        if holder._requires_grad or target._requires_grad:
+            return None
+    HOOKS.array.check_overlap(array)
+    return array
+
+
 def leak_message() -> str:
     """The error for a symbolic tensor used outside the trace or transform that made it."""
     return (

@@ -130,6 +130,8 @@ class Buffers:
     to_host = staticmethod(to_host)
     to_list = staticmethod(to_list)
     wrap = staticmethod(wrap)
+    fill_where: Any  # backends.array.indexing
+    put_into: Any
 
 
 HOOKS.array = Buffers

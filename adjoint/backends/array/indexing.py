@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.backends.array.buffers import Buffers
+from adjoint.backends.array.devices import library
 from adjoint.backends.array.dtypes import accumulator
 from adjoint.backends.array.table import lowers
 from adjoint.ops import gather, index, nonzero, scatter
-from adjoint.tensor.tensor import DTYPE_OF
+from adjoint.tensor.tensor import DTYPE_OF, wrap
 
 Array = Any
 
@@ -76,6 +78,26 @@ def index_put(
     except IndexError as error:
         raise _renamed(error) from None
     return out
+
+
+def put_into(target: Array, values: Any, dims: tuple[int, ...], indices: tuple[Array, ...]) -> None:
+    """Write values at indices of an array itself; out of bounds, nothing is written."""
+    xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
+    where = full_index(xp, target, dims, indices, wrap=True)
+    try:
+        target[where] = values
+    except IndexError as error:
+        raise _renamed(error) from None
+
+
+def fill_where(target: Array, mask: Array, value: Any) -> None:
+    """Write a number where a mask holds, to an array itself."""
+    xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
+    xp.copyto(target, value, casting="unsafe", where=mask)
+
+
+Buffers.put_into = staticmethod(put_into)
+Buffers.fill_where = staticmethod(fill_where)
 
 
 def add_at(
