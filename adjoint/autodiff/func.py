@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from adjoint.autodiff.engine import Backward
 from adjoint.autodiff.grad_level import GradLevel
 from adjoint.autodiff.jvp_level import Dual, JvpLevel
 from adjoint.autodiff.node import edge_of
+from adjoint.autodiff.stack import entered, leave, next_depth
 from adjoint.autodiff.vmap_level import VmapLevel
 from adjoint.core.context import CONTEXT
-from adjoint.core.levels import Level
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import flatten, map_tree, unflatten
 from adjoint.tensor.mutation import make_level_tensor, payload
 from adjoint.tensor.tensor import Tensor
-
-L = TypeVar("L", bound=Level)
-
-
-@contextmanager
-def entered(level: L, *, grad_enabled: bool | None = None) -> Iterator[L]:
-    """The level on top of the stack, for a block."""
-    level.outer_grad = CONTEXT.grad_enabled
-    mode = CONTEXT.grad_enabled if grad_enabled is None else grad_enabled
-    try:
-        with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=mode):
-            yield level
-    finally:
-        level.active = False
-
-
-def next_depth() -> int:
-    """The depth of a level pushed now."""
-    return CONTEXT.levels[-1].depth + 1 if CONTEXT.levels else 1
-
-
-def leave(level: Level, tree: Any) -> Any:
-    """Outputs as the level below sees them."""
-    return map_tree(lambda x: payload(x) if is_tensor(x) and x._storage.level is level else x, tree)
 
 
 def _watch(level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:

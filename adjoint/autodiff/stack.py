@@ -1,0 +1,37 @@
+"""Pushing a transform's level, and taking values out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.levels import Level
+from adjoint.core.record import is_tensor
+from adjoint.core.tree import map_tree
+from adjoint.tensor.mutation import payload
+
+L = TypeVar("L", bound=Level)
+
+
+@contextmanager
+def entered(level: L, *, grad_enabled: bool | None = None) -> Iterator[L]:
+    """The level on top of the stack, for a block."""
+    level.outer_grad = CONTEXT.grad_enabled
+    mode = CONTEXT.grad_enabled if grad_enabled is None else grad_enabled
+    try:
+        with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=mode):
+            yield level
+    finally:
+        level.active = False
+
+
+def next_depth() -> int:
+    """The depth of a level pushed now."""
+    return CONTEXT.levels[-1].depth + 1 if CONTEXT.levels else 1
+
+
+def leave(level: Level, tree: Any) -> Any:
+    """Outputs as the level below sees them."""
+    return map_tree(lambda x: payload(x) if is_tensor(x) and x._storage.level is level else x, tree)
