@@ -42,7 +42,7 @@ class FunctionCtx(TapeNode):
         self.versions = []
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs or outputs (or None) for `backward`, with a check that they stay as they are."""
+        """Keep inputs or outputs (or None) for `backward`, checked for writes since."""
         for i, t in enumerate(tensors):
             if t is not None and not is_tensor(t):
                 raise TypeError(

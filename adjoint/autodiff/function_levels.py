@@ -237,7 +237,7 @@ def batched_function(
                     for g, b in zip(grads, Batched.out_batched, strict=True)
                 )
                 pulled = as_tuple(cls.pull_back(Batched.restore(ctx, level), *given))
-                results = []
+                results: list[Any] = []
                 for g, b in zip(pulled, batched, strict=True):
                     if g is None:
                         results.append(None)

@@ -35,3 +35,23 @@ def next_depth() -> int:
 def leave(level: Level, tree: Any) -> Any:
     """Outputs as the level below sees them."""
     return map_tree(lambda x: payload(x) if is_tensor(x) and x._storage.level is level else x, tree)
+
+
+def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
+    """What a tensor inside a transform stands for, for looking at while debugging."""
+    while is_tensor(tensor) and tensor._storage.level is not None:
+        value = payload(tensor)
+        tensor = value[0] if isinstance(value, tuple) else value
+        if not recurse:
+            break
+    return tensor
+
+
+def functionalize(func: Any, *, remove: str = "mutations") -> Any:
+    """The function itself: writes inside transforms and captures are functional already."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            "functionalize(f, remove='mutations'): received invalid argument for remove="
+            f"{remove}. Valid options are: 'mutations', 'mutations_and_views'"
+        )
+    return func

@@ -1,10 +1,17 @@
 """Function transforms that nest freely: grad, vjp, jvp, vmap, jacobians, hessian."""
 
-from adjoint.autodiff.func import grad as grad
-from adjoint.autodiff.func import grad_and_value as grad_and_value
-from adjoint.autodiff.func import hessian as hessian
-from adjoint.autodiff.func import jacfwd as jacfwd
-from adjoint.autodiff.func import jacrev as jacrev
-from adjoint.autodiff.func import jvp as jvp
-from adjoint.autodiff.func import vjp as vjp
-from adjoint.autodiff.func import vmap as vmap
+from adjoint.autodiff.batching import vmap as vmap
+from adjoint.autodiff.forward import hvp as hvp
+from adjoint.autodiff.forward import jvp as jvp
+from adjoint.autodiff.forward import linearize as linearize
+from adjoint.autodiff.gradient import grad as grad
+from adjoint.autodiff.gradient import grad_and_value as grad_and_value
+from adjoint.autodiff.gradient import value_and_grad as value_and_grad
+from adjoint.autodiff.gradient import vjp as vjp
+from adjoint.autodiff.jacobians import hessian as hessian
+from adjoint.autodiff.jacobians import jacfwd as jacfwd
+from adjoint.autodiff.jacobians import jacrev as jacrev
+from adjoint.autodiff.modules import functional_call as functional_call
+from adjoint.autodiff.modules import stack_module_state as stack_module_state
+from adjoint.autodiff.stack import debug_unwrap as debug_unwrap
+from adjoint.autodiff.stack import functionalize as functionalize
