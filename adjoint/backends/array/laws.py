@@ -60,11 +60,19 @@ def standard_exponential(xp: Any, words: Array) -> Array:
 
 def below(xp: Any, words: Array, bound: int | Array) -> Array:
     """floor(word * bound / 2**64): uniform on [0, bound), for 1 <= bound <= 2**64."""
+    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
     if isinstance(bound, int):
         if bound >= 1 << 64:
             return words
+        if bound < 1 << 32:
+            product = (words & low) * np.uint64(bound)
+            product >>= high
+            words >>= high
+            words *= np.uint64(bound)
+            words += product
+            words >>= high
+            return words
         bound = xp.asarray(np.array(bound, np.uint64))
-    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
     a, b = words >> high, words & low
     c, d = bound >> high, bound & low
     middle = a * d + (b * d >> high)
