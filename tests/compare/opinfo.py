@@ -70,11 +70,10 @@ def resolve(name: str) -> Any:
         target = getattr(target, part, None)
         if target is None:
             break
-    if target is None or name.startswith("__"):
+    if target is None or name.startswith("__") or isinstance(target, ad.dtype):
         target = getattr(ad.Tensor, name, None)
-    if target is not None and name.endswith("_") and not name.endswith("__"):
-        inplace = target  # the database's own entry works on a clone too
-        return lambda x, *args, **kwargs: inplace(x.clone(), *args, **kwargs)
+    if isinstance(target, property):
+        return target.fget
     return target
 
 
