@@ -46,7 +46,9 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
         if k is None:
             index.append(None)
             continue
-        if k is Ellipsis:  # a second one makes the loop run past the last dimension
+        if k is Ellipsis:
+            if Ellipsis in keys[:i]:
+                return None
             after = ndim - sum([r is not None for r in keys[i + 1 :]])
             while dim < after:
                 index.append((0, shape[dim], 1))
@@ -264,6 +266,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             return
     else:
         basic, picks = split_key(self, key)
+    if key is False:
+        return
+    if key is True:  # everything, converted as a basic index does
+        picks = []
     whole = bool(picks) and _is_whole(basic, self._array.shape)
     target = self if whole else SLICE(self, index=basic)
     if not isinstance(value, TensorBase):
@@ -336,8 +342,8 @@ def _write_masked(target: Tensor, value: Tensor, dim: int, mask: Tensor) -> None
     The selection has shape (leading, count, trailing); a value that does not vary along `count`
     broadcasts to (leading, mask, trailing) at once.
     """
-    if value.ndim == 0:
-        value = value.to(target.dtype)
+    if value.numel() == 1:  # fills, and so converts
+        value = value.reshape(()).to(target.dtype)
     _check_dtype(target, value)
     check_mask(mask, target.shape, dim)
     trailing = tuple(target.shape[dim + mask.ndim :])

@@ -96,7 +96,7 @@ def direct_array(target: Tensor) -> Any:
     if not CONTEXT.plain or type(array) is Window or target._storage.version < 0:
         return None
     if CONTEXT.grad_enabled:
-        holder = target if target._base is None else target._base[0]
+        holder = target if target._base is None else root_of(target)
         if holder._requires_grad or target._requires_grad:
             return None
     HOOKS.array.check_overlap(array)
