@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.autodiff.accumulate import claim
 from adjoint.autodiff.engine import Backward
-from adjoint.autodiff.node import Edge, attach_constant, edge_of, sequence_now
+from adjoint.autodiff.jvp_level import JvpLevel
+from adjoint.autodiff.node import (
+    AccumulateGrad,
+    Edge,
+    accumulator_of,
+    attach_constant,
+    edge_of,
+    sequence_now,
+)
+from adjoint.autodiff.stack import entered, next_depth
 from adjoint.autodiff.tape import attach, preserve
+from adjoint.autodiff.vmap_level import VmapLevel
 from adjoint.core.context import CONTEXT
 from adjoint.core.public import method
 from adjoint.core.record import HOOKS, is_tensor
-from adjoint.tensor.tensor import Tensor
+from adjoint.tensor.mutation import payload
+from adjoint.tensor.tensor import Tensor, set_grad
 
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant
@@ -22,39 +32,81 @@ HOOKS.sequence_now = sequence_now
 
 def listed(x: Any) -> list[Any]:
     """One tensor or a sequence of them, as a list."""
-    return [x] if x is None or is_tensor(x) else list(x)
+    return [x] if x is None or is_tensor(x) or isinstance(x, GradientEdge) else list(x)
 
 
-def _roots(tensors: list[Tensor], grads: list[Any]) -> list[tuple[Edge, Any]]:
-    roots: list[tuple[Edge, Any]] = []
+class GradientEdge(NamedTuple):
+    """A place on the tape: a node and which of its results."""
+
+    node: Any
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives."""
+    if not tensor.requires_grad:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
+        )
+    node = tensor.grad_fn
+    return GradientEdge(accumulator_of(tensor) if node is None else node, tensor.output_nr)
+
+
+def place_of(x: Any) -> Edge | None:
+    """The tape's edge of a tensor or GradientEdge; of a dual, its primal's."""
+    if isinstance(x, GradientEdge):
+        return (x.node.variable, 0) if isinstance(x.node, AccumulateGrad) else tuple(x)
+    while is_tensor(x) and isinstance(x._storage.level, JvpLevel):
+        x = payload(x).primal
+    return edge_of(x)
+
+
+def _seed(i: int, tensor: Any, grad: Any) -> Any:
+    """The cotangent a root starts with."""
+    if isinstance(tensor, GradientEdge):
+        if grad is None:
+            raise RuntimeError(f"a gradient must be given for output {i}, a GradientEdge")
+        return claim(grad)
+    if grad is None:
+        if tensor._array.size != 1:
+            raise RuntimeError(
+                "grad can be implicitly created only for scalar outputs; this one has shape "
+                f"{tuple(tensor.shape)}. Pass `gradient`, or reduce it first."
+            )
+        if not tensor.dtype.is_floating_point:
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{tensor.dtype.name}"
+            )
+        return tensor.new_ones(tensor.shape)
+    if not is_tensor(grad):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if grad.shape != tensor.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(grad.shape)} and "
+            f"output[{i}] has a shape of {tuple(tensor.shape)}."
+        )
+    if grad.dtype.is_complex != tensor.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype.name} and "
+            f"output[{i}] has a dtype of {tensor.dtype.name}."
+        )
+    return claim(grad) if grad.dtype is tensor.dtype else grad.to(tensor.dtype)
+
+
+def _roots(tensors: list[Any], grads: list[Any]) -> list[tuple[Edge, Any]]:
     if len(grads) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
+    roots: list[tuple[Edge, Any]] = []
     for i, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
-        edge = edge_of(tensor)
+        edge = place_of(tensor)
         if edge is None:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             )
-        if grad is None:
-            if tensor._array.size != 1:
-                raise RuntimeError(
-                    "grad can be implicitly created only for scalar outputs; this one has shape "
-                    f"{tuple(tensor.shape)}. Pass `gradient`, or reduce it first."
-                )
-            if not tensor.dtype.is_floating_point:
-                raise RuntimeError(
-                    "grad can be implicitly created only for real scalar outputs but got "
-                    f"{tensor.dtype.name}"
-                )
-            grad = tensor.new_ones(tensor.shape)
-        else:
-            if grad.shape != tensor.shape:
-                raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(grad.shape)} and "
-                    f"output[{i}] has a shape of {tuple(tensor.shape)}."
-                )
-            grad = claim(grad)
-        roots.append((edge, grad))
+        roots.append((edge, _seed(i, tensor, grad)))
     return roots
 
 
@@ -69,16 +121,19 @@ def backward(
     roots = listed(tensors)
     grads = [None] * len(roots) if grad_tensors is None else listed(grad_tensors)
     targets = None
+    inner: list[tuple[Any, Edge]] = []  # chosen tensors that are no leaves keep a gradient too
     if inputs is not None:
         chosen = listed(inputs)
         if not chosen:
-            raise RuntimeError("backward: `inputs` argument cannot be empty")
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         targets = []
-        for i, t in enumerate(chosen):
-            edge = edge_of(t)
+        for t in chosen:
+            edge = place_of(t)
             if edge is None:
-                raise RuntimeError(f"backward: input {i} does not require grad")
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
             targets.append(edge)
+            if is_tensor(t) and not is_tensor(edge[0]):
+                inner.append((t, edge))
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
@@ -88,6 +143,11 @@ def backward(
     )
     with CONTEXT.having(grad_enabled=create_graph):
         run.run(_roots(roots, grads))
+        for t, edge in inner:
+            if edge in run.found:
+                held = None if t._meta is None else t._meta.grad
+                found = run.found[edge]
+                set_grad(t, claim(found) if held is None else held + found)
 
 
 @method(name="backward")
@@ -119,16 +179,21 @@ def grad(
     >>> ad.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
     roots = listed(outputs)
     chosen = listed(inputs)
+    if not chosen:
+        raise ValueError("grad requires non-empty inputs.")
     grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
-    edges = []
-    for i, t in enumerate(chosen):
-        edge = edge_of(t)
+    edges: list[Edge] = []
+    for t in chosen:
+        edge = place_of(t)
         if edge is None:
-            raise RuntimeError(
-                f"One of the differentiated Tensors (input {i}) does not require grad"
-            )
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
         edges.append(edge)
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
@@ -137,21 +202,43 @@ def grad(
         accumulate=False,
         level=None,
     )
-    with CONTEXT.having(grad_enabled=create_graph):
-        run.run(_roots(roots, grads))
-    found: list[Any] = [run.found.get(e) for e in edges]
+    pull = _run_batched if is_grads_batched else _run
+    found = pull(run, roots, grads, edges, create_graph)
     if materialize_grads:
-        found = [
+        return tuple(
             t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)
-        ]
-    elif not allow_unused and any(g is None for g in found):
+        )
+    if not allow_unused and any(g is None for g in found):
         raise RuntimeError(
-            f"One of the differentiated Tensors (input {found.index(None)}) appears to not have "
-            "been used in the graph. Set allow_unused=True if this is the desired behavior."
+            "One of the differentiated Tensors appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
         )
     return tuple(found)
 
 
-def as_sequence(x: Any) -> Sequence[Any]:
-    """A tuple of one, or the sequence itself."""
-    return (x,) if is_tensor(x) else tuple(x)
+def _run(
+    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+) -> list[Any]:
+    with CONTEXT.having(grad_enabled=create_graph):
+        run.run(_roots(roots, grads))
+    return [run.found.get(e) for e in edges]
+
+
+def _run_batched(
+    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+) -> list[Any]:
+    """`grads` have one more dimension in front: a batch of cotangents, pulled back at once."""
+    sizes = {g.shape[0] for g in grads if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(
+            "grad: with is_grads_batched every grad_output needs the same first dimension, "
+            f"received sizes {sorted(sizes)}"
+        )
+    with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
+        wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
+        run.run(_roots(roots, wrapped))
+        found = [run.found.get(e) for e in edges]
+        return [
+            g if g is None else payload(g) if g._storage.level is level else level.lift(g)
+            for g in found
+        ]

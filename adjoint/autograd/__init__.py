@@ -10,4 +10,6 @@ from adjoint.autodiff.modes import set_grad_enabled as set_grad_enabled
 from adjoint.autodiff.modes import set_multithreading_enabled as set_multithreading_enabled
 from adjoint.autodiff.reverse import backward as backward
 from adjoint.autodiff.reverse import grad as grad
+from adjoint.autograd import forward_ad as forward_ad
 from adjoint.autograd import function as function
+from adjoint.autograd import graph as graph
