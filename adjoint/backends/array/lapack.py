@@ -106,7 +106,7 @@ def ldl_factor(
     info = info.astype(np.int32)
     if check:
         refuse(name, "ldl_factor", info)
-    return device(xp, np.ascontiguousarray(factors), pivots.astype(np.int32), info)
+    return device(xp, np.tril(factors), pivots.astype(np.int32), info)
 
 
 def _kind(stem: str, x: Array, hermitian: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.lapack import each_matrix, lapack, lu_factor, refuse
 from adjoint.backends.array.table import lowers
 from adjoint.core.errors import LinAlgError
@@ -247,11 +247,25 @@ def _threshold(xp: Any, size: Array, atol: Any, rtol: Any) -> Array:
 # -- eigenvalues --------------------------------------------------------------------------------
 
 
+# NumPy computes eigenvectors of single precision in double. Their signs then differ from those
+# LAPACK's own routine finds, which PyTorch's users see; so single precision goes through SciPy.
+
+
+def _is_single(x: Array) -> bool:
+    return bool(x.dtype.itemsize == (8 if x.dtype.kind == "c" else 4))
+
+
 @lowers(eigen.EIGH)
 def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
+    real = np.zeros(0, x.dtype).real.dtype
     if 0 in x.shape:
-        return xp.zeros(x.shape[:-1], np.zeros(0, x.dtype).real.dtype), x.copy()
-    _need_finite(xp, x, "linalg.eigh")
+        return xp.zeros(x.shape[:-1], real), x.copy()
+    if not _finite(xp, x):
+        return xp.full(x.shape[:-1], np.nan, real), xp.full(x.shape, np.nan, x.dtype)
+    if xp is np and _is_single(x):
+        from scipy.linalg import eigh as solve
+
+        return each_matrix(lambda a: solve(a, lower=not upper, driver="evd"), x, 2)  # type: ignore[return-value]
     values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
     return values, vectors
 
@@ -263,7 +277,13 @@ def eig(xp: Any, x: Array) -> tuple[Array, Array]:
         return xp.zeros(x.shape[:-1], kind), xp.zeros(x.shape, kind)
     if not _finite(xp, x):
         raise RuntimeError("linalg.eig: input tensor should not contain infs or NaNs.")
-    values, vectors = np.linalg.eig(_host(xp, x))
+    here = _host(xp, x)
+    if _is_single(here):
+        from scipy.linalg import eig as solve
+
+        values, vectors = each_matrix(solve, here, 2)
+    else:
+        values, vectors = np.linalg.eig(here)
     return xp.asarray(values.astype(kind)), xp.asarray(vectors.astype(kind))
 
 
@@ -273,6 +293,7 @@ def matrix_exp(xp: Any, x: Array) -> Array:
         return x.copy()
     from scipy.linalg import expm
 
-    wide = accumulator(DTYPE_OF[x.dtype])
+    # In double: SciPy's single precision loses more digits than PyTorch's does.
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
     flat = _host(xp, x).astype(wide).reshape((prod(x.shape[:-2]), *x.shape[-2:]))
     return xp.asarray(expm(flat).reshape(x.shape).astype(x.dtype))

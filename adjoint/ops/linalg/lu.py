@@ -135,7 +135,7 @@ def packed_lu_method(
     """L and U in one matrix, the row exchanges, and info where asked."""
     check_matrix("lu", self)
     _need_pivot("lu", pivot)
-    found = LU_FACTOR(self, name="lu", check=not get_infos)
+    found = LU_FACTOR(self, name="lu", check=False)
     return found if get_infos else found[:2]
 
 

@@ -141,9 +141,10 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 @public(namespaces=("linalg",))
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of each element, in a new last dimension."""
-    size = x.shape[-1] if N is None and x.ndim else (1 if N is None else N)
-    if size < 1 and N is not None:
+    if N is not None and N <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, received {N}")
+    x = x if x.ndim else x.unsqueeze(0)
+    size = x.shape[-1] if N is None else N
     if not x.dtype.is_inexact:
         from adjoint.core.dtype import int64
 
