@@ -90,6 +90,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.ops.linalg.det",
     "adjoint.ops.linalg.eigen",
     "adjoint.ops.linalg.ldl",
+    "adjoint.ops.linalg.lowrank",
     "adjoint.ops.linalg.lstsq",
     "adjoint.ops.linalg.lu",
     "adjoint.ops.linalg.norms",

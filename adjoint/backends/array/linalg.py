@@ -128,6 +128,14 @@ def cholesky_(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
     return xp.asarray(out.astype(x.dtype)), xp.asarray(info)
 
 
+@lowers(cholesky.CHOLESKY_SOLVE)
+def cholesky_solve(xp: Any, x: Array, y: Array, upper: bool) -> Array:
+    other = xp.conj(y.swapaxes(-1, -2))
+    first, second = (other, y) if upper else (y, other)
+    half = triangular_solve(xp, first, x, upper=False, unit=False)
+    return triangular_solve(xp, second, half, upper=True, unit=False)
+
+
 # -- determinants -------------------------------------------------------------------------------
 
 

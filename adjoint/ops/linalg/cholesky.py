@@ -13,7 +13,7 @@ from adjoint.ops.linalg.common import (
     adjoint_of,
     broadcast_batches,
     check_matrix,
-    diag,
+    halve_diagonal,
     info_like,
     same_params,
 )
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def _cholesky_vjp(gs: Any, outs: Any) -> Tensor:
-    """L^-H P L^-1, with P the Hermitian matrix that has the lower triangle of L^H gL."""
+    """L^-H P L^-1, with P the Hermitian part of L^H gL's lower triangle."""
     factor = outs[0]
-    low = MATMUL(adjoint_of(factor), gs[0]).tril()
-    middle = (low + adjoint_of(low) - diag(low).diag_embed()) * 0.5
+    low = halve_diagonal(MATMUL(adjoint_of(factor), gs[0]).tril())
+    middle = (low + adjoint_of(low)) * 0.5
     back = adjoint_of(factor)
     left = TRIANGULAR_SOLVE(back, middle, upper=True, unit=False)
     return adjoint_of(TRIANGULAR_SOLVE(back, adjoint_of(left), upper=True, unit=False))
@@ -52,7 +52,7 @@ def _factor(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, Ten
 
 
 @public(namespaces=("linalg",), out=True, name="cholesky")
-def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H (or the upper L^H).
 
     >>> import adjoint as ad
@@ -60,13 +60,13 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     tensor([[2., 0.],
             [0., 3.]])
     """
-    return _factor("linalg.cholesky", A, upper, check=True)[0]
+    return _factor("linalg.cholesky", input, upper, check=True)[0]
 
 
 @public(namespaces=("linalg",), out=True)
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and per matrix 0 or the order of the minor that is not positive."""
-    found = _factor("linalg.cholesky_ex", A, upper, check=check_errors)
+    found = _factor("linalg.cholesky_ex", input, upper, check=check_errors)
     return RETURN_TYPES["linalg_cholesky_ex"](*found)
 
 
@@ -76,25 +76,35 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return _factor("cholesky", input, upper, check=True)[0]
 
 
-def _solve_with_factor(B: Tensor, L: Tensor, upper: bool) -> Tensor:
-    """(L L^H)^-1 B, or (L^H L)^-1 B for an upper factor."""
-    other = adjoint_of(L)
-    first, second = (other, L) if upper else (L, other)
-    half = TRIANGULAR_SOLVE(first, B, upper=False, unit=False)
-    return TRIANGULAR_SOLVE(second, half, upper=True, unit=False)
+def _solve_factor_vjp(g: Tensor, y: Tensor, out: Tensor, upper: bool) -> Tensor:
+    """As if all of the factor were read: what is outside its triangle gets a gradient too."""
+    back = CHOLESKY_SOLVE(g, y, upper=upper)
+    half = MATMUL(back, adjoint_of(out))
+    both = half + adjoint_of(half)
+    return -MATMUL(y, both) if upper else -MATMUL(both, y)
+
+
+# CHOLESKY_SOLVE(x, y, upper): (y y^H)^-1 x, or (y^H y)^-1 x for an upper factor y.
+CHOLESKY_SOLVE: Record = primitive(
+    "cholesky_solve",
+    lambda x, y, upper: x,
+    lambda g, y, upper: CHOLESKY_SOLVE(g, y, upper=upper),
+    _solve_factor_vjp,
+    shift=same_params,
+)
 
 
 @public(method=True, out=True)
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, given the Cholesky factor of A."""
-    check_system("cholesky_solve", L, B)
-    L, B = broadcast_batches("cholesky_solve", L, B)
-    return _solve_with_factor(B, L, upper)
+    check_system("cholesky_solve", input2, input)
+    factor, target = broadcast_batches("cholesky_solve", input2, input)
+    return CHOLESKY_SOLVE(target, factor, upper=upper)
 
 
 @public(method=True, out=True)
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, given its Cholesky factor."""
-    check_matrix("cholesky_inverse", L, square=True)
-    eye = L.new_eye(L.shape[-1]).expand(L.shape)
-    return _solve_with_factor(eye, L, upper)
+    check_matrix("cholesky_inverse", input, square=True)
+    eye = input.new_eye(input.shape[-1]).expand(input.shape)
+    return CHOLESKY_SOLVE(eye, input, upper=upper)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.dtype import DType, int32
+from adjoint.core.dtype import DType, bool_, int32
 from adjoint.core.families import primitive
 from adjoint.core.record import Record, is_tensor
 from adjoint.core.spec import Spec, broadcast_shapes
@@ -124,9 +123,9 @@ def match_real(g: Tensor, spec: Spec) -> Tensor:
     return g.real if g.dtype.is_complex and not spec.dtype.is_complex else g
 
 
-def flat_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """A plain tuple of a shape."""
-    return tuple(shape)
+def zeros_from(x: Tensor) -> Tensor:
+    """Zeros that depend on x, for results that are constant but differentiable."""
+    return x.masked_fill(x.new_ones((), dtype=bool_), 0)
 
 
 # ENSURE_ZERO(g, residual, message): g, after checking that the residual vanishes. Gauge-dependent

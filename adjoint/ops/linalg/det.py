@@ -67,14 +67,21 @@ def _slogdet_infer(x: Spec) -> tuple[Spec, Spec]:
 SLOGDET: Record = primitive("slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, shift=same_params)
 
 
-@public(method=True, out=True, namespaces=("", "linalg"))
-def det(A: Tensor) -> Tensor:
+@public(method=True)
+def det(input: Tensor) -> Tensor:
     """The determinant of a square matrix, or of each in a batch.
 
     >>> import adjoint as ad
     >>> ad.linalg.det(ad.tensor([[2.0, 1.0], [0.0, 4.0]]))
     tensor(8.)
     """
+    check_matrix("linalg.det", input, square=True)
+    return DET(input)
+
+
+@public(out=True, namespaces=("linalg",), name="det")
+def linalg_det(A: Tensor) -> Tensor:
+    """The determinant of a square matrix, or of each in a batch."""
     check_matrix("linalg.det", A, square=True)
     return DET(A)
 

@@ -102,33 +102,33 @@ def _is_upper(name: str, UPLO: str) -> bool:
 
 
 @public(namespaces=("linalg",), out=True)
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
+def eigh(input: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     >>> import adjoint as ad
     >>> ad.linalg.eigh(ad.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     tensor([1., 2.])
     """
-    check_matrix("linalg.eigh", A, square=True)
-    return RETURN_TYPES["linalg_eigh"](*EIGH(A, upper=_is_upper("linalg.eigh", UPLO)))
+    check_matrix("linalg.eigh", input, square=True)
+    return RETURN_TYPES["linalg_eigh"](*EIGH(input, upper=_is_upper("linalg.eigh", UPLO)))
 
 
 @public(namespaces=("linalg",), out=True)
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of a Hermitian matrix."""
-    check_matrix("linalg.eigvalsh", A, square=True)
-    return EIGH(A, upper=_is_upper("linalg.eigvalsh", UPLO))[0]
+    check_matrix("linalg.eigvalsh", input, square=True)
+    return EIGH(input, upper=_is_upper("linalg.eigvalsh", UPLO))[0]
 
 
 @public(namespaces=("linalg",), out=True)
-def eig(A: Tensor) -> Any:
+def eig(input: Tensor) -> Any:
     """Complex eigenvalues and eigenvectors of a square matrix."""
-    check_matrix("linalg.eig", A, square=True)
-    return RETURN_TYPES["linalg_eig"](*EIG(A))
+    check_matrix("linalg.eig", input, square=True)
+    return RETURN_TYPES["linalg_eig"](*EIG(input))
 
 
 @public(namespaces=("linalg",), out=True)
-def eigvals(A: Tensor) -> Tensor:
+def eigvals(input: Tensor) -> Tensor:
     """Complex eigenvalues of a square matrix."""
-    check_matrix("linalg.eigvals", A, square=True)
-    return EIG(A)[0]
+    check_matrix("linalg.eigvals", input, square=True)
+    return EIG(input)[0]

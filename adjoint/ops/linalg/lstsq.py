@@ -75,23 +75,23 @@ def _check(A: Tensor, B: Tensor, driver: str) -> None:
 
 
 @public(namespaces=("linalg",))
-def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that makes |A X - B| least, with residuals, rank and singular values."""
     driver = "gelsy" if driver is None else driver
-    _check(A, B, driver)
-    m, n = A.shape[-2:]
-    vector = A.ndim - B.ndim == 1
-    target = B.unsqueeze(-1) if vector else B
+    _check(input, b, driver)
+    m, n = input.shape[-2:]
+    vector = input.ndim - b.ndim == 1
+    target = b.unsqueeze(-1) if vector else b
     if target.shape[-2] != m:
         raise RuntimeError(
             f"linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2}), "
-            f"received {tuple(A.shape)} and {tuple(B.shape)}"
+            f"received {tuple(input.shape)} and {tuple(b.shape)}"
         )
-    epsilon = 2.0**-52 if A.dtype.to_real().itemsize == 8 else 2.0**-23
+    epsilon = 2.0**-52 if input.dtype.to_real().itemsize == 8 else 2.0**-23
     rcond = epsilon * max(m, n) if rcond is None else float(rcond)
-    A, target = broadcast_batches("linalg.lstsq", A, target)
-    solution, rank, values = LSTSQ(A, target, rcond=rcond, driver=driver)
-    residuals = _residuals(A, target, solution, rank, driver)
+    input, target = broadcast_batches("linalg.lstsq", input, target)
+    solution, rank, values = LSTSQ(input, target, rcond=rcond, driver=driver)
+    residuals = _residuals(input, target, solution, rank, driver)
     return RETURN_TYPES["linalg_lstsq"](
         solution.squeeze(-1) if vector else solution,
         residuals,
@@ -106,7 +106,8 @@ def _residuals(A: Tensor, B: Tensor, X: Tensor, rank: Tensor, driver: str) -> Te
     if m > n and (driver == "gels" or _full_rank(rank, n)):
         error = MATMUL(A, X) - B
         return (error * error.conj()).real.sum(-2) if A.dtype.is_complex else (error**2).sum(-2)
-    return A.new_zeros((0,), dtype=A.dtype.to_real())
+    nothing = X.flatten()[:0]
+    return nothing.real if X.dtype.is_complex else nothing
 
 
 def _full_rank(rank: Tensor, n: int) -> bool:

@@ -207,8 +207,8 @@ def linalg_lu_solve(
 
 
 @public(method=True, out=True)
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = b, given A's LU factors."""
-    check_inexact("lu_solve", b, LU_data)
-    check_same_dtype("lu_solve", b, LU_data)
-    return linalg_lu_solve(LU_data, LU_pivots, b)
+    check_inexact("lu_solve", input, LU_data)
+    check_same_dtype("lu_solve", input, LU_data)
+    return linalg_lu_solve(LU_data, LU_pivots, input)

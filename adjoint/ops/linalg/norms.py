@@ -23,7 +23,7 @@ _ORDERS = ("fro", "nuc", 1, -1, 2, -2, inf, -inf)
 
 @public(namespaces=("linalg",), out=True)
 def vector_norm(
-    x: Tensor,
+    input: Tensor,
     ord: Any = 2,
     dim: Any = None,
     keepdim: bool = False,
@@ -36,7 +36,7 @@ def vector_norm(
     >>> ad.linalg.vector_norm(ad.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return p_norm("linalg.vector_norm", x, ord, dim, keepdim, dtype)
+    return p_norm("linalg.vector_norm", input, ord, dim, keepdim, dtype)
 
 
 def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
@@ -101,7 +101,7 @@ def _matrix_norm(
 
 @public(namespaces=("linalg",), out=True)
 def matrix_norm(
-    A: Tensor,
+    input: Tensor,
     ord: Any = "fro",
     dim: Any = (-2, -1),
     keepdim: bool = False,
@@ -109,12 +109,12 @@ def matrix_norm(
     dtype: DType | None = None,
 ) -> Tensor:
     """A norm of matrices: Frobenius, nuclear, or of order 1, 2, inf or their negatives."""
-    return _matrix_norm("linalg.matrix_norm", A, ord, dim, keepdim, dtype)
+    return _matrix_norm("linalg.matrix_norm", input, ord, dim, keepdim, dtype)
 
 
 @public(namespaces=("linalg",), out=True)
 def norm(
-    A: Tensor,
+    input: Tensor,
     ord: Any = None,
     dim: Any = None,
     keepdim: bool = False,
@@ -125,40 +125,40 @@ def norm(
     name = "linalg.norm"
     if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
         raise RuntimeError(f"{name}: If dim is specified, it must be of length 1 or 2. Got {dim}")
-    if ord is not None and dim is None and A.ndim not in (1, 2):
+    if ord is not None and dim is None and input.ndim not in (1, 2):
         raise RuntimeError(
             f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got "
-            f"{A.ndim}D."
+            f"{input.ndim}D."
         )
     if ord is None:
-        return p_norm(name, A, 2, dim, keepdim, dtype)
-    pair = (0, 1) if dim is None and A.ndim == 2 else dim
+        return p_norm(name, input, 2, dim, keepdim, dtype)
+    pair = (0, 1) if dim is None and input.ndim == 2 else dim
     if isinstance(ord, str) or (pair is not None and not isinstance(pair, int) and len(pair) == 2):
         if pair is None:
-            pair = tuple(range(A.ndim))
-        return _matrix_norm(name, A, ord, pair, keepdim, dtype)
-    return p_norm(name, A, ord, pair, keepdim, dtype)
+            pair = tuple(range(input.ndim))
+        return _matrix_norm(name, input, ord, pair, keepdim, dtype)
+    return p_norm(name, input, ord, pair, keepdim, dtype)
 
 
 @public(namespaces=("linalg",), out=True)
-def cond(A: Tensor, p: Any = None) -> Tensor:
+def cond(input: Tensor, p: Any = None) -> Tensor:
     """The condition number |A| |A^-1|, infinite for a singular matrix."""
     name = "linalg.cond"
-    check_matrix(name, A)
+    check_matrix(name, input)
     if p is None or p in (2, -2):
-        if 0 in A.shape[-2:]:
-            return A.new_zeros(tuple(A.shape[:-2]), dtype=A.dtype.to_real())
-        values = SVD(A, full_matrices=False)[1]
+        if 0 in input.shape[-2:]:
+            return input.new_zeros(tuple(input.shape[:-2]), dtype=input.dtype.to_real())
+        values = SVD(input, full_matrices=False)[1]
         largest, smallest = values[..., 0], values[..., -1]
         return smallest / largest if p == -2 else largest / smallest
     if p not in _ORDERS:
         raise RuntimeError(f"{name}: got an invalid norm type: {p}. Use one of {_ORDERS}.")
-    check_matrix(name, A, square=True)
-    if 0 in A.shape[-2:]:
-        return A.new_zeros(tuple(A.shape[:-2]), dtype=A.dtype.to_real())
-    inverse, info = INV(A, name="linalg.inv", check=False)
+    check_matrix(name, input, square=True)
+    if 0 in input.shape[-2:]:
+        return input.new_zeros(tuple(input.shape[:-2]), dtype=input.dtype.to_real())
+    inverse, info = INV(input, name="linalg.inv", check=False)
     singular = info.ne(0).unsqueeze(-1).unsqueeze(-1)
-    there = _matrix_norm(name, A, p, (-2, -1), keepdim=False, dtype=None)
+    there = _matrix_norm(name, input, p, (-2, -1), keepdim=False, dtype=None)
     back = _matrix_norm(
         name, inverse.masked_fill(singular, 1), p, (-2, -1), keepdim=False, dtype=None
     )

@@ -14,6 +14,7 @@ from adjoint.ops.linalg.common import (
     check_inexact,
     check_same_dtype,
     same_params,
+    zeros_from,
 )
 from adjoint.ops.linalg.solve import INV
 from adjoint.ops.products import cross_along, multiply_chain
@@ -74,7 +75,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         check_inexact("linalg.matrix_power", input)
         input, n = INV(input, name="linalg.inv", check=True)[0], -n
     if n == 0:
-        return input.new_eye(input.shape[-1]).expand(input.shape).clone()
+        return zeros_from(input) + input.new_eye(input.shape[-1])
     if n == 1:
         return input.clone()
     result, square = None, input

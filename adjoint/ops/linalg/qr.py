@@ -20,6 +20,7 @@ from adjoint.ops.linalg.common import (
     matrix_like,
     same_params,
     vector_like,
+    zeros_from,
 )
 from adjoint.ops.linalg.solve import TRIANGULAR_SOLVE
 
@@ -133,32 +134,32 @@ def _reflect(x: Tensor, v: Tensor, tau: Tensor) -> Tensor:
 
 
 @public(namespaces=("linalg",), out=True)
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of Householder reflections."""
     name = "linalg.householder_product"
-    check_matrix(name, A, "input")
+    check_matrix(name, input, "input")
     check_inexact(name, tau)
-    check_same_dtype(name, A, tau)
-    m, n = A.shape[-2:]
+    check_same_dtype(name, input, tau)
+    m, n = input.shape[-2:]
     if m < n:
         raise RuntimeError(
             f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1], received "
-            f"{tuple(A.shape)}"
+            f"{tuple(input.shape)}"
         )
     if tau.ndim < 1 or tau.shape[-1] > n:
         raise RuntimeError(
             f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1], received "
-            f"{tuple(A.shape)} and {tuple(tau.shape)}"
+            f"{tuple(input.shape)} and {tuple(tau.shape)}"
         )
-    if tau.shape[:-1] != A.shape[:-2]:
+    if tau.shape[:-1] != input.shape[:-2]:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input and the same batch, "
-            f"received {tuple(A.shape)} and {tuple(tau.shape)}"
+            f"received {tuple(input.shape)} and {tuple(tau.shape)}"
         )
-    eye = (A.new_arange(m).unsqueeze(-1) == A.new_arange(n)).to(A.dtype)
-    out = eye.expand(A.shape)
+    eye = (input.new_arange(m).unsqueeze(-1) == input.new_arange(n)).to(input.dtype)
+    out = eye.expand(input.shape) if tau.shape[-1] else zeros_from(input) + eye
     for i in reversed(range(tau.shape[-1])):
-        out = _reflect(out, _reflector(A, i), tau[..., i])
+        out = _reflect(out, _reflector(input, i), tau[..., i])
     return out
 
 

@@ -171,16 +171,16 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 @public(namespaces=("linalg",), out=True)
 def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """X with A X = B (or X A = B) for a triangular A; only that triangle is read."""
     name = "linalg.solve_triangular"
-    check_system(name, A, B, left=left)
-    A, B = broadcast_batches(name, A, B)
+    check_system(name, input, B, left=left)
+    input, B = broadcast_batches(name, input, B)
     if left:
-        return TRIANGULAR_SOLVE(A, B, upper=upper, unit=unitriangular)
+        return TRIANGULAR_SOLVE(input, B, upper=upper, unit=unitriangular)
     out = TRIANGULAR_SOLVE(
-        A.transpose(-2, -1), B.transpose(-2, -1), upper=not upper, unit=unitriangular
+        input.transpose(-2, -1), B.transpose(-2, -1), upper=not upper, unit=unitriangular
     )
     return out.transpose(-2, -1)
 
@@ -207,37 +207,37 @@ def triangular_solve(
 
 
 @public(namespaces=("linalg",), out=True)
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+def tensorinv(input: Tensor, ind: int = 2) -> Tensor:
     """The inverse of `A` as a map from its dimensions after `ind` to those before."""
-    check_inexact("linalg.tensorinv", A)
+    check_inexact("linalg.tensorinv", input)
     if ind <= 0:
         raise RuntimeError(
             f"linalg.tensorinv: Expected ind to be strictly positive, received {ind}"
         )
-    front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    front, back = tuple(input.shape[:ind]), tuple(input.shape[ind:])
     if prod(front) != prod(back):
         raise RuntimeError(
             "linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             f"prod(self.shape[:ind]), but got {prod(back)} != {prod(front)}"
         )
-    square = A.reshape((prod(front), prod(back)))
+    square = input.reshape((prod(front), prod(back)))
     return INV(square, name="linalg.inv", check=True)[0].reshape((*back, *front))
 
 
 @public(namespaces=("linalg",), out=True)
-def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
-    check_inexact("linalg.tensorsolve", A, B)
+    check_inexact("linalg.tensorsolve", input, other)
     if dims is not None:
-        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
-    shape = tuple(A.shape[B.ndim :])
+        input = input.movedim(tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
+    shape = tuple(input.shape[other.ndim :])
     size = prod(shape)
-    if size != prod(A.shape[: B.ndim]) or size != prod(B.shape):
+    if size != prod(input.shape[: other.ndim]) or size != prod(other.shape):
         raise RuntimeError(
             "linalg.tensorsolve: Expected self to satisfy the requirement "
             "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
-            f"{size} != {prod(A.shape[: B.ndim])}"
+            f"{size} != {prod(input.shape[: other.ndim])}"
         )
-    check_same_dtype("linalg.tensorsolve", A, B)
-    out = solve(A.reshape((size, size)), B.reshape((size,)))
+    check_same_dtype("linalg.tensorsolve", input, other)
+    out = solve(input.reshape((size, size)), other.reshape((size,)))
     return out.reshape(shape)

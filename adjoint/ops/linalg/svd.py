@@ -162,7 +162,7 @@ def _threshold(largest: Tensor, atol: Any, rtol: Any) -> Tensor:
 
 @public(namespaces=("linalg",), out=True)
 def matrix_rank(
-    A: Tensor,
+    input: Tensor,
     tol: Any = None,
     hermitian: bool = False,
     *,
@@ -171,21 +171,21 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values exceed the tolerance."""
     name = "linalg.matrix_rank"
-    check_matrix(name, A, square=hermitian)
+    check_matrix(name, input, square=hermitian)
     if tol is not None:
         if is_tensor(tol) and tol.dtype.is_complex:
             raise RuntimeError(f"{name}: atol tensor of complex type is not supported.")
         atol, rtol = tol, 0.0
-    atol, rtol = _tolerances(name, A, atol, rtol)
-    if 0 in A.shape[-2:]:
+    atol, rtol = _tolerances(name, input, atol, rtol)
+    if 0 in input.shape[-2:]:
         from adjoint.core.dtype import int64
 
-        return A.new_zeros(tuple(A.shape[:-2]), dtype=int64)
+        return input.new_zeros(tuple(input.shape[:-2]), dtype=int64)
     if hermitian:
-        values = EIGH(A.detach(), upper=False)[0].abs()
+        values = EIGH(input.detach(), upper=False)[0].abs()
         largest = values.amax(-1, keepdim=True)
     else:
-        values = SVD(A.detach(), full_matrices=False)[1]
+        values = SVD(input.detach(), full_matrices=False)[1]
         largest = values[..., :1]
     return (values > _threshold(largest, atol, rtol)).sum(-1)
 
@@ -235,7 +235,7 @@ PINV: Record = primitive(
 
 @public(namespaces=("linalg",), out=True)
 def pinv(
-    A: Tensor,
+    input: Tensor,
     rcond: Any = None,
     hermitian: bool = False,
     *,
@@ -244,15 +244,15 @@ def pinv(
 ) -> Tensor:
     """The Moore-Penrose pseudo-inverse; small singular values count as zero."""
     name = "linalg.pinv"
-    check_matrix(name, A, square=hermitian)
+    check_matrix(name, input, square=hermitian)
     if rcond is not None:
         atol, rtol = 0.0, rcond
-    atol, rtol = _tolerances(name, A, atol, rtol)
-    batch = tuple(A.shape[:-2])
+    atol, rtol = _tolerances(name, input, atol, rtol)
+    batch = tuple(input.shape[:-2])
     atol, rtol = (
-        t.to(A.dtype.to_real()).expand(batch) if is_tensor(t) else t for t in (atol, rtol)
+        t.to(input.dtype.to_real()).expand(batch) if is_tensor(t) else t for t in (atol, rtol)
     )
-    return PINV(A, atol, rtol, hermitian=hermitian)
+    return PINV(input, atol, rtol, hermitian=hermitian)
 
 
 @public(method=True)
