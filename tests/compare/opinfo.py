@@ -60,6 +60,8 @@ ADAPTERS = {
     "special.polygamma": lambda x, n, **kwargs: ad.special.polygamma(n, x, **kwargs),
     "linalg.lstsq[grad_oriented]": lambda a, b, driver: ad.linalg.lstsq(a, b, driver=driver)[:2],
     "linalg.pinv[singular]": lambda a, b: ad.linalg.pinv(a @ b.mT),
+    "svd_lowrank": lambda a, b, **kwargs: ad.svd_lowrank(a @ b.mT, **kwargs),
+    "pca_lowrank": lambda a, b, **kwargs: ad.pca_lowrank(a @ b.mT, **kwargs),
 }
 
 

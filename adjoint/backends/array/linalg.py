@@ -273,7 +273,7 @@ def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
     if xp is np and _is_single(x):
         from scipy.linalg import eigh as solve
 
-        return each_matrix(lambda a: solve(a, lower=not upper, driver="evd"), x, 2)  # type: ignore[return-value]
+        return each_matrix(lambda a: solve(a, lower=not upper, driver="evd"), x, 2)
     values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
     return values, vectors
 

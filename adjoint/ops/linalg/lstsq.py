@@ -101,9 +101,12 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = N
 
 
 def _residuals(A: Tensor, B: Tensor, X: Tensor, rank: Tensor, driver: str) -> Tensor:
-    """Sums of squares of A X - B; nothing where the system is not overdetermined."""
+    """Sums of squares of A X - B; nothing where the system is not overdetermined.
+
+    Nor with the default driver, which PyTorch leaves without them.
+    """
     m, n = A.shape[-2:]
-    if m > n and (driver == "gels" or _full_rank(rank, n)):
+    if m > n and driver != "gelsy" and (driver == "gels" or _full_rank(rank, n)):
         error = MATMUL(A, X) - B
         return (error * error.conj()).real.sum(-2) if A.dtype.is_complex else (error**2).sum(-2)
     nothing = X.flatten()[:0]
