@@ -78,7 +78,7 @@ def cast_operand(x: Any, target: Any) -> Any:
         return x
     if hasattr(x, "astype"):
         return x.astype(target)
-    return np.asarray(x).astype(target)
+    return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
 
 
 def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[str, Any]) -> Any:
