@@ -41,6 +41,7 @@ class Case:
     tensors: list[Any]  # every tensor argument, in order
     wanted: list[int]  # positions of those to differentiate
     fn: Callable[..., list[Any]]  # tensors -> list of result tensors
+    symmetric: list[bool]  # of each wanted tensor: a function of symmetric matrices only
 
     def floats(self, tensors: Sequence[Any]) -> list[Any]:
         """Results that can carry a gradient."""
@@ -53,6 +54,7 @@ def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
     real = dtype or ad.float64
     tensors: list[Any] = []
     wanted: list[int] = []
+    symmetric: list[bool] = []
 
     def build(x: Any) -> Any:
         if isinstance(x, T):
@@ -65,6 +67,7 @@ def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
                 t = t.to(device)
             if x.grad and t.dtype.is_inexact:
                 wanted.append(len(tensors))
+                symmetric.append(x.kind == "spd")
             tensors.append(t)
             return _Slot(len(tensors) - 1)
         if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
@@ -92,7 +95,7 @@ def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
         out = target(*actual, **{k: fill(v) for k, v in kwargs.items()})
         return [t for t in flatten(out)[0] if isinstance(t, ad.Tensor)]
 
-    return Case(row, tensors, wanted, fn)
+    return Case(row, tensors, wanted, fn, symmetric)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,14 @@ class Point:
         self.case = case
         self.xs = [case.tensors[i] for i in case.wanted]
 
+    def directions(self, seed: int) -> list[Any]:
+        """Directions to move in; along symmetric matrices only where the operation assumes so."""
+        drawn = like(self.xs, seed)
+        return [
+            (v + v.transpose(-2, -1)) / 2 if symmetric else v
+            for v, symmetric in zip(drawn, self.case.symmetric, strict=True)
+        ]
+
     def outs(self, xs: list[Any]) -> list[Any]:
         tensors = list(self.case.tensors)
         for i, x in zip(self.case.wanted, xs, strict=True):
@@ -84,7 +92,7 @@ def test_first_order(row: Any) -> None:
     point = Point(make(row))
     if not point.xs:
         pytest.fail(f"{row!r} differentiates nothing: mark it _grad=False")
-    vs = like(point.xs, 1)
+    vs = point.directions(1)
     us = like(point.outs(point.xs), 2)
     numeric = (
         total(us, point.outs(point.moved(vs, STEP))) - total(us, point.outs(point.moved(vs, -STEP)))
@@ -98,7 +106,7 @@ def test_first_order(row: Any) -> None:
 @pytest.mark.parametrize("row", GRAD_ROWS, ids=repr)
 def test_second_order(row: Any) -> None:
     point = Point(make(row))
-    vs, ws = like(point.xs, 1), like(point.xs, 3)
+    vs, ws = point.directions(1), point.directions(3)
     us = like(point.outs(point.xs), 2)
     numeric = (
         total(point.vjp(point.moved(vs, STEP), us), ws)
