@@ -10,6 +10,7 @@ from adjoint.core.public import method, public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.comparison import EQ, ISNAN
+from adjoint.ops.reinterpret import view_as_complex, view_as_real
 from adjoint.ops.scalars import require_fit
 
 if TYPE_CHECKING:
@@ -123,8 +124,7 @@ def nan_to_num(
     if not input.dtype.is_inexact:
         return input.clone()
     if input.dtype.is_complex:
-        parts = nan_to_num(input.view_as_real(), nan, posinf, neginf)
-        return parts.view_as_complex()
+        return view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
     largest = _LARGEST[input.dtype]
     out = input.masked_fill(ISNAN(input), 0.0 if nan is None else nan)
     out = out.masked_fill(EQ(input, float("inf")), largest if posinf is None else posinf)

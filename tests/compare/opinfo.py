@@ -55,7 +55,7 @@ DTYPES = (
 # Operations the database calls through a wrapper with another order of arguments.
 ADAPTERS = {
     "einsum": lambda tensors, equation: ad.einsum(equation, tensors),
-    "where": lambda x, condition, other: ad.where(condition, x, other),
+    "where": lambda x, condition, other, **kwargs: ad.where(condition, x, other, **kwargs),
     "polygamma": lambda x, n, **kwargs: ad.polygamma(n, x, **kwargs),
     "special.polygamma": lambda x, n, **kwargs: ad.special.polygamma(n, x, **kwargs),
     "linalg.lstsq[grad_oriented]": lambda a, b, driver: ad.linalg.lstsq(a, b, driver=driver)[:2],

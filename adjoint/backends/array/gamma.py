@@ -48,7 +48,12 @@ def polygamma(xp: Any, x: Array, n: int) -> Array:
         zero = xp.copysign(xp.asarray(math.inf, x.dtype), -x)
         return xp.where(x == 0, zero, value)
     scale = math.factorial(n) * (1 if n % 2 else -1)
-    return scale * special(xp).zeta(xp.asarray(n + 1.0, x.dtype), x)
+    value = scale * special(xp).zeta(xp.asarray(n + 1.0, x.dtype), x)
+    if n > 1:
+        return value
+    # PyTorch reflects, and so has a large number where the pole at a negative integer is.
+    pole = (x <= 0) & (x == xp.floor(x))
+    return xp.where(pole, (math.pi / xp.sin(math.pi * x)) ** 2, value)
 
 
 @lowers(gamma.IGAMMA)
