@@ -147,6 +147,7 @@ def gradient(
     input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Numerical derivatives of samples along each of `dim`, `spacing` apart or at coordinates."""
+    spacing = 1 if spacing is None else spacing
     if edge_order not in (1, 2):
         raise RuntimeError(
             f"gradient: only supports edge_order=1 and edge_order=2, received {edge_order}"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.dtype import float64, get_default_dtype
 from adjoint.core.public import public
+from adjoint.ops.checks import require
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def _check_weights(name: str, weights: Tensor, observations: int, integral: bool) -> None:
+def _check_weights(name: str, weights: Tensor, observations: int, integral: bool) -> Tensor:
+    """Weights fit for use, one for each observation."""
     if weights.ndim > 1:
         raise RuntimeError(f"cov: expected {name} to have one or fewer dimensions")
     if weights.dtype.is_inexact == integral or weights.dtype.is_complex:
@@ -25,6 +27,7 @@ def _check_weights(name: str, weights: Tensor, observations: int, integral: bool
             f"cov: expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {observations}"
         )
+    return require(weights, weights >= 0, f"cov: {name} cannot be negative")
 
 
 @public(method=True)
@@ -45,9 +48,9 @@ def cov(
     x = input.reshape(1, -1) if input.ndim < 2 else input
     n = x.shape[1]
     if fweights is not None:
-        _check_weights("fweights", fweights, n, integral=True)
+        fweights = _check_weights("fweights", fweights, n, integral=True)
     if aweights is not None:
-        _check_weights("aweights", aweights, n, integral=False)
+        aweights = _check_weights("aweights", aweights, n, integral=False)
     weights = aweights if fweights is None else fweights
     if fweights is not None and aweights is not None:
         weights = fweights * aweights

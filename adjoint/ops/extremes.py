@@ -163,6 +163,8 @@ def picked(name: str, input: Tensor, dim: int, keepdim: bool, positions: Any) ->
 def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:
     """The three forms of max and min: all elements, along a dimension, of two tensors."""
     full, position, pairwise = reduce
+    if not is_tensor(input):
+        raise TypeError(f"{name}: expected a Tensor as input, received {type(input).__name__}")
     if is_tensor(dim) or other is not None:
         return pairwise(input, dim if other is None else other)
     if dim is None:

@@ -154,7 +154,7 @@ def _histogramdd(
     return _density(hist, edges) if density else hist
 
 
-@public(method=True)
+@public(method=True, out=True)
 def histogram(
     input: Tensor,
     bins: Any = 100,

@@ -93,7 +93,8 @@ def masked_prod(
 ) -> Tensor:
     """The product over `dim` of the elements that `mask` keeps."""
     x = reduction.in_dtype(_filled("prod", input, mask, 1), dtype)
-    return PROD(x, dims=_dims("prod", dim, input.ndim), keepdim=bool(keepdim))
+    dims = _dims("prod", dim, input.ndim)
+    return PROD(x, dims=dims, keepdim=bool(keepdim)) if dims or dim is not None else x
 
 
 @masked

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.dtype import float32, float64, int64
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
+from adjoint.ops.checks import require
 from adjoint.ops.creation import FULL
 from adjoint.ops.scan import along
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _check(name: str, input: Tensor, q: Any, interpolation: str) -> None:
+def _check(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
+    """The fractions as a tensor, everything being as it should."""
     if input.numel() == 0:
         raise RuntimeError(f"{name}: input tensor must be non-empty")
     if input.dtype not in (float32, float64):
@@ -31,7 +33,7 @@ def _check(name: str, input: Tensor, q: Any, interpolation: str) -> None:
     if not is_tensor(q):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}: q must be in the range [0, 1] but got {q}")
-        return
+        return FULL(q, shape=(), dtype=input.dtype, device=input.device)
     if q.ndim > 1:
         raise RuntimeError(f"{name}: q must be a scalar or 1D tensor, received {q.ndim}D")
     if q.dtype is not input.dtype:
@@ -41,6 +43,8 @@ def _check(name: str, input: Tensor, q: Any, interpolation: str) -> None:
         )
     if q.device != input.device:
         raise RuntimeError(f"{name}: q tensor must be on the same device as the input tensor")
+    inside = (q >= 0).logical_and(q <= 1)
+    return require(q, inside, f"{name}: q values must be in the range [0, 1]")
 
 
 def _ranks(x: Tensor, q: Tensor, omit: bool) -> Tensor:
@@ -59,10 +63,8 @@ def _ranks(x: Tensor, q: Tensor, omit: bool) -> Tensor:
 def _quantile(
     name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str, omit: bool
 ) -> Tensor:
-    _check(name, input, q, interpolation)
-    scalar = not is_tensor(q) or q.ndim == 0
-    if not is_tensor(q):
-        q = FULL(q, shape=(1,), dtype=input.dtype, device=input.device)
+    q = _check(name, input, q, interpolation)
+    scalar = q.ndim == 0
     if dim is None:
         x, d = input.reshape(-1), 0
         kept = (1,) * input.ndim

@@ -195,4 +195,4 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     out = in_dtype(self, None) if leading or repeated or not size else self
     if repeated:
         out = SUM(out, dims=repeated, keepdim=True)
-    return SUM(out, dims=leading, keepdim=False) if leading else out
+    return SUM(out, dims=leading, keepdim=False) if leading or not size else out

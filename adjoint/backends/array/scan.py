@@ -97,11 +97,10 @@ def _recur_doubling(xp: Any, a: Array, b: Array, dim: int) -> Array:
 @lowers(scan.LOGCUMSUMEXP)
 def logcumsumexp(xp: Any, x: Array, dim: int) -> Array:
     if x.dtype.kind == "c":
-
-        def combine(a: Array, b: Array) -> Array:
-            return _complex_logaddexp(xp, a, b)
-
-        return doubling(xp, combine, x, dim)
+        out = xp.moveaxis(x.copy(), dim, 0)
+        for t in range(1, out.shape[0]):  # in order, so that the branch of the logarithm is too
+            out[t] = _complex_logaddexp(xp, out[t - 1], out[t])
+        return xp.moveaxis(out, 0, dim)
     return accumulate(xp, "logaddexp", widen(x), dim).astype(x.dtype, copy=False)
 
 
