@@ -59,7 +59,8 @@ def _listed(name: str, tensors: Any) -> list[Any]:
         if not is_tensor(x):
             raise TypeError(f"{name}: expected Tensor as element {i}, received {type(x).__name__}")
     if not many:
-        raise RuntimeError(f"{name}: expected a non-empty list of Tensors")
+        kind = ValueError if name == "cat" else RuntimeError
+        raise kind(f"{name}: expected a non-empty list of Tensors")
     first = many[0].dtype
     if all(x.dtype is first for x in many):
         return many
@@ -193,10 +194,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
                   [shape[i] if d == i else 1 for d in range(rank)]).expand(shape)
         for i, x in enumerate(many)
     ]  # fmt: skip
-    if not swap:
-        return tuple(grids)
-    grids = [g.transpose(0, 1) for g in grids]
-    grids[0], grids[1] = grids[1], grids[0]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
 
@@ -223,7 +222,5 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_zeros((0,))
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(pick(range(input.shape[0]), r))
-    if not rows:
-        return input.new_zeros((0, r))
     flat = [i for row in rows for i in row]
     return input[HOOKS.array.index_tensor(flat, input.device)].reshape(len(rows), r)

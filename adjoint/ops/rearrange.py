@@ -138,8 +138,8 @@ def repeat(self: Tensor, *args: Any, repeats: Any = None) -> Tensor:
     apart = [n for size in shape for n in (1, size)]
     wide = [n for pair in zip(times, shape, strict=True) for n in pair]
     whole = [t * n for t, n in zip(times, shape, strict=True)]
-    out = self.reshape(apart).expand(wide).reshape(whole)
-    return out.clone() if all(t == 1 for t in times) else out
+    copied = self.reshape(apart).expand(wide).clone(memory_format=contiguous_format)
+    return copied.reshape(whole)
 
 
 @public()

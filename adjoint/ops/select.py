@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import INT
 from adjoint.core.layout import contiguous_format
 from adjoint.core.public import method, public
 from adjoint.core.record import is_tensor
@@ -47,7 +48,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` slices along `dim` from `start`."""
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    if is_tensor(start) and (start.ndim or start.dtype.is_inexact):
+    if is_tensor(start) and (start.ndim or start.dtype.category != INT):
         raise RuntimeError("narrow: start must be an 0-dim integral Tensor.")
     d = wrap_dim("narrow", dim, input.ndim)
     size, first, count = input._array.shape[d], start.__index__(), length.__index__()
@@ -115,7 +116,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return replaced("select_scatter", input, src, index_at("select_scatter", input, dim, index))
 
 
-@public(method=True)
+@public(method=True, out=True)
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:

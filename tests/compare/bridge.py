@@ -32,8 +32,7 @@ def ours(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         if x.layout is not torch.strided or x.dtype not in OURS_OF or x.device.type != "cpu":
             raise Unsupported(f"{x.layout} {x.dtype}")
-        array = to_numpy(x)
-        out = ad.from_numpy(_like_strides(array))
+        out = _window(x) if x.storage_offset() else ad.from_numpy(_like_strides(to_numpy(x)))
         return out.requires_grad_() if x.requires_grad else out
     if isinstance(x, torch.dtype):
         if x not in OURS_OF:
@@ -57,6 +56,14 @@ def ours(x: Any) -> Any:
     if x in (torch.sum, torch.mean):
         return getattr(ad, x.__name__)
     return x
+
+
+def _window(x: torch.Tensor) -> ad.Tensor:
+    """A tensor that begins inside its storage, with the rest of that storage around it."""
+    places = x.untyped_storage().nbytes() // x.element_size()
+    whole = to_numpy(x.detach().as_strided((places,), (1,), 0))
+    with ad.no_grad():
+        return ad.from_numpy(whole.copy()).as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def _like_strides(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -77,8 +77,8 @@ def copy_with(xp: Any, x: Array, strides: Any, dtype: Any = None) -> Array:
 def bounds(x: Array) -> tuple[int, int]:
     """How many elements lie before and after x's first one in the memory it is part of."""
     owner = x
-    while isinstance(owner.base, type(x)):
-        owner = owner.base
+    while isinstance(owner.base, (type(x), _Memory)):
+        owner = owner.base.owner if isinstance(owner.base, _Memory) else owner.base
     low = owner.__array_interface__["data"][0] if isinstance(x, np.ndarray) else owner.data.ptr
     here = x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
     length = (span(owner.shape, element_strides(owner)) * owner.dtype.itemsize) - (here - low)

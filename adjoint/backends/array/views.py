@@ -71,12 +71,16 @@ def as_strided(
     inside = 0 in size or (offset >= -before and offset + span(size, stride) <= after)
     if inside and (not x.size or all(n == 1 or a == b for n, a, b in actual)):
         return strided(xp, x, size, stride, offset)
+    room = span(x.shape, x_stride)
+    if offset < 0 or offset + span(size, stride) > room:
+        raise RuntimeError(
+            f"as_strided: the view (sizes {size}, strides {stride}, {offset} from the start) "
+            "reaches outside the tensor, whose storage is not there. Use the base tensor."
+        )
     # x lies otherwise than it did: put its elements where they were, and look there.
-    low = min(offset, 0)
-    room = max(offset + span(size, stride), span(x.shape, x_stride)) - low
     memory = xp.zeros(room, x.dtype)
-    strided(xp, memory[-low:], x.shape, x_stride)[...] = x
-    return strided(xp, memory, size, stride, offset - low)
+    strided(xp, memory, x.shape, x_stride)[...] = x
+    return strided(xp, memory, size, stride, offset)
 
 
 @lowers(reinterpret.VIEW_AS_REAL)
