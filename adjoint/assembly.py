@@ -54,6 +54,7 @@ EAGER = (
     "adjoint.ops.samplers",
     "adjoint.ops.counts",
     "adjoint.tensor.info",
+    "adjoint.tensor.memory",
     "adjoint.tensor.out",
     "adjoint.autodiff.flags",
     "adjoint.tensor.item",

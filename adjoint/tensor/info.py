@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.layout import contiguous_format, has_format
-from adjoint.core.public import method
+from adjoint.core.layout import contiguous_format, has_format, strided
+from adjoint.core.public import method, prop, public
 from adjoint.core.record import HOOKS
 from adjoint.core.spec import Size, contiguous_strides, wrap_dim
 from adjoint.tensor.storage import Window
@@ -53,3 +53,159 @@ def storage_offset(self: Tensor) -> int:
     if type(array) is Window:
         return int(array.offset)
     return HOOKS.array.offset_in(array, self._storage.buffer)
+
+
+@public(method=True)
+def is_complex(input: Tensor) -> bool:
+    """Whether the elements are complex."""
+    return input.dtype.is_complex
+
+
+@public(method=True)
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return input.dtype.is_floating_point
+
+
+@method
+def is_signed(self: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self.dtype.is_signed
+
+
+@public(method=True)
+def is_conj(input: Tensor) -> bool:
+    """Whether conjugation is pending; here it never is."""
+    return False
+
+
+@public(method=True)
+def is_neg(input: Tensor) -> bool:
+    """Whether negation is pending; here it never is."""
+    return False
+
+
+@public(method=True)
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor with pending conjugation done."""
+    return input
+
+
+@public(method=True)
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor with pending negation done."""
+    return input
+
+
+@public(method=True)
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+@public(method=True)
+def is_distributed(input: Tensor) -> bool:
+    """Whether the tensor is spread over processes."""
+    return False
+
+
+@public()
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@public(name="numel")
+def numel_function(input: Tensor) -> int:
+    """The number of elements."""
+    return int(input._array.size)
+
+
+@method
+def get_device(self: Tensor) -> int:
+    """The index of the GPU, or -1 on the CPU."""
+    device = self.device
+    return -1 if device.type == "cpu" else int(device.index or 0)
+
+
+@prop
+def is_cpu(self: Tensor) -> bool:
+    """Whether the elements are on the CPU."""
+    return self.device.type == "cpu"
+
+
+@prop
+def is_cuda(self: Tensor) -> bool:
+    """Whether the elements are on an NVIDIA GPU."""
+    return self.device.type == "cuda"
+
+
+def _never(name: str, what: str) -> None:
+    def flag(self: Tensor) -> bool:
+        return False
+
+    flag.__name__ = name
+    flag.__doc__ = f"Whether the tensor is {what}; here it never is."
+    prop(flag)
+
+
+for _name, _what in {
+    "is_mps": "on an Apple GPU",
+    "is_xpu": "on an Intel GPU",
+    "is_meta": "without elements",
+    "is_nested": "nested",
+    "is_sparse": "sparse",
+    "is_sparse_csr": "sparse by rows",
+    "is_quantized": "quantised",
+    "is_mkldnn": "in a vendor's layout",
+}.items():
+    _never(_name, _what)
+
+
+@prop
+def layout(self: Tensor) -> Any:
+    """How elements lie in memory: always strided."""
+    return strided
+
+
+@prop
+def name(self: Tensor) -> str | None:
+    """A name, which only PyTorch's graph tools set."""
+    return None
+
+
+@prop
+def grad_dtype(self: Tensor) -> Any:
+    """The dtype gradients of this tensor have."""
+    return self.dtype
+
+
+@prop
+def volatile(self: Tensor) -> bool:
+    """A flag of old PyTorch; False."""
+    return False
+
+
+@method
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor itself: every tensor is dense."""
+    return self if dtype is None else self.to(dtype)
+
+
+@method
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A copy of `data` with this tensor's dtype and device unless others are given."""
+    return HOOKS.array.tensor(
+        data,
+        dtype=dtype or self.dtype,
+        device=device or self.device,
+        requires_grad=requires_grad,
+    )
+
+
+@method
+def new(self: Tensor, *args: Any) -> Tensor:
+    """A tensor of this one's dtype from sizes or data (PyTorch's old form)."""
+    return HOOKS.array.legacy_constructor(Tensor, *args, dtype=self.dtype, device=self.device)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from operator import iadd
+import weakref
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from adjoint.backends.array.devices import library, transfer
+from adjoint.backends.array.devices import cupy, library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.memory import element_strides, span, strided
 from adjoint.backends.array.quiet import quietly
@@ -115,6 +116,28 @@ def to_list(tensor: Tensor) -> Any:
     return array.tolist()
 
 
+_pinned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def is_pinned(array: Array) -> bool:
+    """Whether a host array lies in memory this backend has page-locked."""
+    while array is not None:
+        if isinstance(array, np.ndarray) and any(array is held for held in _pinned):
+            return True
+        array = getattr(array, "base", None)
+    return False
+
+
+def pin(array: Array) -> Array:
+    """A copy of a host array in page-locked memory."""
+    library_ = cupy()
+    memory = library_.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+    out = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    out[...] = array
+    _pinned.add(out)
+    return out
+
+
 class Buffers:
     """The backend's face to the tensor layer (`HOOKS.array`)."""
 
@@ -124,6 +147,8 @@ class Buffers:
     copy_into = staticmethod(copy_into)
     room = staticmethod(room)
     grow = staticmethod(grow)
+    is_pinned = staticmethod(is_pinned)
+    pin = staticmethod(pin)
     index_tensor = staticmethod(index_tensor)
     from_list = staticmethod(from_list)
     offset_in = staticmethod(offset_in)

@@ -325,6 +325,7 @@ def legacy_constructor(
     return made if cls is Tensor else made.as_subclass(cls)
 
 
+Buffers.tensor = staticmethod(tensor)  # type: ignore[attr-defined]
 Buffers.legacy_constructor = staticmethod(legacy_constructor)  # type: ignore[attr-defined]
 _LEGACY = {
     "FloatTensor": dt.float32,
