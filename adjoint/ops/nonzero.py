@@ -127,13 +127,17 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         raise TypeError(
             f"unravel_index: expected 'indices' to be integer dtype, but got {indices.dtype!r}"
         )
+    if not isinstance(shape, (int, Sequence)):
+        raise TypeError(
+            f"unravel_index: expected 'shape' to be int or sequence of ints, received {shape!r}"
+        )
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(not isinstance(n, int) for n in sizes):
         raise TypeError(f"unravel_index: expected 'shape' to be ints, received {shape!r}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index: 'shape' cannot have negative values, received {shape!r}")
     coordinates = []
-    left = indices
+    left = indices.to(int64)
     for n in reversed(sizes):
         coordinates.append(left % n)
         left = left.div(n, rounding_mode="floor")

@@ -62,27 +62,27 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return FULL(number, shape=tuple(input.shape), dtype=input.dtype, device=input.device)
 
 
-@method
-def fill_(self: Tensor, value: Any) -> Tensor:
+@public(method=True, name="fill_")
+def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
-    if type(value) is float and self.dtype.is_inexact:
-        array = direct_array(self)
+    if type(value) is float and input.dtype.is_inexact:
+        array = direct_array(input)
         if array is not None:
             HOOKS.array.copy_into(array, value)
-            self._storage.version += 1
-            return self
-    return update("fill_", self, fill, value)
+            input._storage.version += 1
+            return input
+    return update("fill_", input, fill, value)
 
 
-@method
-def zero_(self: Tensor) -> Tensor:
+@public(method=True, name="zero_")
+def zero_(input: Tensor) -> Tensor:
     """Overwrite with zeros."""
-    array = direct_array(self)
+    array = direct_array(input)
     if array is not None:
         HOOKS.array.copy_into(array, 0)
-        self._storage.version += 1
-        return self
-    return write(self, self.new_zeros(self.shape))
+        input._storage.version += 1
+        return input
+    return write(input, input.new_zeros(input.shape))
 
 
 @method

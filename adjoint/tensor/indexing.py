@@ -7,10 +7,12 @@ dimensions of its result. Integers belong to the basic part, as in PyTorch and u
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import bool_, int32, int64, uint8
+from adjoint.core.public import public
 from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.value import TensorBase
 from adjoint.ops.elementwise import WHERE
@@ -21,12 +23,13 @@ from adjoint.ops.index import (
     check_mask,
     expand_mask,
     fit_values,
+    index_put,
     selected_shape,
 )
 from adjoint.ops.nonzero import spread
 from adjoint.ops.views import SLICE
 from adjoint.tensor.item import known, plain_number, scalar_tensor
-from adjoint.tensor.mutation import assign, direct_array, write
+from adjoint.tensor.mutation import assign, direct_array, update, write
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor, mark_view, window
 
@@ -387,6 +390,14 @@ def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
             return
     put = INDEX_PUT(target, value, *indices, dims=dims, accumulate=False)
     assign("index_put_", target, put)
+
+
+@public(name="index_put_")
+def index_put_(
+    input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """In-place form of `index_put`."""
+    return update("index_put_", input, index_put, indices, values, accumulate)
 
 
 def _constants(*tensors: Tensor) -> bool:

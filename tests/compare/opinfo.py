@@ -56,6 +56,7 @@ DTYPES = (
 ADAPTERS = {
     "einsum": lambda tensors, equation: ad.einsum(equation, tensors),
     "where": lambda x, condition, other, **kwargs: ad.where(condition, x, other, **kwargs),
+    "zero_": lambda x: x.clone().zero_(),
     "polygamma": lambda x, n, **kwargs: ad.polygamma(n, x, **kwargs),
     "special.polygamma": lambda x, n, **kwargs: ad.special.polygamma(n, x, **kwargs),
     "linalg.lstsq[grad_oriented]": lambda a, b, driver: ad.linalg.lstsq(a, b, driver=driver)[:2],
