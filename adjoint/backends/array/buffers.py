@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from operator import iadd
 import weakref
+from operator import iadd
 from typing import Any
 
 import ml_dtypes
