@@ -112,25 +112,34 @@ def _triangular_on_device(xp: Any, x: Array, y: Array, upper: bool, unit: bool) 
 
 
 @lowers(cholesky.CHOLESKY)
-def cholesky_(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
+def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[Array, Array]:
+    if upper:
+        out, info = cholesky_(xp, _adjoint(xp, x), upper=False, name=name, check=check)
+        return xp.ascontiguousarray(_adjoint(xp, out)), info
     if 0 in x.shape:
         return x.copy(), _no_info(xp, x)
     try:
-        out = xp.linalg.cholesky(xp.tril(x) if xp is not np else x)
+        out = xp.linalg.cholesky(x if xp is np else xp.tril(x))
     except np.linalg.LinAlgError:
         out = None
     if out is not None and (xp is np or _finite(xp, out)):
         return out, _no_info(xp, x)
-    out, info = each_matrix(lambda a: lapack("potrf", a)(a, lower=1, clean=1), _host(xp, x), 2)
+    here = _host(xp, x)
+    potrf = lapack("potrf", here)
+    out, info = each_matrix(lambda a: potrf(a, lower=1, clean=1), here, 2)
     info = info.astype(np.int32)
     if check:
         refuse(name, "cholesky", info)
-    return xp.asarray(out.astype(x.dtype)), xp.asarray(info)
+    return xp.asarray(out), xp.asarray(info)
+
+
+def _adjoint(xp: Any, x: Array) -> Array:
+    return xp.conj(x.swapaxes(-1, -2))
 
 
 @lowers(cholesky.CHOLESKY_SOLVE)
 def cholesky_solve(xp: Any, x: Array, y: Array, upper: bool) -> Array:
-    other = xp.conj(y.swapaxes(-1, -2))
+    other = _adjoint(xp, y)
     first, second = (other, y) if upper else (y, other)
     half = triangular_solve(xp, first, x, upper=False, unit=False)
     return triangular_solve(xp, second, half, upper=True, unit=False)
@@ -234,15 +243,13 @@ def pinv(xp: Any, x: Array, atol: Any, rtol: Any, hermitian: bool) -> Array:
         return xp.zeros((*x.shape[:-2], n, m), x.dtype)
     if hermitian:
         s, u = xp.linalg.eigh(x)
-        vh = xp.conj(u.swapaxes(-1, -2))
+        vh = _adjoint(xp, u)
     else:
         u, s, vh = xp.linalg.svd(x, full_matrices=False)
     size = abs(s)
     limit = _threshold(xp, size, atol, rtol)
     inverse = xp.where(size > limit, 1 / xp.where(size > limit, s, 1), 0).astype(s.dtype)
-    out = xp.matmul(
-        xp.conj(vh.swapaxes(-1, -2)) * inverse[..., None, :], xp.conj(u.swapaxes(-1, -2))
-    )
+    out = xp.matmul(_adjoint(xp, vh) * inverse[..., None, :], _adjoint(xp, u))
     return out.astype(x.dtype)
 
 

@@ -13,7 +13,6 @@ from adjoint.ops.linalg.common import (
     adjoint_of,
     broadcast_batches,
     check_matrix,
-    halve_diagonal,
     info_like,
     same_params,
 )
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def _cholesky_vjp(gs: Any, outs: Any) -> Tensor:
-    """L^-H P L^-1, with P the Hermitian part of L^H gL's lower triangle."""
-    factor = outs[0]
-    low = halve_diagonal(MATMUL(adjoint_of(factor), gs[0]).tril())
-    middle = (low + adjoint_of(low)) * 0.5
+def _cholesky_vjp(gs: Any, outs: Any, upper: bool) -> Tensor:
+    """L^-H P L^-1, with P the lower triangle of L^H gL / 2 reflected to the upper one."""
+    factor, g = (adjoint_of(t) if upper else t for t in (outs[0], gs[0]))
+    product = MATMUL(adjoint_of(factor), g)
+    middle = (product.tril() + adjoint_of(product.tril(-1))) * 0.5
     back = adjoint_of(factor)
     left = TRIANGULAR_SOLVE(back, middle, upper=True, unit=False)
     return adjoint_of(TRIANGULAR_SOLVE(back, adjoint_of(left), upper=True, unit=False))
 
 
-# CHOLESKY: (L, info), reading the lower triangle of a Hermitian matrix.
+# CHOLESKY: (L or L^H, info), reading one triangle of a Hermitian matrix.
 CHOLESKY: Record = primitive(
     "cholesky",
-    lambda x, name, check: (x, info_like(x)),
+    lambda x, upper, name, check: (x, info_like(x)),
     _cholesky_vjp,
     outputs=2,
     shift=same_params,
@@ -45,10 +44,7 @@ CHOLESKY: Record = primitive(
 
 def _factor(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, Tensor]:
     check_matrix(name, A, square=True)
-    if not upper:
-        return CHOLESKY(A, name=name, check=check)
-    factor, info = CHOLESKY(adjoint_of(A), name=name, check=check)
-    return adjoint_of(factor), info
+    return CHOLESKY(A, upper=upper, name=name, check=check)
 
 
 @public(namespaces=("linalg",), out=True, name="cholesky")

@@ -104,11 +104,6 @@ def diag(x: Tensor) -> Tensor:
     return x.diagonal(0, -2, -1)
 
 
-def halve_diagonal(x: Tensor) -> Tensor:
-    """x with its diagonal halved."""
-    return x - (diag(x) * 0.5).diag_embed()
-
-
 def add_all(*terms: Any) -> Any:
     """The sum of those terms that are there; None if none is."""
     total = None

@@ -44,7 +44,7 @@ def _phase_message(name: str) -> str:
 
 
 def _eigh_vjp(gs: Any, outs: Any) -> Tensor | None:
-    """V (diag(gL) + (V^H gV) / (l_j - l_i)) V^H"""
+    """The Hermitian part of V (diag(gL) + (V^H gV) / (l_j - l_i)) V^H"""
     (g_values, g_vectors), (values, V) = gs, outs
     Vh = adjoint_of(V)
     if g_vectors is None:
@@ -55,6 +55,7 @@ def _eigh_vjp(gs: Any, outs: Any) -> Tensor | None:
     if V.dtype.is_complex:
         inner = ENSURE_ZERO(inner, diag(inner).imag, message=_phase_message("linalg_eigh_backward"))
     middle = _off_diagonal(inner / _gaps(values))
+    middle = (middle + adjoint_of(middle)) * 0.5
     if g_values is not None:
         middle = middle + g_values.to(middle.dtype).diag_embed()
     return MATMUL(MATMUL(V, middle), Vh)

@@ -74,7 +74,7 @@ def _check(A: Tensor, B: Tensor, driver: str) -> None:
         )
 
 
-@public(namespaces=("linalg",))
+@public(namespaces=("linalg",), out=True)
 def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that makes |A X - B| least, with residuals, rank and singular values."""
     driver = "gelsy" if driver is None else driver
@@ -96,7 +96,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = N
         solution.squeeze(-1) if vector else solution,
         residuals,
         rank if driver != "gels" else rank.new_zeros((0,)),
-        values if driver in ("gelsd", "gelss") else values.new_zeros((0,)),
+        values.detach() if driver in ("gelsd", "gelss") else values.new_zeros((0,)),
     )
 
 
