@@ -127,6 +127,7 @@ SUBMODULES = (
     "return_types",
     "signal",
     "special",
+    "utils",
 )
 
 for _name in EAGER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -37,6 +38,20 @@ def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node
     return keep
 
 
+class _Active(threading.local):
+    """How many runs for chosen targets this thread is inside of."""
+
+    depth = 0
+
+
+_ACTIVE = _Active()
+
+
+def running_for_targets() -> bool:
+    """Whether the current backward is for chosen tensors only."""
+    return _ACTIVE.depth > 0
+
+
 class Backward:
     """One run of the engine."""
 
@@ -64,8 +79,18 @@ class Backward:
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate from the roots."""
-        if self.targets is not None:
-            self.keep = reaching([e for e, _ in roots], self.targets, self.nodes)
+        if self.targets is None:
+            self.propagate(roots)
+            return
+        self.keep = reaching([e for e, _ in roots], self.targets, self.nodes)
+        _ACTIVE.depth += 1
+        try:
+            self.propagate(roots)
+        finally:
+            _ACTIVE.depth -= 1
+
+    def propagate(self, roots: Sequence[tuple[Edge, Any]]) -> None:
+        """Node after node, then the leaves."""
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.targets is None and not CONTEXT.anomaly

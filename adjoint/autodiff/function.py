@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,29 +18,24 @@ from adjoint.tensor.mutation import alias_on_tape, rebase
 from adjoint.tensor.tensor import Tensor, alias
 
 
-class FunctionCtx(TapeNode):
-    """What `forward` leaves for `backward`: saved tensors, flags, any attribute. It is the node."""
+class FunctionCtx:
+    """What `forward` leaves for `backward`: saved tensors, flags, any attribute."""
 
+    # Names of our own are private: every other name is the user's.
     __slots__ = (
-        "__dict__", "dirty", "fixed", "function", "in_specs", "level", "materialize",
-        "needs_input_grad", "non_differentiable", "out_specs", "results", "to_save",
+        "__dict__", "_dirty", "_fixed", "_level", "_materialize", "_node", "_silent", "_to_save",
+        "needs_input_grad",
     )  # fmt: skip
 
-    def __init__(self, function: type[Function], needs: tuple[bool, ...]) -> None:
-        super().__init__((), 0)
-        self.function = function
+    def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs
-        self.to_save: tuple[Any, ...] = ()
-        self.fixed: tuple[Any, ...] | None = None  # saved tensors given outright
-        self.dirty: tuple[Any, ...] = ()
-        self.non_differentiable: tuple[Any, ...] = ()
-        self.materialize = True
-        self.level: Any = None
-        self.in_specs: list[Spec | None] = []
-        self.out_specs: list[Spec | None] = []
-        self.results: dict[int, int] = {}  # saved values that are results, and which
-        self.saved = None
-        self.versions = []
+        self._to_save: tuple[Any, ...] = ()
+        self._fixed: tuple[Any, ...] | None = None  # saved tensors given outright
+        self._dirty: tuple[Any, ...] = ()
+        self._silent: tuple[Any, ...] = ()  # outputs without gradient
+        self._materialize = True
+        self._level: Any = None
+        self._node: weakref.ref[FunctionNode] | None = None  # weak: the node holds the context
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep inputs or outputs (or None) for `backward`, checked for writes since."""
@@ -49,50 +45,76 @@ class FunctionCtx(TapeNode):
                     f"save_for_backward can only save variables, but argument {i} is of type "
                     f"{type(t).__name__}"
                 )
-        self.to_save = tensors
+        self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep inputs or outputs (or None) for `jvp`."""
-        if not self.to_save:
+        if not self._to_save:
             self.save_for_backward(*tensors)
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs `forward` wrote to; they must be returned."""
-        self.dirty = tensors
+        self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say which outputs carry no gradient."""
-        self.non_differentiable = tensors
+        self._silent = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether `backward` gets zeros rather than None for outputs that were not used."""
-        self.materialize = value
+        self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What was saved, checked for writes since."""
-        if self.fixed is not None:
-            return self.fixed
-        self.require_saved()
-        level = self.level
-        return tuple(self.load(k, level, self.results.get(k)) for k in range(len(self.saved or ())))
+        if self._fixed is not None:
+            return self._fixed
+        node = None if self._node is None else self._node()
+        if node is None:
+            return self._to_save
+        node.require_saved()
+        saved = node.saved or ()
+        return tuple(node.load(k, self._level, node.results.get(k)) for k in range(len(saved)))
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
         """The old name of `saved_tensors`."""
         return self.saved_tensors
 
+
+class FunctionNode(TapeNode):
+    """A custom function on the tape."""
+
+    __slots__ = ("ctx", "function", "in_specs", "out_specs", "results")
+
+    def __init__(
+        self, function: type[Function], ctx: FunctionCtx, edges: list[Edge | None]
+    ) -> None:
+        super().__init__(edges, 0)
+        self.function = function
+        self.ctx = ctx
+        self.in_specs: list[Spec | None] = []
+        self.out_specs: list[Spec | None] = []
+        self.results: dict[int, int] = {}  # saved values that are results, and which
+        self.saved = None
+        self.versions = []
+        ctx._node = weakref.ref(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """The context's attributes, as in PyTorch, where the context is the node."""
+        return getattr(object.__getattribute__(self, "ctx"), name)
+
     def keep(self, tensors: Sequence[Any], args: Sequence[Any], outs: Sequence[Any]) -> None:
         """Save tensors, those among the results off the tape."""
         self.saved = []
         for k, t in enumerate(tensors):
-            place = position(outs, t) if position(args, t) is None else None
-            if place is not None and t._node is self:
-                self.results[k] = place
             if t is None:
                 self.saved.append(None)
                 self.versions.append(0)
                 continue
+            place = position(outs, t) if position(args, t) is None else None
+            if place is not None and t._node is self:
+                self.results[k] = place
             if t._storage.version < 0:
                 raise refuse_inference()
             kept: Any = alias(t) if place is not None else t
@@ -105,14 +127,14 @@ class FunctionCtx(TapeNode):
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
         if needed is not None:
-            self.needs_input_grad = tuple(needed)
+            self.ctx.needs_input_grad = tuple(needed)
         given = list(grads)
-        if self.materialize:
+        if self.ctx._materialize:
             given = [
                 zeros(s.shape, dtype=s.dtype, device=s.device) if g is None and s is not None else g
                 for g, s in zip(given, self.out_specs, strict=True)
             ]
-        pulled = self.function.pull_back(self, *given)
+        pulled = self.function.pull_back(self.ctx, *given)
         return self.checked(pulled if isinstance(pulled, (tuple, list)) else (pulled,))
 
     def checked(self, pulled: Sequence[Any]) -> list[Any]:
@@ -260,17 +282,17 @@ class Function:
         return (cls.backward if overridden else cls.vjp)(ctx, *grads)
 
 
-_node_classes: dict[type, type[FunctionCtx]] = {}
+_node_classes: dict[type, type[FunctionNode]] = {}
 
 
-def new_ctx(cls: type[Function], needs: tuple[bool, ...]) -> FunctionCtx:
-    """A context whose class is named after the function."""
+def node_class_of(cls: type[Function]) -> type[FunctionNode]:
+    """The node class named after a function."""
     made = _node_classes.get(cls)
     if made is None:
         made = _node_classes[cls] = type(
-            f"{cls.__name__}Backward", (FunctionCtx,), {"__slots__": (), "__module__": __name__}
+            f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": (), "__module__": __name__}
         )
-    return made(cls, needs)
+    return made
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
@@ -284,7 +306,7 @@ def run_forward(
     """Forward on plain values, recorded as one node. `needs`: inputs tracked further up."""
     recording = CONTEXT.grad_enabled and not CONTEXT.inference
     edges = [edge_of(a) if recording else None for a in args]
-    ctx = new_ctx(cls, tuple(e is not None or n for e, n in zip(edges, needs, strict=True)))
+    ctx = FunctionCtx(tuple(e is not None or n for e, n in zip(edges, needs, strict=True)))
     befores = {id(a): alias_on_tape(a) for a in args if is_tensor(a) and a._base is not None}
     with CONTEXT.having(grad_enabled=False):
         if cls.has_setup():
@@ -293,17 +315,18 @@ def run_forward(
         else:
             out = cls.forward(ctx, *args)
     outs = as_tuple(out)
-    for t in ctx.dirty:
+    for t in ctx._dirty:
         if position(outs, t) is None:
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as "
                 "output. The inputs that are modified inplace must all be outputs of the Function."
             )
-    outs, said = attach_function(ctx, args, outs, edges, befores)
+    outs, said = attach_function(cls, ctx, args, outs, edges, befores)
     return (outs if isinstance(out, tuple) else outs[0]), said
 
 
 def attach_function(
+    cls: type[Function],
     ctx: FunctionCtx,
     args: tuple[Any, ...],
     outs: tuple[Any, ...],
@@ -311,18 +334,18 @@ def attach_function(
     befores: dict[int, Tensor],
 ) -> tuple[tuple[Any, ...], Said]:
     """Make the results of a function its node's, if any input's gradient is wanted."""
-    dirty, silent = ctx.dirty, ctx.non_differentiable
-    saved, ctx.to_save, ctx.dirty, ctx.non_differentiable = ctx.to_save, (), (), ()
+    dirty, silent, saved = ctx._dirty, ctx._silent, ctx._to_save
     if not any(edges):
-        return outs, Said(ctx.__dict__, ctx.materialize, saved, dirty, silent)
-    ctx.edges = edges
-    ctx.outputs = len(outs)
-    ctx.in_specs = [a._spec if is_tensor(a) else None for a in args]
-    ctx.out_specs = [o._spec if is_tensor(o) else None for o in outs]
+        return outs, Said(ctx.__dict__, ctx._materialize, saved, dirty, silent)
+    ctx._dirty = ctx._silent = ctx._to_save = ()  # results among them would hold their own node
+    node = node_class_of(cls)(cls, ctx, edges)
+    node.outputs = len(outs)
+    node.in_specs = [a._spec if is_tensor(a) else None for a in args]
+    node.out_specs = [o._spec if is_tensor(o) else None for o in outs]
     if CONTEXT.anomaly:
         from adjoint.autodiff.anomaly import call_site
 
-        ctx.rare().trace = call_site()
+        node.rare().trace = call_site()
     placed = []
     for nr, out in enumerate(outs):
         if not is_tensor(out):
@@ -332,29 +355,29 @@ def attach_function(
         given = position(args, out) is not None or out._node is not None
         shown = alias(out) if given and not written else out
         if position(silent, out) is None and out.dtype.is_inexact:
-            _place(ctx, nr, shown, befores, written=written)
+            _place(node, nr, shown, befores, written=written)
         placed.append(shown)
     saved, silent = (_moved(ts, outs, placed, args) for ts in (saved, silent))
-    ctx.keep(saved, args, placed)
-    return tuple(placed), Said(ctx.__dict__, ctx.materialize, saved, dirty, silent)
+    node.keep(saved, args, placed)
+    return tuple(placed), Said(ctx.__dict__, ctx._materialize, saved, dirty, silent)
 
 
 def _place(
-    ctx: FunctionCtx, nr: int, out: Tensor, befores: dict[int, Tensor], *, written: bool
+    node: FunctionNode, nr: int, out: Tensor, befores: dict[int, Tensor], *, written: bool
 ) -> None:
     """Put one result on the tape."""
     if CONTEXT.capture is not None:
         CONTEXT.capture.touch(out)
     if written and id(out) in befores:  # a view was written to: its base gets the new history
         value = alias(out)
-        value._node, value._nr, value._requires_grad = ctx, nr, True
+        value._node, value._nr, value._requires_grad = node, nr, True
         rebase(out, value, befores[id(out)])
         return
     if written and out._requires_grad and out._node is None:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."
         )
-    out._node, out._nr, out._requires_grad = ctx, nr, True
+    out._node, out._nr, out._requires_grad = node, nr, True
 
 
 def _moved(

@@ -16,7 +16,6 @@ from adjoint.autodiff.function import (
     VmapInfo,
     as_tuple,
     attach_function,
-    new_ctx,
     position,
     run_forward,
 )
@@ -54,7 +53,7 @@ def _context(
     cls: type[Function], said: Said | None, needs: Needs, args: tuple[Any, ...], out: Any
 ) -> FunctionCtx:
     """A context for one level, from the values below it."""
-    ctx = new_ctx(cls, needs)
+    ctx = FunctionCtx(needs)
     if cls.has_setup():
         with CONTEXT.having(grad_enabled=False):
             cls.setup_context(ctx, args, out)
@@ -65,9 +64,9 @@ def _context(
             "setup_context staticmethod and take no ctx in forward."
         )
     ctx.__dict__.update(said.attributes)
-    ctx.materialize = said.materialize
-    ctx.to_save, ctx.dirty = said.to_save, said.dirty
-    ctx.non_differentiable = said.non_differentiable
+    ctx._materialize = said.materialize
+    ctx._to_save, ctx._dirty = said.to_save, said.dirty
+    ctx._silent = said.non_differentiable
     return ctx
 
 
@@ -90,17 +89,17 @@ def _call_grad(
     with CONTEXT.having(grad_enabled=level.outer_grad and recording):
         out, said = call(cls, inner, wanted)
     ctx = _context(cls, said, wanted, inner, out)
-    ctx.level = level
+    ctx._level = level
     inner_outs = as_tuple(out)
     outs = tuple(_raised(level, o, inner, args) if is_tensor(o) else o for o in inner_outs)
     below, above = (*inner, *inner_outs), (*args, *outs)
-    for t in ctx.dirty:
+    for t in ctx._dirty:
         if (place := position(inner, t)) is not None and args[place] is not t:
             args[place]._storage.version += 1
-    ctx.to_save = _lifted(ctx.to_save, below, above)
-    ctx.dirty = _lifted(ctx.dirty, below, above)
-    ctx.non_differentiable = _lifted(ctx.non_differentiable, below, above)
-    outs, said = attach_function(ctx, args, outs, edges, {})
+    ctx._to_save = _lifted(ctx._to_save, below, above)
+    ctx._dirty = _lifted(ctx._dirty, below, above)
+    ctx._silent = _lifted(ctx._silent, below, above)
+    outs, said = attach_function(cls, ctx, args, outs, edges, {})
     return (outs if isinstance(out, tuple) else outs[0]), said
 
 
@@ -117,13 +116,13 @@ def _call_jvp(
     primals = tuple(d.primal for d in duals)
     out, said = call(cls, primals, tuple(True for _ in needs))
     ctx = _context(cls, said, tuple(d.tangent is not None for d in duals), primals, out)
-    ctx.fixed = tuple(ctx.to_save)
+    ctx._fixed = tuple(ctx._to_save)
     tangents = [
         a.primal.new_zeros(a.primal.shape)
         if a.tangent is None
         and is_tensor(a.primal)
         and a.primal.dtype.is_inexact
-        and ctx.materialize
+        and ctx._materialize
         else a.tangent
         for a in duals
     ]
@@ -140,10 +139,10 @@ def _call_jvp(
     below, above = (*primals, *outs), (*args, *wrapped)
     said = Said(
         ctx.__dict__,
-        ctx.materialize,
-        _lifted(ctx.to_save, below, above),
-        _lifted(ctx.dirty, below, above),
-        _lifted(ctx.non_differentiable, below, above),
+        ctx._materialize,
+        _lifted(ctx._to_save, below, above),
+        _lifted(ctx._dirty, below, above),
+        _lifted(ctx._silent, below, above),
     )
     return (wrapped if isinstance(out, tuple) else wrapped[0]), said
 
@@ -209,22 +208,22 @@ def batched_function(
                 outs = as_tuple(output)
                 args = wrap(level, inputs, batched)
                 results = wrap(level, outs, Batched.out_batched)
-                inner = new_ctx(cls, ctx.needs_input_grad)
+                inner = FunctionCtx(ctx.needs_input_grad)
                 cls.setup_context(inner, args, results if isinstance(output, tuple) else results[0])
-                ctx.flags = at(level, inner.to_save)
-                saved = _below(level, _lifted(inner.to_save, (*args, *results), (*inputs, *outs)))
+                ctx.flags = at(level, inner._to_save)
+                saved = _below(level, _lifted(inner._to_save, (*args, *results), (*inputs, *outs)))
                 attributes = inner.__dict__
                 ctx.plain = {
                     k: (payload(v), True) if at(level, (v,))[0] else (v, False)
                     for k, v in attributes.items()
                 }
             ctx.save_for_backward(*saved)
-            ctx.set_materialize_grads(inner.materialize)
+            ctx.set_materialize_grads(inner._materialize)
 
         @staticmethod
         def restore(ctx: Any, level: VmapLevel) -> FunctionCtx:
-            inner = new_ctx(cls, ctx.needs_input_grad)
-            inner.fixed = wrap(level, ctx.saved_tensors, ctx.flags)
+            inner = FunctionCtx(ctx.needs_input_grad)
+            inner._fixed = wrap(level, ctx.saved_tensors, ctx.flags)
             for k, (v, b) in ctx.plain.items():
                 setattr(inner, k, level.wrap_payload(v) if b else v)
             return inner

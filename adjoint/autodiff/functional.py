@@ -83,9 +83,7 @@ def _filled(
 def _pull(
     outputs: tuple[Any, ...], inputs: tuple[Any, ...], v: Any, *, create_graph: bool
 ) -> tuple[Any, ...]:
-    pairs = [
-        (o, None if v is None else v[i]) for i, o in enumerate(outputs) if o.requires_grad
-    ]
+    pairs = [(o, None if v is None else v[i]) for i, o in enumerate(outputs) if o.requires_grad]
     if not pairs:
         return (None,) * len(inputs)
     tracked, cotangents = zip(*pairs, strict=True)
@@ -277,7 +275,7 @@ def _forward_jacobian(
 ) -> Any:
     if strict:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `strategy=\"forward-mode\"` are "
+            'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are '
             "not supported together (yet)."
         )
     if not vectorize:
@@ -331,5 +329,3 @@ def hessian(
     if many:
         return table
     return table[0][0].reshape((*shapes[0], *shapes[0]))
-
-

@@ -1,0 +1,3 @@
+"""Utilities around training."""
+
+from adjoint.utils import checkpoint as checkpoint
