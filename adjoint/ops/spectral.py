@@ -12,6 +12,7 @@ from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 from adjoint.ops.fft import FFT, IRFFT, RFFT
 from adjoint.ops.join import cat
+from adjoint.ops.reinterpret import view_as_real
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -151,7 +152,7 @@ def stft(
     else:
         spectrum = RFFT(frames, dim=last, norm=norm)
     spectrum = spectrum.transpose(-1, -2)
-    return spectrum if return_complex is not False else spectrum.view_as_real()
+    return spectrum if return_complex is not False else view_as_real(spectrum)
 
 
 @public(method=True)

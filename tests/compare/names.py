@@ -72,3 +72,12 @@ NONDETERMINISTIC = frozenset(
     randn_like svd_lowrank uniform
     """.split()
 )
+
+# PyTorch's own error in float64, where it is larger than the tolerance: its Bessel functions
+# leave the true value (and SciPy's) by up to 9e-7 between 5 and 8.
+IMPRECISE = {
+    "special.bessel_j0": 2e-6,
+    "special.bessel_j1": 2e-6,
+    "special.bessel_y0": 2e-6,
+    "special.bessel_y1": 2e-6,
+}
