@@ -25,7 +25,7 @@ ZEROS, BORDER, REFLECTION = range(3)
 
 def _pixels(g: Tensor, size: int, align: bool) -> Tensor:
     """From [-1, 1] to pixel coordinates; with `align` the ends are pixel centres, else edges."""
-    return (g + 1) * ((size - 1) / 2) if align else ((g + 1) * size - 1) * 0.5
+    return (g + 1) * ((size - 1) / 2) if align else ((g + 1) * size - 1) / 2
 
 
 def _clip(x: Tensor, size: int) -> Tensor:
@@ -131,13 +131,12 @@ INTERPOLATE = (_linear, _nearest, _cubic)
 
 
 def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool) -> Tensor:
-    wide = dt.float32 if x.dtype.is_half else x.dtype
-    pixels, grid = Pixels(x.to(wide)), y.to(wide)
-    batch, *out = grid.shape[:-1]
+    pixels = Pixels(x)
+    batch, *out = y.shape[:-1]
     count = 1
     for n in out:
         count *= n
-    grid = grid.reshape((batch, count, len(out)))
+    grid = y.reshape((batch, count, len(out)))
 
     def pad(p: Tensor, size: int) -> Tensor:
         return _pad(p, size, padding, align)
@@ -147,7 +146,7 @@ def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool)
         point = _pixels(grid[:, :, len(out) - 1 - d], size, align)
         points.append(point if interpolation == BICUBIC else pad(point, size))
     sampled = INTERPOLATE[interpolation](pixels, points, pad)  # (N, K, C)
-    return sampled.permute(0, 2, 1).reshape((batch, x.shape[1], *out)).to(x.dtype)
+    return sampled.permute(0, 2, 1).reshape((batch, x.shape[1], *out))
 
 
 GRID_SAMPLER = composite("grid_sampler", _sample, policy="fp32")
