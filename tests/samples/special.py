@@ -6,11 +6,12 @@ _EVERYWHERE = "bessel_j0 bessel_j1 i0e i1 i1e erfcx log_ndtr ndtr modified_besse
 _EVERYWHERE += "modified_bessel_i1 spherical_bessel_j0 airy_ai"
 _POSITIVE = "bessel_y0 bessel_y1 entr modified_bessel_k0 modified_bessel_k1 "
 _POSITIVE += "scaled_modified_bessel_k0 scaled_modified_bessel_k1"
-_POLYNOMIALS = "chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
-_POLYNOMIALS += "laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_u "
-_POLYNOMIALS += "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w"
-_DIFFERENTIABLE = "chebyshev_polynomial_t hermite_polynomial_h hermite_polynomial_he "
-_DIFFERENTIABLE += "shifted_chebyshev_polynomial_t"
+_POLYNOMIALS = """
+    chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
+    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
+    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
+    shifted_chebyshev_polynomial_w
+"""
 
 ROWS = [
     *(S(f"special.{name}", T(2, 3)) for name in _EVERYWHERE.split()),
@@ -25,17 +26,17 @@ ROWS = [
     S("special.zeta", T(2, 3, kind="real", low=2, high=4, grad=False), T(3, kind="positive")),
     S("special.zeta", T(2, kind="real", low=2, high=4), 1.5, _grad=False),
     S("special.zeta", 2.5, T(2, kind="positive")),
-    *(S(f"special.{name}", T(2, 3), 3, _grad=False) for name in _POLYNOMIALS.split()),
+    *(S(f"special.{name}", T(2, 3), 3) for name in _POLYNOMIALS.split()),
     *(
-        S(f"special.{name}", T(2, 1), T(3, kind="int", low=-1, high=12), _grad=False)
+        S(f"special.{name}", T(2, 1), T(3, kind="int", low=-1, high=5))
         for name in _POLYNOMIALS.split()
     ),
-    S("special.legendre_polynomial_p", 0.5, T(3, kind="int", low=-1, high=9), _grad=False),
-    *(S(f"special.{name}", T(2, 3), 3) for name in _DIFFERENTIABLE.split()),
     *(
-        S(f"special.{name}", T(2, 1), T(3, kind="int", low=0, high=4), _grad=False)
-        for name in _DIFFERENTIABLE.split()
+        S(f"special.{name}", T(2, 3, low=0, high=1), T(3, kind="int", low=0, high=30), _grad=False)
+        for name in _POLYNOMIALS.split()
+        if "hermite" not in name
     ),
+    S("special.legendre_polynomial_p", 0.5, T(3, kind="int", low=-1, high=9), _grad=False),
     S("special.softmax", T(2, 3), -1),
     S("special.log_softmax", T(2, 3), dim=0),
     S("special.logsumexp", T(2, 3), 1, keepdim=True),

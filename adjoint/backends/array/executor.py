@@ -91,7 +91,7 @@ def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[
     if plan.casts is not None:
         arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
     out = quietly(kernel, arrays, params)
-    return out if out.dtype == plan.result else out.astype(plan.result)
+    return out if out.dtype == plan.result else quietly(out.astype, (plan.result,), {})
 
 
 def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

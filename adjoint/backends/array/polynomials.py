@@ -124,22 +124,20 @@ def hermite_he(xp: Any, x: Any, n: Any) -> Array:
 
 
 @lowers(polynomials.LAGUERRE)
-def laguerre(xp: Any, x: Any, n: Any) -> Array:
+def laguerre(xp: Any, x: Any, n: Any, order: float) -> Array:
     x, n = prepare(xp, x, n)
-    n = xp.where(x == 0, xp.minimum(n, 0), n)  # L_n(0) = 1
-    return recur(xp, x, n, 1 - x, lambda k, x, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1))
+
+    def step(k: int, x: Array, p: Array, q: Array) -> Array:
+        return ((2 * k + 1 + order - x) * p - (k + order) * q) / (k + 1)
+
+    return recur(xp, x, n, 1 + order - x, step)
 
 
-@lowers(polynomials.LEGENDRE)
-def legendre(xp: Any, x: Any, n: Any) -> Array:
+@lowers(polynomials.GEGENBAUER)
+def gegenbauer(xp: Any, x: Any, n: Any, order: float) -> Array:
     x, n = prepare(xp, x, n)
-    at_end = xp.abs(x) == 1
-    result = recur(
-        xp,
-        x,
-        xp.where(at_end, xp.minimum(n, 1), n),
-        x,
-        lambda k, x, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1),
-    )
-    edge = xp.where(x > 0, 1.0, _sign(xp, n))
-    return xp.where(at_end & (n >= 0), edge, result)
+
+    def step(k: int, x: Array, p: Array, q: Array) -> Array:
+        return (2 * (k + order) * x * p - (k + 2 * order - 1) * q) / (k + 1)
+
+    return recur(xp, x, n, 2 * order * x, step)

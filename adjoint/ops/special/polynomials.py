@@ -26,22 +26,42 @@ def _lower(n: Any) -> Any:
     return _degree(n) * 1.0 - 1
 
 
-# T_n' = n U_(n-1), H_n' = 2 n H_(n-1), He_n' = n He_(n-1). The other derivatives divide by what
-# vanishes at the ends of the interval; they are left out, as in PyTorch.
+# GEGENBAUER(x, n, order) and LAGUERRE(x, n, order) hold Legendre's (order 1/2) and Laguerre's
+# (order 0); with their orders they are closed under differentiation, and so are the others by them.
+GEGENBAUER: Record = real_elementwise(
+    "gegenbauer_polynomial",
+    lambda x, y, order: 2 * order * GEGENBAUER(x, _lower(y), order=order + 1),
+    None,
+)
+LAGUERRE: Record = real_elementwise(
+    "laguerre_polynomial", lambda x, y, order: -LAGUERRE(x, _lower(y), order=order + 1), None
+)
 CHEBYSHEV_T: Record = real_elementwise(
     "chebyshev_polynomial_t", lambda x, y: _degree(y) * CHEBYSHEV_U(x, _lower(y)), None
 )
-CHEBYSHEV_U: Record = real_elementwise("chebyshev_polynomial_u", None, None)
-CHEBYSHEV_V: Record = real_elementwise("chebyshev_polynomial_v", None, None)
-CHEBYSHEV_W: Record = real_elementwise("chebyshev_polynomial_w", None, None)
+CHEBYSHEV_U: Record = real_elementwise(
+    "chebyshev_polynomial_u", lambda x, y: _slope_of_u(x, _degree(y)), None
+)
+CHEBYSHEV_V: Record = real_elementwise(  # U_n - U_(n-1)
+    "chebyshev_polynomial_v",
+    lambda x, y: _slope_of_u(x, _degree(y)) - _slope_of_u(x, _lower(y)),
+    None,
+)
+CHEBYSHEV_W: Record = real_elementwise(  # U_n + U_(n-1)
+    "chebyshev_polynomial_w",
+    lambda x, y: _slope_of_u(x, _degree(y)) + _slope_of_u(x, _lower(y)),
+    None,
+)
 HERMITE_H: Record = real_elementwise(
     "hermite_polynomial_h", lambda x, y: 2 * _degree(y) * HERMITE_H(x, _lower(y)), None
 )
 HERMITE_HE: Record = real_elementwise(
     "hermite_polynomial_he", lambda x, y: _degree(y) * HERMITE_HE(x, _lower(y)), None
 )
-LAGUERRE: Record = real_elementwise("laguerre_polynomial_l", None, None)
-LEGENDRE: Record = real_elementwise("legendre_polynomial_p", None, None)
+
+
+def _slope_of_u(x: Any, n: Any) -> Any:
+    return 2 * GEGENBAUER(x, n * 1.0 - 1, order=2)
 
 
 def _shifted(x: Any) -> Any:
@@ -119,10 +139,10 @@ def hermite_polynomial_he(x: Any, n: Any) -> Tensor:
 @public(out=True, namespaces=("special",))
 def laguerre_polynomial_l(x: Any, n: Any) -> Tensor:
     """The Laguerre polynomial L_n(x)."""
-    return LAGUERRE(x, n)
+    return LAGUERRE(x, n, order=0)
 
 
 @public(out=True, namespaces=("special",))
 def legendre_polynomial_p(x: Any, n: Any) -> Tensor:
     """The Legendre polynomial P_n(x)."""
-    return LEGENDRE(x, n)
+    return GEGENBAUER(x, n, order=0.5)

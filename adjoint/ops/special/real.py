@@ -16,7 +16,7 @@ Partial = Callable[..., Any] | float | None
 def real_elementwise(name: str, *partials: Partial) -> Record:
     """An elementwise operation on real numbers, computed in floating point."""
 
-    def infer_dtype(*operands: Any) -> DType:
+    def infer_dtype(*operands: Any, **_: Any) -> DType:
         if not specs_of(operands):
             raise TypeError(f"{name}: at least one argument must be a Tensor, received {operands}")
         result = promote("float", operands)[1]
