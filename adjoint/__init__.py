@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint import assembly as _assembly
-from adjoint.autodiff.batching import vmap as vmap
 from adjoint.autodiff.modes import enable_grad as enable_grad
 from adjoint.autodiff.modes import inference_mode as inference_mode
 from adjoint.autodiff.modes import is_grad_enabled as is_grad_enabled

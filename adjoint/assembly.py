@@ -130,6 +130,14 @@ SUBMODULES = (
     "utils",
 )
 
+# Top-level names that are no operations, with the module that has them.
+ELSEWHERE = {
+    "GradientTape": "adjoint.autodiff.gradient_tape",
+    "is_anomaly_check_nan_enabled": "adjoint.autodiff.anomaly",
+    "is_anomaly_enabled": "adjoint.autodiff.anomaly",
+    "vmap": "adjoint.autodiff.batching",
+}
+
 for _name in EAGER:
     importlib.import_module(_name)
 install(Tensor)
@@ -173,6 +181,8 @@ def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:
         return importlib.import_module(f"adjoint.{name}")
+    if name in ELSEWHERE:
+        return getattr(importlib.import_module(ELSEWHERE[name]), name)
     if not name.startswith("__"):
         load_lazy()
         if ("", name) in PUBLIC:
@@ -185,7 +195,7 @@ def find(name: str) -> Any:
 def all_names() -> set[str]:
     """Every public name, lazy ones included."""
     load_lazy()
-    return {name for space, name in PUBLIC if space == ""} | set(SUBMODULES)
+    return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *ELSEWHERE}
 
 
 def namespace(space: str) -> dict[str, Any]:

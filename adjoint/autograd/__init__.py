@@ -1,5 +1,7 @@
 """Reverse-mode differentiation: backward, grad, and what surrounds them."""
 
+from typing import Any
+
 from adjoint.autodiff.anomaly import detect_anomaly as detect_anomaly
 from adjoint.autodiff.anomaly import set_detect_anomaly as set_detect_anomaly
 from adjoint.autodiff.function import Function as Function
@@ -12,4 +14,12 @@ from adjoint.autodiff.reverse import backward as backward
 from adjoint.autodiff.reverse import grad as grad
 from adjoint.autograd import forward_ad as forward_ad
 from adjoint.autograd import function as function
+from adjoint.autograd import functional as functional
 from adjoint.autograd import graph as graph
+from adjoint.autograd.gradcheck import gradcheck as gradcheck
+from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck
+
+
+def Variable(data: Any, requires_grad: bool = False) -> Any:
+    """The tensor itself off the tape, as PyTorch's class of old made it."""
+    return data.detach().requires_grad_(requires_grad)
