@@ -18,3 +18,12 @@ from adjoint.backends.array.cuda import memory_summary as memory_summary
 from adjoint.backends.array.cuda import set_device as set_device
 from adjoint.backends.array.cuda import stream as stream
 from adjoint.backends.array.cuda import synchronize as synchronize
+from adjoint.cuda.random import get_rng_state as get_rng_state
+from adjoint.cuda.random import get_rng_state_all as get_rng_state_all
+from adjoint.cuda.random import initial_seed as initial_seed
+from adjoint.cuda.random import manual_seed as manual_seed
+from adjoint.cuda.random import manual_seed_all as manual_seed_all
+from adjoint.cuda.random import seed as seed
+from adjoint.cuda.random import seed_all as seed_all
+from adjoint.cuda.random import set_rng_state as set_rng_state
+from adjoint.cuda.random import set_rng_state_all as set_rng_state_all

@@ -34,7 +34,7 @@ def random(
     count = prod(shape) * (2 if dtype.is_complex else 1)
     if dtype.is_complex and law == "normal":
         mean, std = args
-        args = (mean, std * 0.5**0.5)  # the parts share the variance
+        args = (mean, std * 0.7071067811865476)  # the parts share the variance
     out = xp.empty(count, target)
     for start, chunk in words(xp, seed, offset, count, word_bits(law, dtype)):
         values = sample(xp, chunk, target, *args)
