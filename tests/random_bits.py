@@ -39,7 +39,8 @@ def calls(device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"multinomial {name}", lambda p=chances: ad.multinomial(p, 3)
         yield f"multinomial replaced {name}", lambda p=chances: ad.multinomial(p, 40, True)
     for name in ("complex64", "complex128"):
-        yield f"randn {name}", lambda d=getattr(ad, name): ad.randn(20, dtype=d, device=device)
+        dtype = getattr(ad, name)
+        yield f"randn {name}", lambda d=dtype: ad.randn(20, dtype=d, device=device)
     yield "randint", lambda: ad.randint(-7, 1 << 50, (40,), device=device)
     yield "randint small", lambda: ad.randint(10, (40,), dtype=ad.int32, device=device)
     yield "random_ int8", lambda: ad.zeros(40, dtype=ad.int8, device=device).random_()

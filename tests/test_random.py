@@ -104,7 +104,7 @@ def every_draw() -> list[Callable[[], Any]]:
     return [
         lambda: ad.rand(5),
         lambda: ad.rand(3, 3, dtype=ad.float64),
-        lambda: ad.randn(7, dtype=ad.complex64),
+        lambda: ad.randn(7, dtype=ad.complex64).real,
         lambda: ad.randint(0, 9, (3,)),
         lambda: ad.randperm(6),
         lambda: ad.normal(x, 1.0),
@@ -544,6 +544,11 @@ def test_creation_arguments() -> None:
     assert ad.randint(3, (2,)).dtype is ad.int64
     assert ad.randint(high=3, size=(2,)).shape == (2,)
     assert ad.rand_like(x).dtype is ad.float64
+    turned = ad.zeros(3, 4).t()
+    assert ad.rand_like(turned).stride() == (1, 4)
+    assert ad.rand_like(turned, memory_format=ad.contiguous_format).stride() == (3, 1)
+    with pytest.raises(TypeError):
+        ad.rand()
     view = ad.zeros(4, 4)
     view[:, 1].uniform_(1, 2)
     assert (view[:, 1] >= 1).all().item()

@@ -17,7 +17,9 @@ from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.core.rng import Generator
 from adjoint.core.spec import Spec, broadcast_shapes
-from adjoint.ops.random import check_inexact, check_size, draw, finish, place_of
+from adjoint.ops.arguments import sizes
+from adjoint.ops.creation import finish
+from adjoint.ops.random import check_inexact, create, draw
 from adjoint.ops.samplers import fill, standard
 
 if TYPE_CHECKING:
@@ -93,13 +95,14 @@ def bernoulli_fill(input: Tensor, p: Any = 0.5, *, generator: Generator | None =
     return BERNOULLI(_fractions(tuple(input.shape), p, generator), p).to(input.dtype)
 
 
-@public(out=True)
+@public()
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
     size: Any = None,
     *,
     generator: Generator | None = None,
+    out: Any = None,
     dtype: DType | None = None,
     layout: Any = None,
     device: Any = None,
@@ -108,7 +111,17 @@ def normal(
 ) -> Tensor:
     """Normal numbers; `mean` and `std` may be tensors, or numbers with a `size`."""
     if not is_tensor(mean) and not is_tensor(std):
-        return _normal_numbers(mean, std, size, generator, dtype, device, requires_grad)
+        return _normal_numbers(
+            mean,
+            std,
+            size,
+            generator,
+            out,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+            layout=layout,
+        )
     if size is not None:
         raise TypeError("normal: 'size' is for numbers; the tensors given have shapes already")
     like = mean if is_tensor(mean) else std
@@ -119,32 +132,28 @@ def normal(
     shape = broadcast_shapes("normal", *(x.shape for x in (mean, std) if is_tensor(x)))
     check_inexact("normal", like.dtype)
     z = draw("normal", "normal", (0.0, 1.0), tuple(shape), like.dtype, like.device, generator)
-    return NORMAL(z, mean, std)
+    return finish(NORMAL(z, mean, std), False, "normal", out)
 
 
 def _normal_numbers(
-    mean: Any,
-    std: Any,
-    size: Any,
-    generator: Generator | None,
-    dtype: DType | None,
-    device: Any,
-    requires_grad: bool,
+    mean: float, std: float, size: Any, generator: Generator | None, out: Any, **options: Any
 ) -> Tensor:
-    if size is None:
+    if size is None and out is None:
         raise TypeError(
             "normal: a mean and a standard deviation that are numbers need a size: "
             "normal(mean, std, size)"
         )
     if not std >= 0:
         raise RuntimeError(f"normal: expects std >= 0.0, but found std {std}")
-    dtype = dtype or dt.get_default_dtype()
-    check_inexact("normal", dtype)
-    where = place_of(device)
-    shape = check_size("normal", (size,))
-    center = 0.0 if dtype.is_complex else float(mean)
-    out = draw("normal", "normal", (center, float(std)), shape, dtype, where, generator)
-    return finish(out + mean if dtype.is_complex and mean else out, requires_grad)
+    dtype = options["dtype"] or (dt.get_default_dtype() if out is None else out.dtype)
+    shape = tuple(out.shape) if size is None else sizes("normal", (), size)
+    if dtype.is_complex and mean:  # the mean is real: it shifts one of the two parts
+        grad = options.pop("requires_grad")
+        law = ("normal", 0.0, float(std))
+        made = create("normal", law, shape, generator, requires_grad=False, **options)
+        return finish(made + mean, grad, "normal", out)
+    law = ("normal", float(mean), float(std))
+    return create("normal", law, shape, generator, out=out, **options)
 
 
 def _check_std(std: Tensor) -> None:

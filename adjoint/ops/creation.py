@@ -72,7 +72,8 @@ def filled(
     return finish(made, requires_grad, name, out)
 
 
-def _shape(name: str, args: tuple[Any, ...], given: Any) -> Shape:
+def shape_of(name: str, args: tuple[Any, ...], given: Any) -> Shape:
+    """The shape a creating function was given, by position or as `size=`."""
     if not args and given is None:
         raise TypeError(f"{name}: missing the size: pass integers, or a sequence of them")
     return sizes(name, args, given)
@@ -96,7 +97,7 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]])
     """
-    shape = _shape("zeros", args, size)
+    shape = shape_of("zeros", args, size)
     return filled("zeros", shape, 0, dtype, device, requires_grad, out, layout)
 
 
@@ -112,7 +113,7 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of ones."""
-    shape = _shape("ones", args, size)
+    shape = shape_of("ones", args, size)
     return filled("ones", shape, 1, dtype, device, requires_grad, out, layout)
 
 
@@ -129,7 +130,7 @@ def empty(
     memory_format: Any = contiguous_format,
 ) -> Tensor:
     """A tensor whose elements are whatever was in its memory."""
-    shape = _shape("empty", args, size)
+    shape = shape_of("empty", args, size)
     strides = format_strides("empty", shape, (), memory_format or contiguous_format)
     return filled("empty", shape, None, dtype, device, requires_grad, out, layout, strides)
 
@@ -338,7 +339,7 @@ def new_zeros(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros of this tensor's dtype and device."""
-    shape = _shape("new_zeros", args, size)
+    shape = shape_of("new_zeros", args, size)
     return _new("new_zeros", self, shape, 0, dtype, device, requires_grad, layout)
 
 
@@ -354,7 +355,7 @@ def new_ones(
     pin_memory: bool = False,
 ) -> Tensor:
     """Ones of this tensor's dtype and device."""
-    shape = _shape("new_ones", args, size)
+    shape = shape_of("new_ones", args, size)
     return _new("new_ones", self, shape, 1, dtype, device, requires_grad, layout)
 
 
@@ -370,7 +371,7 @@ def new_empty(
     pin_memory: bool = False,
 ) -> Tensor:
     """An uninitialised tensor of this tensor's dtype and device."""
-    shape = _shape("new_empty", args, size)
+    shape = shape_of("new_empty", args, size)
     return _new("new_empty", self, shape, None, dtype, device, requires_grad, layout)
 
 

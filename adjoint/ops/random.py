@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
 from adjoint.core.context import CONTEXT
-from adjoint.core.device import CPU, Device
+from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.core.families import primitive
+from adjoint.core.layout import check_layout, format_strides
 from adjoint.core.public import public
 from adjoint.core.rng import Generator, generator_for
-from adjoint.core.spec import Spec
-from adjoint.ops.creation import size_of
+from adjoint.core.spec import Spec, contiguous_strides
+from adjoint.ops.arguments import sizes
+from adjoint.ops.creation import EMPTY, finish, place, shape_of
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -90,19 +92,6 @@ def draw(
     return wrap_batches(levels, out)
 
 
-def check_size(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape from `f(2, 3)` or `f((2, 3))`, with no negative size."""
-    shape = tuple(size_of(size))
-    for n in shape:
-        if isinstance(n, bool) or not hasattr(n, "__index__"):
-            raise TypeError(f"{name}: sizes must be integers, received {n!r} in {shape}")
-        if n < 0:
-            raise RuntimeError(
-                f"{name}: trying to create tensor with negative dimension {n}: {list(shape)}"
-            )
-    return tuple(n.__index__() for n in shape)
-
-
 def check_inexact(name: str, dtype: DType) -> None:
     """Refuse dtypes that a continuous law does not fit."""
     if not dtype.is_inexact:
@@ -111,20 +100,48 @@ def check_inexact(name: str, dtype: DType) -> None:
         )
 
 
-def place_of(device: Any) -> Device:
-    """The device of a `device=` argument."""
-    return CPU if device is None else Device(device)
+def create(
+    name: str,
+    law: tuple[Any, ...],
+    shape: tuple[int, ...],
+    generator: Generator | None,
+    dtype: DType | None,
+    device: Any,
+    requires_grad: bool,
+    layout: Any = None,
+    out: Any = None,
+) -> Tensor:
+    """A new tensor of samples of a law (its name and arguments), as its options ask for it."""
+    check_layout(name, layout)
+    if dtype is None:
+        dtype = dt.get_default_dtype() if out is None else out.dtype
+    if law[0] != "integers":
+        check_inexact(name, dtype)
+    where = place(device if device is not None or out is None else out.device)
+    made = draw(name, law[0], law[1:], shape, dtype, where, generator)
+    return finish(made, requires_grad, name, out)
 
 
-def finish(out: Tensor, requires_grad: bool) -> Tensor:
-    """Mark a new tensor as a leaf that wants a gradient."""
-    return out.requires_grad_() if requires_grad else out
+def _like(name: str, law: tuple[Any, ...], x: Tensor, memory_format: Any, **options: Any) -> Tensor:
+    options["dtype"] = options["dtype"] or x.dtype
+    if options["device"] is None:
+        options["device"] = x.device
+    requires_grad = options.pop("requires_grad")
+    shape = tuple(x.shape)
+    made = create(name, law, shape, requires_grad=False, **options)
+    strides = format_strides(name, shape, x.stride(), memory_format)
+    if strides is not None and tuple(strides) != contiguous_strides(shape):
+        ordered = EMPTY(shape=shape, dtype=made.dtype, device=made.device, strides=strides)
+        made = ordered.copy_(made)
+    return finish(made, requires_grad)
 
 
-@public(out=True)
+@public()
 def rand(
-    *size: Any,
+    *args: Any,
+    size: Any = None,
     generator: Generator | None = None,
+    out: Any = None,
     dtype: DType | None = None,
     layout: Any = None,
     device: Any = None,
@@ -135,20 +152,21 @@ def rand(
 
     >>> import adjoint as ad
     >>> _ = ad.manual_seed(0)
-    >>> ad.rand(2, 3).shape
-    adjoint.Size([2, 3])
+    >>> ad.rand(2, 2)
+    tensor([[0.8805, 0.3990],
+            [0.6055, 0.7357]])
     """
-    dtype = dtype or dt.get_default_dtype()
-    check_inexact("rand", dtype)
-    shape = check_size("rand", size)
-    out = draw("rand", "uniform", (0.0, 1.0), shape, dtype, place_of(device), generator)
-    return finish(out, requires_grad)
+    shape = shape_of("rand", args, size)
+    law = ("uniform", 0.0, 1.0)
+    return create("rand", law, shape, generator, dtype, device, requires_grad, layout, out)
 
 
-@public(out=True)
+@public()
 def randn(
-    *size: Any,
+    *args: Any,
+    size: Any = None,
     generator: Generator | None = None,
+    out: Any = None,
     dtype: DType | None = None,
     layout: Any = None,
     device: Any = None,
@@ -156,11 +174,9 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Standard normal numbers; complex ones have variance 1, shared by their two parts."""
-    dtype = dtype or dt.get_default_dtype()
-    check_inexact("randn", dtype)
-    shape = check_size("randn", size)
-    out = draw("randn", "normal", (0.0, 1.0), shape, dtype, place_of(device), generator)
-    return finish(out, requires_grad)
+    shape = shape_of("randn", args, size)
+    law = ("normal", 0.0, 1.0)
+    return create("randn", law, shape, generator, dtype, device, requires_grad, layout, out)
 
 
 @public()
@@ -176,11 +192,15 @@ def rand_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Uniform numbers on [0, 1) in the shape of `input`."""
-    return rand(
-        tuple(input.shape),
+    return _like(
+        "rand_like",
+        ("uniform", 0.0, 1.0),
+        input,
+        memory_format,
         generator=generator,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
+        dtype=dtype,
+        layout=layout,
+        device=device,
         requires_grad=requires_grad,
     )
 
@@ -198,11 +218,15 @@ def randn_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Standard normal numbers in the shape of `input`."""
-    return randn(
-        tuple(input.shape),
+    return _like(
+        "randn_like",
+        ("normal", 0.0, 1.0),
+        input,
+        memory_format,
         generator=generator,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
+        dtype=dtype,
+        layout=layout,
+        device=device,
         requires_grad=requires_grad,
     )
 
@@ -237,13 +261,21 @@ def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
             )
 
 
-@public(out=True)
+def _bounds(name: str, low: Any, high: Any, dtype: DType) -> tuple[str, int, int]:
+    least, most = (0, low) if high is None else (low, high)
+    bounds = int(least), int(most)  # tensors give their one element
+    check_bounds(name, *bounds, dtype)
+    return ("integers", *bounds)
+
+
+@public()
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
+    out: Any = None,
     dtype: DType | None = None,
     layout: Any = None,
     device: Any = None,
@@ -252,27 +284,25 @@ def randint(
 ) -> Tensor:
     """Uniform integers of [low, high); `randint(high, size)` starts at 0."""
     if size is None:
-        low, high, size = 0, low, high
-    elif high is None:
-        low, high = 0, low
+        high, size = None, high
+    low = 0 if low is None else low
     if size is None or isinstance(size, int):
         raise TypeError(
             f"randint: argument 'size' must be a tuple of ints, received {size!r}. Call "
             "randint(high, size) or randint(low, high, size)."
         )
-    dtype = dtype or dt.int64
-    low, high = int(low), int(high)
-    check_bounds("randint", low, high, dtype)
-    shape = check_size("randint", (size,))
-    out = draw("randint", "integers", (low, high), shape, dtype, place_of(device), generator)
-    return finish(out, requires_grad)
+    if dtype is None:
+        dtype = dt.int64 if out is None else out.dtype
+    law = _bounds("randint", low, high, dtype)
+    shape = sizes("randint", (), size)
+    return create("randint", law, shape, generator, dtype, device, requires_grad, layout, out)
 
 
 @public()
 def randint_like(
     input: Tensor,
-    low: int = 0,
-    high: int | None = None,
+    low: Any = None,
+    high: Any = None,
     *,
     generator: Generator | None = None,
     dtype: DType | None = None,
@@ -283,23 +313,26 @@ def randint_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of `input`."""
-    low, high = (0, low) if high is None else (low, high)
-    return randint(
-        low,
-        high,
-        tuple(input.shape),
+    low, high = (0, high) if low is None else (low, high)
+    return _like(
+        "randint_like",
+        _bounds("randint_like", low, high, dtype or input.dtype),
+        input,
+        memory_format,
         generator=generator,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
+        dtype=dtype,
+        layout=layout,
+        device=device,
         requires_grad=requires_grad,
     )
 
 
-@public(out=True)
+@public()
 def randperm(
     n: int,
     *,
     generator: Generator | None = None,
+    out: Any = None,
     dtype: DType | None = None,
     layout: Any = None,
     device: Any = None,
@@ -307,14 +340,16 @@ def randperm(
     pin_memory: bool = False,
 ) -> Tensor:
     """A random order of 0, 1, ... n - 1."""
-    dtype = dtype or dt.int64
+    check_layout("randperm", layout)
+    if dtype is None:
+        dtype = dt.int64 if out is None else out.dtype
     if n < 0:
         raise RuntimeError(f"randperm: n must be non-negative, received {n}")
-    if n - 1 > value_range(dtype)[1] or dtype.is_complex:
+    if dtype.is_complex or n - 1 > value_range(dtype)[1]:
         raise RuntimeError(f"randperm: n is too large for {dtype.name}: received {n}")
-    where = place_of(device)
+    where = place(device if device is not None or out is None else out.device)
     levels = batch_levels("randperm")
     batch = tuple(level.size for level in levels)
     seed, offset = generator_for("randperm", generator, where).draw(blocks(prod(batch) * n, 64))
-    out = PERMUTATION(seed, offset, length=n, batch=batch, dtype=dtype, device=where)
-    return finish(wrap_batches(levels, out), requires_grad)
+    made = PERMUTATION(seed, offset, length=n, batch=batch, dtype=dtype, device=where)
+    return finish(wrap_batches(levels, made), requires_grad, "randperm", out)

@@ -84,7 +84,7 @@ def log_factorial(xp: Any, k: Array) -> Array:
     x = xp.where(small, x + 7.0, x)
     inverse = 1.0 / x
     square = inverse * inverse
-    series = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+    series = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
     tail = portable.polynomial(square, series) * inverse
     value = (x - 0.5) * portable.log(x) - x + HALF_LOG_TAU + tail
     return xp.where(small, value - portable.log(product), value)
