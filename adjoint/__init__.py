@@ -21,8 +21,8 @@ from adjoint.core.device import Device as device
 from adjoint.core.dtype import DType as dtype
 from adjoint.core.dtype import get_default_dtype as get_default_dtype
 from adjoint.core.dtype import set_default_dtype as set_default_dtype
-from adjoint.core.rng import DEFAULT as default_generator
 from adjoint.core.rng import Generator as Generator
+from adjoint.core.rng import default_generator as default_generator
 from adjoint.core.spec import Size as Size
 from adjoint.random import get_rng_state as get_rng_state
 from adjoint.random import initial_seed as initial_seed

@@ -5,7 +5,9 @@ Run as a program to print the table anew.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import adjoint as ad
@@ -25,32 +27,28 @@ FILLS: dict[str, tuple[float, ...]] = {
 def calls(device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Named draws on a device."""
     for name in FLOATS:
-        dtype = getattr(ad, name)
+        here: dict[str, Any] = {"dtype": getattr(ad, name), "device": device}
         for fill, args in FILLS.items():
-            target = ad.zeros(40, dtype=dtype, device=device)
-            yield f"{fill} {name}", lambda t=target, f=fill, a=args: getattr(t, f)(*a)
-        yield f"rand {name}", lambda d=dtype: ad.rand(40, dtype=d, device=device)
-        yield f"randn {name}", lambda d=dtype: ad.randn(40, dtype=d, device=device)
-        rates = ad.tensor([0.5, 7.0, 40.0, 400.0], dtype=dtype, device=device)
-        yield f"poisson {name}", lambda r=rates: ad.poisson(r)
-        chances = ad.tensor([0.9, 0.3, 0.25, 0.6], dtype=dtype, device=device)
-        yield f"binomial {name}", lambda r=rates, p=chances: ad.binomial(r, p)
-        yield f"bernoulli {name}", lambda p=chances: ad.bernoulli(p)
-        yield f"multinomial {name}", lambda p=chances: ad.multinomial(p, 3)
-        yield f"multinomial replaced {name}", lambda p=chances: ad.multinomial(p, 40, True)
+            yield f"{fill} {name}", partial(getattr(ad.Tensor, fill), ad.zeros(40, **here), *args)
+        yield f"rand {name}", partial(ad.rand, 40, **here)
+        yield f"randn {name}", partial(ad.randn, 40, **here)
+        rates = ad.tensor([0.5, 7.0, 40.0, 400.0], **here)
+        chances = ad.tensor([0.9, 0.3, 0.25, 0.6], **here)
+        yield f"poisson {name}", partial(ad.poisson, rates)
+        yield f"binomial {name}", partial(ad.binomial, rates, chances)
+        yield f"bernoulli {name}", partial(ad.bernoulli, chances)
+        yield f"multinomial {name}", partial(ad.multinomial, chances, 3)
+        yield f"multinomial replaced {name}", partial(ad.multinomial, chances, 40, True)
     for name in ("complex64", "complex128"):
-        dtype = getattr(ad, name)
-        yield f"randn {name}", lambda d=dtype: ad.randn(20, dtype=d, device=device)
-    yield "randint", lambda: ad.randint(-7, 1 << 50, (40,), device=device)
-    yield "randint small", lambda: ad.randint(10, (40,), dtype=ad.int32, device=device)
-    yield "random_ int8", lambda: ad.zeros(40, dtype=ad.int8, device=device).random_()
-    yield "randperm", lambda: ad.randperm(40, device=device)
+        yield f"randn {name}", partial(ad.randn, 20, dtype=getattr(ad, name), device=device)
+    yield "randint", partial(ad.randint, -7, 1 << 50, (40,), device=device)
+    yield "randint small", partial(ad.randint, 10, (40,), dtype=ad.int32, device=device)
+    yield "random_ int8", ad.zeros(40, dtype=ad.int8, device=device).random_
+    yield "randperm", partial(ad.randperm, 40, device=device)
 
 
 def bits(values: Any) -> str:
     """The first four elements, as hexadecimal bytes, and a checksum of all."""
-    import zlib
-
     array = values.detach().cpu().numpy()
     return f"{array[:4].tobytes().hex()} {zlib.crc32(array.tobytes()):08x}"
 

@@ -193,10 +193,10 @@ def seed_all(seed: Any) -> Generator:
     _LAST_SEED[:] = [value]
     for generator in _DEFAULTS.values():
         generator.manual_seed(value)
-    return DEFAULT
+    return default_generator
 
 
-DEFAULT = default_generator_of(CPU)
+default_generator = default_generator_of(CPU)
 
 
 def generator_for(name: str, generator: Generator | None, device: Device) -> Generator:

@@ -7,8 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjoint.core.device import Device
-from adjoint.core.rng import DEFAULT as default_generator
-from adjoint.core.rng import Generator, default_generator_of, defaults, seed_all
+from adjoint.core.rng import (
+    Generator,
+    default_generator,
+    default_generator_of,
+    defaults,
+    seed_all,
+)
 
 
 def manual_seed(seed: int) -> Generator:

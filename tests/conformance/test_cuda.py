@@ -20,6 +20,7 @@ def results(case: Case, row: Any, device: str) -> list[Any]:
         t.clone().requires_grad_() if row.grad and i in case.wanted else t
         for i, t in enumerate(case.tensors)
     ]
+    ad.manual_seed(0)
     outs = case.fn(*tensors)
     found = [o.detach().cpu().numpy() for o in outs]
     for o in outs:

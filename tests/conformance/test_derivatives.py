@@ -170,9 +170,11 @@ def test_capture_equals_eager(row: Any) -> None:
         )
         return values, list(grads)
 
+    ad.manual_seed(0)
     want = step(*case.tensors)
     captured = capture(step)
     for _ in range(2):
+        ad.manual_seed(0)
         got = captured(*case.tensors)
         for g, w in zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True):
             assert g.dtype is w.dtype

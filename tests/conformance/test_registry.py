@@ -66,7 +66,7 @@ def test_infer_agrees_and_every_record_has_a_sample() -> None:
     )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=repr)
+@pytest.mark.parametrize("row", [r for r in ROWS if not r.random], ids=repr)
 def test_halves_follow_float64(row: Any) -> None:
     """float16 and bfloat16 give the float64 result to their own precision."""
     exact = make(row)

@@ -68,7 +68,10 @@ class T:
 
 @dataclass(frozen=True)
 class S:
-    """One call. Options: `grad`, `vmap`, `capture` False where the operation cannot."""
+    """One call. Options: `grad`, `vmap`, `capture` False where the operation cannot.
+
+    `random`: the results are samples, equal only after the same seed, and for the same dtype.
+    """
 
     path: str
     args: tuple[Any, ...] = ()
@@ -76,12 +79,15 @@ class S:
     grad: bool = True
     vmap: bool = True
     capture: bool = True
+    random: bool = False
 
     def __init__(self, path: str, *args: Any, **kwargs: Any) -> None:
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "args", args)
+        object.__setattr__(self, "random", kwargs.pop("_random", False))
         for option in ("grad", "vmap", "capture"):
-            object.__setattr__(self, option, kwargs.pop(f"_{option}", True))
+            fits = option == "capture" or not self.random
+            object.__setattr__(self, option, kwargs.pop(f"_{option}", fits))
         object.__setattr__(self, "kwargs", kwargs)
 
     def __repr__(self) -> str:
