@@ -7,14 +7,14 @@ dimensions alike. Operands are then contracted in pairs, the pair with the small
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adjoint.core.dtype import int64
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.ops.matmul import MATMUL
-from adjoint.ops.reduction import SUM
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -149,13 +149,11 @@ def _drop_ones(term: Term, sizes: dict[Any, int]) -> Term:
     return Term([labels[d] for d in kept], x.reshape(tuple(x.shape[d] for d in kept)))
 
 
-def _sum_out(term: Term, keep: set[Any]) -> Term:
-    """Sum over labels nobody else needs."""
+def _sum_out(term: Term, keep: Iterable[Any]) -> Term:
+    """Sum over labels nobody else needs; integers become int64, as in `sum`."""
     labels, x = term
-    gone = tuple(d for d, c in enumerate(labels) if c not in keep)
-    if not gone:
-        return term
-    return Term([c for c in labels if c in keep], SUM(x, dims=gone, keepdim=False))
+    gone = [d for d, c in enumerate(labels) if c not in keep]
+    return Term([c for c in labels if c in keep], x.sum(gone)) if gone else term
 
 
 def _arrange(term: Term, *groups: Labels) -> Any:
@@ -168,8 +166,11 @@ def _arrange(term: Term, *groups: Labels) -> Any:
 
 def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
     """One product of two terms, summed over what is not kept."""
+    same = a.tensor.dtype is b.tensor.dtype
     a = _sum_out(a, keep | set(b.labels))
     b = _sum_out(b, keep | set(a.labels))
+    if same and a.tensor.dtype is not b.tensor.dtype:  # a sum widened one of them
+        a, b = Term(a.labels, a.tensor.to(int64)), Term(b.labels, b.tensor.to(int64))
     shared = [c for c in a.labels if c in b.labels]
     batch, inner = [c for c in shared if c in keep], [c for c in shared if c not in keep]
     rows = [c for c in a.labels if c not in shared]
@@ -229,7 +230,7 @@ def _evaluate(terms: list[Term], output: Labels) -> Any:
         others = [t for k, t in enumerate(terms) if k not in (i, j)]
         keep = set(output).union(*(t.labels for t in others))
         terms = [*others, _contract(terms[i], terms[j], keep)]
-    last = _sum_out(terms[0], set(output))
+    last = _sum_out(terms[0], output)
     order = [last.labels.index(c) for c in output]
     return last.tensor.permute(order)
 

@@ -16,7 +16,7 @@ ROWS = [
     S("matmul", T(2, 0, 3), T(3, 2)),
     S("matmul", T(2, 3, 0), T(0, 2)),
     S("matmul", T(2, 3, kind="complex"), T(3, 2, kind="complex")),
-    S("matmul", T(2, 3, kind="int"), T(3, 2, kind="int")),
+    S("matmul", T(2, 3, kind="int"), T(3, 2, kind="int"), _grad=False),
     S("mm", T(2, 3), T(3, 2)),
     S("bmm", T(2, 2, 3), T(2, 3, 2)),
     S("mv", T(2, 3), T(3)),
@@ -59,7 +59,8 @@ ROWS = [
     S("linalg.tensorinv", T(4, 4, kind="spd"), ind=1),
     S("linalg.tensorsolve", A3, T(3)),
     S("linalg.lstsq", T(4, 2), T(4, 3)),
-    S("linalg.lstsq", T(2, 4), T(2, 2), driver="gelsd"),
+    S("linalg.lstsq", T(2, 4), T(2, 2)),
+    S("linalg.lstsq", T(2, 4), T(2, 2), driver="gelsd", _grad=False),  # not of singular values
     # factors
     S("linalg.cholesky", A3),
     S("linalg.cholesky", BATCH, upper=True),
@@ -89,10 +90,10 @@ ROWS = [
     S("linalg.svd", T(4, 2), full_matrices=False),
     S("linalg.svd", T(2, 4), full_matrices=False),
     S("svd", T(3, 3)),
-    S("linalg.eigh", A3, _grad=False),  # reads one triangle, gradients are symmetric
-    S("linalg.eigvalsh", A3, _grad=False),
+    S("linalg.eigh", A3),
+    S("linalg.eigvalsh", A3),
     S("linalg.eigvals", T(3, 3)),
-    S("linalg.eig", T(3, 3), _grad=False),  # up to a phase
+    S("linalg.eig", T(2, 2, kind="spd"), _grad=False),  # up to a phase
     # functions of matrices
     S("linalg.det", A3),
     S("det", T(2, 3, 3)),

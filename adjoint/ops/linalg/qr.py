@@ -81,7 +81,12 @@ def _cat(x: Tensor, y: Tensor) -> Tensor:
     return cat([x, y], -1)
 
 
-QR: Record = primitive("qr", _qr_infer, _qr_vjp, outputs=2, shift=same_params)
+def _qr_batch(size: int, x: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    Q, R = QR(x, mode=mode)
+    return Q.expand((size, 0)) if mode == "r" else Q, R  # no Q, then, for each
+
+
+QR: Record = primitive("qr", _qr_infer, _qr_vjp, outputs=2, batch=_qr_batch)
 # GEQRF: R above the diagonal and the reflections' vectors below it, and their factors.
 GEQRF: Record = primitive(
     "geqrf",
