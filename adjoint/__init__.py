@@ -8,6 +8,10 @@ programs need load on first use (see `adjoint.assembly`).
 
 from __future__ import annotations
 
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 from typing import Any
 
 from adjoint import assembly as _assembly
@@ -21,6 +25,8 @@ from adjoint.core.device import Device as device
 from adjoint.core.dtype import DType as dtype
 from adjoint.core.dtype import get_default_dtype as get_default_dtype
 from adjoint.core.dtype import set_default_dtype as set_default_dtype
+from adjoint.core.numeric_limits import finfo as finfo
+from adjoint.core.numeric_limits import iinfo as iinfo
 from adjoint.core.rng import Generator as Generator
 from adjoint.core.rng import default_generator as default_generator
 from adjoint.core.spec import Size as Size
@@ -31,6 +37,7 @@ from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
 from adjoint.tensor.tensor import Tensor as Tensor
 
+newaxis = None
 __version__ = "0.1.0"
 
 globals().update(_assembly.top_level())

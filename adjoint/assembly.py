@@ -53,7 +53,9 @@ EAGER = (
     "adjoint.ops.random",
     "adjoint.ops.samplers",
     "adjoint.ops.counts",
+    "adjoint.core.placement",
     "adjoint.tensor.info",
+    "adjoint.tensor.typing_rules",
     "adjoint.tensor.memory",
     "adjoint.tensor.out",
     "adjoint.autodiff.flags",
@@ -138,6 +140,17 @@ ELSEWHERE = {
     "vmap": "adjoint.autodiff.batching",
 }
 
+# In-place methods that are also functions in PyTorch (`relu_(x)`).
+INPLACE_FUNCTIONS = frozenset(
+    """
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_
+    asinh_ atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_
+    detach_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_
+    log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_
+    round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+    """.split()
+)
+
 for _name in EAGER:
     importlib.import_module(_name)
 install(Tensor)
@@ -187,6 +200,8 @@ def find(name: str) -> Any:
         load_lazy()
         if ("", name) in PUBLIC:
             return PUBLIC["", name].fn
+        if name in INPLACE_FUNCTIONS:
+            return getattr(Tensor, name)
     raise AttributeError(
         f"module 'adjoint' has no attribute {name!r}. If PyTorch has it, Adjoint does not yet."
     )

@@ -30,6 +30,8 @@ class Context(threading.local):
     capture: Any = None
     autocast: Any = None
     anomaly: bool = False
+    device: Any = None  # of new tensors; None is the CPU
+    devices: tuple[Any, ...] = ()  # what `with device(...)` blocks will put back
     check_nan: bool = True  # in anomaly mode
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
     saved_hooks_refused: str | None = None  # why entering further ones is an error

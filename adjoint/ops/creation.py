@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
-from adjoint.core.device import CPU, Device
+from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.core.families import primitive
 from adjoint.core.layout import check_layout, contiguous_format, format_strides, ordered_strides
+from adjoint.core.placement import chosen
 from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS
 from adjoint.core.spec import Spec
@@ -35,8 +36,8 @@ def size_of(size: tuple[Any, ...]) -> Shape:
 
 
 def place(device: Any) -> Device:
-    """The device an argument means; None is the CPU."""
-    return CPU if device is None else Device(device)
+    """The device an argument means."""
+    return chosen(device)
 
 
 def finish(result: Tensor, requires_grad: bool, name: str = "", out: Any = None) -> Tensor:

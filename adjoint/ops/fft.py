@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
-from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType
 from adjoint.core.families import linear
+from adjoint.core.placement import chosen
 from adjoint.core.public import public
 from adjoint.core.record import Record, is_tensor
 from adjoint.core.spec import Spec, wrap_dim
@@ -399,7 +399,7 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
         step=1,
         length=kept,
         dtype=dt.float64,
-        device=CPU if device is None else Device(device),
+        device=chosen(device),
     )
     if kept == n:
         k = k - (k + k >= n).to(dt.float64) * n

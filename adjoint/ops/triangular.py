@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType, int64
 from adjoint.core.families import linear, primitive
 from adjoint.core.layout import check_layout
+from adjoint.core.placement import chosen
 from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
@@ -74,7 +74,7 @@ def _indices(
         offset=offset,
         lower=lower,
         dtype=dtype,
-        device=CPU if device is None else Device(device),
+        device=chosen(device),
     )
 
 

@@ -12,8 +12,8 @@ from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
-from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType
+from adjoint.core.placement import chosen
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.ops.creation import ARANGE
@@ -68,7 +68,7 @@ def _fill(
         step=1,
         length=length,
         dtype=dt.float64,
-        device=CPU if device is None else Device(device),
+        device=chosen(device),
     )
     if length == 1 and single:
         window = k + 1

@@ -30,7 +30,9 @@ def documented(fn: Any) -> list[tuple[list[str], list[str]]]:
     """(positional, keyword-only) parameter names of each signature in a docstring."""
     found = []
     for line in (fn.__doc__ or "").strip().splitlines():
-        match = re.match(r"^\s*(?:torch\.|linalg\.|fft\.|special\.)*(\w+)\((.*?)\)\s*(->.*)?$", line)
+        match = re.match(
+            r"^\s*(?:torch\.|linalg\.|fft\.|special\.)*(\w+)\((.*?)\)\s*(->.*)?$", line
+        )
         if match is None or match.group(1) != fn.__name__.split(".")[-1]:
             continue
         positional: list[str] = []
@@ -48,7 +50,9 @@ def documented(fn: Any) -> list[tuple[list[str], list[str]]]:
 
 def mismatch(name: str, ours: Any, out: bool, theirs: Any) -> str | None:
     parameters = inspect.signature(inspect.unwrap(ours)).parameters.values()
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY] + (["out"] if out else [])
     takes_any = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
     signatures = documented(theirs)
@@ -59,7 +63,9 @@ def mismatch(name: str, ours: Any, out: bool, theirs: Any) -> str | None:
         missing = [n for n in (*want, *only) if n not in (*positional, *keyword) and n not in LOOSE]
         order = [n for n in positional if n in want]
         if missing or order != [n for n in want if n in positional]:
-            problems.append(f"{name}: PyTorch has {want} * {only}, we have {positional} * {keyword}")
+            problems.append(
+                f"{name}: PyTorch has {want} * {only}, we have {positional} * {keyword}"
+            )
         else:
             return None
     return problems[0]

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from adjoint.backends.array.devices import cupy, library, transfer
+from adjoint.backends.array.devices import cupy, full_device, library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.memory import element_strides, span, strided
 from adjoint.backends.array.quiet import quietly
@@ -144,6 +144,7 @@ class Buffers:
     add_into = staticmethod(add_into)
     address = staticmethod(address)
     check_overlap = staticmethod(check_overlap)
+    full_device = staticmethod(full_device)
     copy_into = staticmethod(copy_into)
     room = staticmethod(room)
     grow = staticmethod(grow)

@@ -17,6 +17,7 @@ from adjoint.core.context import CONTEXT, concrete
 from adjoint.core.device import CPU, Device
 from adjoint.core.dispatch import mark_birth
 from adjoint.core.dtype import DType
+from adjoint.core.placement import chosen
 from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Size
@@ -132,7 +133,7 @@ def tensor(
 
 
 def _from_array(array: Array, device: Any) -> Tensor:
-    where = full_device(device)
+    where = chosen(device)
     out = wrap(array if where is CPU else transfer(array, where))
     if not CONTEXT.plain:
         mark_birth(out._storage)

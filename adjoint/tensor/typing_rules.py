@@ -1,0 +1,33 @@
+"""Asking how dtypes combine: result_type, promote_types, can_cast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core import dtype as dt
+from adjoint.core.dtype import DType
+from adjoint.core.promotion import common_dtype
+from adjoint.core.public import public
+
+
+@public()
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype an operation on two tensors or numbers gives.
+
+    >>> import adjoint as ad
+    >>> ad.result_type(ad.tensor([1], dtype=ad.uint8), 1.5)
+    adjoint.float32
+    """
+    return common_dtype((tensor1, tensor2))
+
+
+@public()
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype both convert to."""
+    return dt.promote_types(type1, type2)
+
+
+@public()
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether promotion rules allow writing a result of one dtype into another."""
+    return dt.can_cast(from_, to)
