@@ -12,9 +12,14 @@ from adjoint.core.record import is_tensor
 Shape = tuple[int, ...]
 
 
-def ints(name: str, args: Any, given: Any = None) -> Shape:
+_NO_KEYWORD = object()
+
+
+def ints(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     """Integers from `f(2, 3)`, `f((2, 3))` or a keyword's value `given`."""
-    if given is not None:
+    if given is None and not args:
+        raise TypeError(f"{name}: missing the sizes or dimensions: pass integers, or a sequence")
+    if given is not None and given is not _NO_KEYWORD:
         if args:
             raise TypeError(f"{name}: sizes given both by position and by keyword")
         args = (given,) if hasattr(given, "__index__") else given
@@ -29,7 +34,7 @@ def ints(name: str, args: Any, given: Any = None) -> Shape:
         ) from None
 
 
-def sizes(name: str, args: Any, given: Any = None) -> Shape:
+def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     """A shape, none of it negative."""
     shape = ints(name, args, given)
     if any(s < 0 for s in shape):
@@ -45,7 +50,8 @@ def listed(dims: Any) -> tuple[Any, ...]:
 
 
 # PyTorch lets a negative number wrap around in an unsigned type, once.
-_LIMITS = {"uint8": (-255, 255)}
+_LIMITS: dict[str, tuple[int, int]] = {"uint8": (-255, 255)}
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 
 
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
@@ -76,4 +82,9 @@ def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
                 f"{name}: value cannot be converted to type {dtype.name} without overflow"
             )
         return value % 256 if dtype.name == "uint8" else value
+    largest = _LARGEST.get(dtype.name)
+    if largest is not None and isfinite(value) and abs(value) > largest:
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type {dtype.name} without overflow"
+        )
     return value

@@ -12,6 +12,8 @@ from adjoint.core.dtype import DType
 from adjoint.core.families import fit, linear
 from adjoint.core.layout import (
     MemoryFormat,
+    channels_last,
+    channels_last_3d,
     contiguous_format,
     format_strides,
     has_format,
@@ -68,6 +70,8 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if memory_format is contiguous_format:
         return self if self.is_contiguous() else CLONE(self, strides=None)
     if memory_format is preserve_format:
+        if self.is_contiguous():
+            return self
         raise RuntimeError("contiguous: preserve memory format is unsupported by contiguous")
     if has_format(tuple(self._array.shape), self.stride(), memory_format):
         return self
@@ -88,6 +92,9 @@ def _read_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     if len(args) > len(names):
         raise TypeError(f"to: takes at most {len(names)} arguments here, received {len(args)}")
     given = dict(zip(names, args, strict=False))
+    for name in ("non_blocking", "copy"):
+        if not isinstance(given.get(name, False), (bool, int)):
+            raise TypeError(f"to: {name} must be bool, received {given[name]!r}")
     for name, value in kwargs.items():
         if name in given or name not in (*names, "other", "device", "dtype", "memory_format"):
             raise TypeError(f"to: unexpected argument {name!r}")
@@ -109,8 +116,6 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if len(args) == 1 and not kwargs and isinstance(args[0], DType):  # the usual call
         return self if args[0] is self.dtype else _cast(self, args[0])
     given = _read_to(args, kwargs)
-    if not given:
-        raise TypeError("to: expected a dtype, a device or a tensor")
     return convert(
         self,
         given.get("dtype"),
@@ -128,15 +133,27 @@ def convert(
         raise TypeError(f"to: dtype must be a dtype such as float32, received {dtype!r}")
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
         raise TypeError(f"to: memory_format must be a memory format, received {memory_format!r}")
+    if device is not None and not isinstance(device, (str, int, Device)):
+        raise TypeError(f"to: expected a device, dtype or tensor, received {device!r}")
     out = x
     if device is not None and not _same_device(Device(device), x.device):
         out = TO_DEVICE(out, device=Device(device))
     if dtype is not None and dtype is not x.dtype:
         out = _cast(out, dtype)
-    if memory_format not in (None, preserve_format):
-        ordered = out.contiguous(memory_format=memory_format)
-        return ordered.clone() if ordered is x and copy else ordered
+    if memory_format is not None and memory_format is not preserve_format:
+        return _ordered(x, out, copy, memory_format)
     return CLONE(x) if out is x and copy else out
+
+
+def _ordered(x: Tensor, out: Tensor, copy: bool, memory_format: MemoryFormat) -> Tensor:
+    """A conversion's result in a memory format; x itself if it already suggests that one."""
+    shape, strides = tuple(x._array.shape), x.stride()
+    if out is x and not copy and memory_format is contiguous_format:
+        last = has_format(shape, strides, channels_last)
+        if not (last or has_format(shape, strides, channels_last_3d)):
+            return x
+    ordered: Tensor = out.contiguous(memory_format=memory_format)
+    return ordered.clone() if ordered is x and copy else ordered
 
 
 def _same_device(wanted: Device, have: Device) -> bool:

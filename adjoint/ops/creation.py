@@ -11,7 +11,7 @@ from adjoint.core.families import primitive
 from adjoint.core.layout import check_layout, contiguous_format, format_strides, ordered_strides
 from adjoint.core.placement import chosen
 from adjoint.core.public import method, public
-from adjoint.core.record import HOOKS
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.arguments import checked_scalar, ints, sizes
 
@@ -75,8 +75,6 @@ def filled(
 
 def shape_of(name: str, args: tuple[Any, ...], given: Any) -> Shape:
     """The shape a creating function was given, by position or as `size=`."""
-    if not args and given is None:
-        raise TypeError(f"{name}: missing the size: pass integers, or a sequence of them")
     return sizes(name, args, given)
 
 
@@ -196,6 +194,10 @@ def full(
     """A tensor of one value, by default of that value's dtype."""
     if dtype is None and out is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else dt.of_scalar(fill_value)
+    if hasattr(size, "__index__"):
+        raise TypeError(f"full: argument 'size' must be tuple of ints, not {type(size).__name__}")
+    if getattr(fill_value, "ndim", 0):
+        raise TypeError("full: argument 'fill_value' must be Number, not Tensor")
     shape = sizes("full", (size,))
     return filled("full", shape, fill_value, dtype, device, requires_grad, out, layout)
 
@@ -227,6 +229,8 @@ def _like(
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:
+    if not is_tensor(x):
+        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
     shape = tuple(x._array.shape)
     return filled(
         name,

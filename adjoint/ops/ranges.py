@@ -83,9 +83,9 @@ def arange(
             integers = all(isinstance(v, int) for v in (first, last, by))
             dtype = dt.int64 if integers else dt.get_default_dtype()
     if dtype.is_complex or dtype is dt.bool_:
-        raise RuntimeError(f"arange: not implemented for {dtype.name}")
-    if not dtype.is_inexact and int(by) == 0:
-        by = 0
+        raise NotImplementedError(f"arange: not implemented for {dtype.name}")
+    if not dtype.is_inexact and by and int(by) == 0:
+        raise ValueError(f"arange: step must be nonzero, received {by} for {dtype.name}")
     made = ARANGE(
         start=first,
         step=by,

@@ -100,7 +100,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:
         raise RuntimeError(f"rot90: expected total dims >= 2, but got total dims = {input.ndim}")
-    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == input.ndim:
+    if len({wrap_dim("rot90", d, input.ndim) for d in dims}) < 2:
         raise RuntimeError(
             "rot90: expected rotation dims to be different, but got dim0 = "
             f"{dims[0]} and dim1 = {dims[1]}"
@@ -194,6 +194,10 @@ def repeat_interleave(
         x = x.reshape(1)
     if is_tensor(repeats) and repeats.ndim == 1 and repeats.shape[0] == 1:
         repeats = repeats.reshape(())
+    if not is_tensor(repeats) and not isinstance(repeats, int):
+        raise TypeError(
+            f"repeat_interleave: repeats must be an int or a Tensor, received {type(repeats)}"
+        )
     if is_tensor(repeats) and repeats.ndim == 0:
         repeats = int(repeats.item())
     if isinstance(repeats, int):

@@ -101,7 +101,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
             [0, 2]])
     """
     if not input.ndim:
-        raise RuntimeError("diag_embed: needs at least one dimension, received a 0-d tensor")
+        raise IndexError("diag_embed: needs at least one dimension, received a 0-d tensor")
     params = _diagonal_params("diag_embed", input.ndim + 1, offset, dim1, dim2)
     shape = list(input.shape[:-1])
     size = input.shape[-1] + abs(offset)

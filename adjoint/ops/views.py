@@ -154,7 +154,7 @@ PERMUTE: Record = linear(
 @public()
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
     """A view with dimensions in the order `dims`."""
-    return permute_method(input, *dims)
+    return permute_method(input, tuple(dims))
 
 
 @method(name="permute")

@@ -152,7 +152,9 @@ class Tensor(TensorMethods, metaclass=TensorType):
         else:
             size = array.dtype.itemsize
             strides = tuple(s // size for s in array.strides)
-            if 0 in strides:
+            if not array.size:  # libraries disagree on empty arrays; mostly it is row-major
+                strides = contiguous_strides(array.shape)
+            elif 0 in strides:
                 strides = _unit_strides(array.shape, strides)
         return strides if dim is None else strides[dim]
 

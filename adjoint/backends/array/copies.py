@@ -45,17 +45,24 @@ def clone(xp: Any, x: Array, strides: Any = "same") -> Array:
 
 @lowers(join.CAT)
 def cat(xp: Any, *xs: Array, dim: int) -> Array:
-    return xp.concatenate(xs, axis=dim)
+    out = None
+    if not all(x.flags.c_contiguous for x in xs):  # the result is row-major whatever comes in
+        length = sum(x.shape[dim] for x in xs)
+        out = xp.empty((*xs[0].shape[:dim], length, *xs[0].shape[dim + 1 :]), xs[0].dtype)
+    return xp.concatenate(xs, axis=dim, out=out)
 
 
 @lowers(rearrange.FLIP)
 def flip(xp: Any, x: Array, dims: Shape) -> Array:
-    return copy_with(xp, xp.flip(x, dims), None) if dims else x.copy()
+    out = copy_with(xp, x, "same")
+    if dims:
+        out[...] = xp.flip(x, dims)
+    return out
 
 
 @lowers(rearrange.ROLL)
 def roll(xp: Any, x: Array, shifts: Shape, dims: Shape) -> Array:
-    return xp.roll(x, shifts, axis=dims)
+    return xp.ascontiguousarray(xp.roll(x, shifts, axis=dims))
 
 
 @lowers(rearrange.REPEAT_INDICES)
