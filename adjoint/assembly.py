@@ -86,6 +86,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.ops.search",
     "adjoint.ops.unique",
     "adjoint.ops.histogram",
+    "adjoint.ops.hashing",
     "adjoint.ops.masked",
     "adjoint.backends.array.search",
     "adjoint.backends.array.histogram",

@@ -75,6 +75,8 @@ ROWS = [
     constant("histogram", T(9), 4),
     constant("histogram", T(9), 3, range=(-1.0, 1.0), weight=T(9), density=True),
     constant("histogramdd", T(9, 2), [2, 3]),
+    constant("hash_tensor", T(2, 3), 1, keepdim=True),
+    constant("hash_tensor", T(6, kind="int", low=0, high=4)),
     by_value("unique", T(6, kind="int"), return_inverse=True, return_counts=True),
     by_value("unique", T(4, 2, kind="int", low=0, high=2), dim=0),
     by_value("unique_consecutive", T(6, kind="int"), return_counts=True),

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.reduction import widen
+from adjoint.backends.array.scan import accumulate, part
 from adjoint.backends.array.table import lowers
-from adjoint.ops import checks, search, unique
+from adjoint.ops import checks, hashing, search, unique
 
 Array = Any
 
@@ -81,3 +82,15 @@ def require(xp: Any, x: Array, condition: Array, message: str) -> Array:
     if not bool(condition.all()):
         raise RuntimeError(message)
     return x.copy()
+
+
+@lowers(hashing.HASH_TENSOR)
+def hash_tensor(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
+    bits = xp.ascontiguousarray(x).view(np.int64).reshape(x.shape)
+    for d in dims:
+        n = bits.shape[d]
+        if n == 0:
+            bits = xp.zeros([1 if i == d else k for i, k in enumerate(bits.shape)], np.int64)
+            continue
+        bits = part(accumulate(xp, "bitwise_xor", bits, d), d, n - 1, n)
+    return bits if keepdim else bits.reshape([n for d, n in enumerate(x.shape) if d not in dims])
