@@ -54,7 +54,8 @@ def public(
     """
 
     def declare(fn: F) -> F:
-        published = _with_out(fn) if out else fn
+        plain = _with_numpy_names(fn)
+        published = _with_out(plain) if out else plain
         base = name or fn.__name__.rstrip("_")
         for each in (base, *aliases):
             if function:
@@ -63,7 +64,7 @@ def public(
                         each, published, namespaces, bool(method), inplace, out
                     )
             if method:
-                METHODS[each] = fn
+                METHODS[each] = plain
             if inplace:
                 INPLACE[each] = fn
         return published  # type: ignore[return-value]
@@ -90,6 +91,29 @@ def prop(fn: F) -> F:
     """Publish a read-only Tensor property."""
     PROPERTIES[fn.__name__] = fn
     return fn
+
+
+# NumPy's names for arguments, which PyTorch accepts as well.
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def _with_numpy_names(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, accepting NumPy's spelling of the arguments it has."""
+    code = fn.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    renames = {theirs: ours for theirs, ours in _NUMPY_NAMES.items() if ours in names}
+    if not renames or "axis" in names:
+        return fn
+
+    @functools.wraps(fn)
+    def variant(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for theirs, ours in renames.items():
+                if theirs in kwargs:
+                    kwargs[ours] = kwargs.pop(theirs)
+        return fn(*args, **kwargs)
+
+    return variant
 
 
 def _with_out(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -65,12 +65,22 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     return right - left
 
 
-def _areas(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Tensor:
-    """Twice the area over each interval."""
+def _sample_dim(name: str, dim: int, y: Tensor) -> int:
+    if y.ndim == 0:
+        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
+    return wrap_dim(name, dim, y.ndim)
+
+
+def _check_samples(name: str, y: Tensor, x: Any, dx: Any) -> None:
     if y.dtype.name == "bool":
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
     if x is not None and dx is not None:
         raise TypeError(f"{name}: received both x and dx; pass one of them")
+
+
+def _areas(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Tensor:
+    """Twice the area over each interval."""
+    _check_samples(name, y, x, dx)
     left, right = _sides(y, dim)
     if x is None:
         return (left + right) * (1 if dx is None else dx)
@@ -85,9 +95,13 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     >>> ad.trapezoid(ad.tensor([1.0, 2.0, 3.0]))
     tensor(4.)
     """
-    d = wrap_dim("trapezoid", dim, y.ndim)
-    if y.ndim and y.shape[d] == 0:
+    d = _sample_dim("trapezoid", dim, y)
+    if y.shape[d] == 0:
         return y.sum(d).to(y.dtype)
+    if x is None:  # the sum with half of both ends, in which nothing overflows early
+        ends = (y.select(d, 0) + y.select(d, -1)) * 0.5
+        _check_samples("trapezoid", y, x, dx)
+        return (y.sum(d) - ends) * (1 if dx is None else dx)
     areas = _areas("trapezoid", y, x, dx, d)
     return areas.sum(d + areas.ndim - y.ndim) / 2
 
@@ -97,7 +111,7 @@ def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1
 ) -> Tensor:
     """The running integral along `dim` by the trapezoidal rule."""
-    d = wrap_dim("cumulative_trapezoid", dim, y.ndim)
+    d = _sample_dim("cumulative_trapezoid", dim, y)
     areas = _areas("cumulative_trapezoid", y, x, dx, d)
     return areas.cumsum(d + areas.ndim - y.ndim) / 2
 
@@ -148,6 +162,8 @@ def gradient(
 ) -> tuple[Tensor, ...]:
     """Numerical derivatives of samples along each of `dim`, `spacing` apart or at coordinates."""
     spacing = 1 if spacing is None else spacing
+    if input.dtype.name == "uint8":
+        raise RuntimeError("gradient: does not support uint8 input. Convert it first.")
     if edge_order not in (1, 2):
         raise RuntimeError(
             f"gradient: only supports edge_order=1 and edge_order=2, received {edge_order}"

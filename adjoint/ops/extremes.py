@@ -53,6 +53,12 @@ def refuse_complex(name: str, x: Spec | Tensor) -> None:
         )
 
 
+def refuse_bool(name: str, x: Tensor) -> None:
+    """Where PyTorch has no kernel for booleans."""
+    if x.dtype.name == "bool":
+        raise RuntimeError(f"{name}: does not support bool input. Convert it, e.g. with .int().")
+
+
 def refuse_empty(name: str, shape: Any, dim: int | None = None) -> None:
     """An extreme of nothing does not exist."""
     if dim is None and 0 in shape:
@@ -113,6 +119,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 
 def _position(name: str, record: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     refuse_complex(name, input)
+    refuse_bool(name, input)
     if dim is None:
         if input.numel() == 0:
             raise IndexError(

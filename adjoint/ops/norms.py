@@ -80,8 +80,6 @@ def p_norm(
     if result.is_half:
         x = x.to(float32)
     if 0 in x.shape and (ord < 0 or ord == inf) and 0 in (x.shape[d] for d in dims):
-        if ord == inf and dim is None:
-            return x.abs().sum()
         raise RuntimeError(
             f"{name}: cannot compute the {ord} norm on an empty dimension because the operation "
             "does not have an identity"
@@ -146,7 +144,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     others = tuple(i for i in range(x.ndim) if i != d)
     size = p_norm("renorm", x, p, others, keepdim=True)
     # PyTorch's guard against division by zero.
-    scale = (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
+    scale = (maxnorm / (size + 1e-7)).masked_fill((size > maxnorm).logical_not(), 1)
     return (x * scale).to(input.dtype)
 
 

@@ -102,8 +102,8 @@ def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The sum over `dim`, NaN counting as zero."""
-    if input.dtype.is_complex:
-        raise RuntimeError("nansum: does not support complex inputs, received " + input.dtype.name)
+    if input.dtype.is_complex or (dtype is not None and dtype.is_complex):
+        raise RuntimeError("nansum: does not support complex numbers")
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 
@@ -155,16 +155,21 @@ def nanmean(
     return (nansum(input, dim, keepdim, dtype=wide) / present).to(wanted)
 
 
+def _logical_dims(name: str, dim: Any, ndim: int) -> Dims:
+    """Unlike for sums, () means no dimension."""
+    return () if isinstance(dim, (tuple, list)) and not dim else all_dims(name, dim, ndim)
+
+
 @public(method=True, out=True)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether every element over `dim` is non-zero."""
-    return ALL(input, dims=all_dims("all", dim, input.ndim), keepdim=keepdim)
+    return ALL(input, dims=_logical_dims("all", dim, input.ndim), keepdim=keepdim)
 
 
 @public(method=True, out=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether some element over `dim` is non-zero."""
-    return ANY(input, dims=all_dims("any", dim, input.ndim), keepdim=keepdim)
+    return ANY(input, dims=_logical_dims("any", dim, input.ndim), keepdim=keepdim)
 
 
 @public(method=True)

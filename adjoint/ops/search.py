@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.dtype import bool_, int32, int64
 from adjoint.core.families import device_of, primitive
+from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.creation import FULL
+from adjoint.ops.extremes import refuse_bool, refuse_complex
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -54,11 +56,6 @@ def _check_search(sequence: Tensor, values: Any, side: str | None, right: bool) 
                 "searchsorted: input value can be a scalar only when boundaries is 1 dimensional"
             )
         return
-    if values.dtype is not sequence.dtype:
-        raise RuntimeError(
-            "searchsorted: boundary tensor and input value tensor should have same dtype, but got "
-            f"{sequence.dtype.name} and {values.dtype.name}"
-        )
     if sequence.ndim != 1 and (
         values.ndim != sequence.ndim or values.shape[:-1] != sequence.shape[:-1]
     ):
@@ -92,6 +89,10 @@ def searchsorted(
         sequence = sequence.gather(-1, sorter)
     if not is_tensor(input):
         input = FULL(input, shape=(), dtype=sequence.dtype, device=sequence.device)
+    common = common_dtype((sequence, input))
+    if common.is_complex:
+        raise NotImplementedError(f"searchsorted: not implemented for {common.name}")
+    sequence, input = sequence.to(common), input.to(common)
     found = SEARCHSORTED(sequence, input, right=right or side == "right")
     return found.to(int32) if out_int32 else found
 
@@ -127,6 +128,10 @@ def isin(
     """Whether each element is among `test_elements`."""
     if not is_tensor(elements) and not is_tensor(test_elements):
         raise TypeError("isin: expected a tensor for elements or for test_elements")
+    for x in (elements, test_elements):
+        if is_tensor(x):
+            refuse_complex("isin", x)
+            refuse_bool("isin", x)
     if not is_tensor(test_elements):
         found = elements == test_elements
     else:

@@ -9,7 +9,14 @@ from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
-from adjoint.ops.extremes import picked, refuse_complex, refuse_empty, share, share_tangent
+from adjoint.ops.extremes import (
+    picked,
+    refuse_bool,
+    refuse_complex,
+    refuse_empty,
+    share,
+    share_tangent,
+)
 from adjoint.ops.reduction import infer_reduction, shift_reduction
 from adjoint.ops.scan import along, infer_positions, shift_dim
 
@@ -77,6 +84,7 @@ def msort(input: Tensor) -> Tensor:
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along `dim`, and where they are."""
     refuse_complex("topk", input)
+    refuse_bool("topk", input)
     x, d = along("topk", input, dim)
     if not 0 <= k <= x.shape[d]:
         raise RuntimeError(
@@ -92,6 +100,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @public(method=True, out=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim` (counting from 1), and where it is."""
+    refuse_bool("kthvalue", input)
 
     def positions(x: Tensor, d: int) -> Tensor:
         if not 1 <= k <= x.shape[d]:
@@ -105,6 +114,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 
 def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool) -> Any:
+    refuse_bool(name, input)
     if dim is None:
         refuse_complex(name, input)
         if input.numel() == 0:

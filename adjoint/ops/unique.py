@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.spec import Spec, wrap_dim
+from adjoint.ops.extremes import refuse_complex
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -42,11 +43,12 @@ def _wanted(results: Any, inverse: bool, counts: bool) -> Any:
 
 def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
     x = input.detach()
+    refuse_complex(name, x)
     if dim is None:
         return record(x, dim=None)
     d = wrap_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        x = x.reshape(1)
+        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
     if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
         raise RuntimeError(
             f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "

@@ -35,14 +35,27 @@ def argsort(xp: Any, x: Array, dim: int, descending: bool) -> Array:
 def topk(xp: Any, x: Array, dim: int, k: int, largest: bool) -> Array:
     x = widen(x)
     n = x.shape[dim]
-    if xp is not np or k * 4 > n or n < 64:
+    few = xp is np and 0 < k * 4 <= n and n >= 64
+    if not few or (x.dtype.kind == "f" and bool(np.isnan(x).any())):
         return part(argsort(xp, x, dim, descending=largest), dim, None, k)
-    # Few of many: part them off first, then order only those.
-    split = np.argpartition(x, n - k if largest else k - 1, axis=dim)
-    chosen = part(split, dim, n - k, None) if largest else part(split, dim, None, k)
-    chosen = np.sort(chosen, axis=dim)
+    chosen = np.moveaxis(_few(np.moveaxis(x, dim, -1), k, largest), -1, dim)
     order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
     return np.take_along_axis(chosen, order, dim)
+
+
+def _few(x: Array, k: int, largest: bool) -> Array:
+    """Positions of the k best of each row of many, first ones first, without a full sort."""
+    n = x.shape[-1]
+    bound = part(
+        np.partition(x, n - k if largest else k - 1, axis=-1),
+        x.ndim - 1,
+        *((n - k, n - k + 1) if largest else (k - 1, k)),
+    )
+    better = x > bound if largest else x < bound
+    room = k - better.sum(axis=-1, keepdims=True)
+    equal = x == bound
+    taken = better | (equal & (np.cumsum(equal, axis=-1) <= room))
+    return np.nonzero(taken)[-1].reshape(*x.shape[:-1], k)
 
 
 @lowers(sort.KTHVALUE)
