@@ -112,18 +112,18 @@ def ours(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def selects(shape: tuple[int, ...], key: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
-    """The flat positions a key selects, or None where its arrays do not broadcast."""
+    """The flat positions a key selects, or None where it does not fit."""
     basic, arrays = steps(shape, key)
-    view = np.arange(int(np.prod(shape))).reshape(shape)[basic]
-    dim = 0
-    for a in arrays:  # NumPy lets some empty masks pass that are not of the right shape
-        covers = a.ndim if isinstance(a, np.ndarray) and a.dtype == bool else 0
-        if covers and view.shape[dim : dim + covers] != a.shape:
-            return None
-        dim += covers or 1
     try:
+        view = np.arange(int(np.prod(shape))).reshape(shape)[basic]
+        dim = 0
+        for a in arrays:  # NumPy lets some empty masks pass that are not of the right shape
+            covers = a.ndim if isinstance(a, np.ndarray) and a.dtype == bool else 0
+            if covers and view.shape[dim : dim + covers] != a.shape:
+                return None
+            dim += covers or 1
         return np.asarray(view[arrays])
-    except IndexError:
+    except IndexError:  # after an ellipsis an entry may meet another dimension than its own
         return None
 
 

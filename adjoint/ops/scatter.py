@@ -11,7 +11,7 @@ from adjoint.core.spec import wrap_dim
 from adjoint.ops.creation import FULL
 from adjoint.ops.elementwise import EQ
 from adjoint.ops.gather import GATHER, SCATTER, at_least_1d, check_index_shape, shift_dim
-from adjoint.ops.index import require_index
+from adjoint.ops.index import INDEX, require_index
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -216,6 +216,8 @@ def index_reduce(
     if 0 in y.shape:
         return input.clone()
     x = at_least_1d(input)
+    # Looking the indices up in 0, 1, ... refuses those out of range with an IndexError.
+    picks = INDEX(x.new_arange(x.shape[d]), picks, dims=(0,), wrap=False)
     spread = picks.reshape((-1, *(1,) * (x.ndim - d - 1))).expand(y.shape)
     return _reduce(x, d, spread, y, reduce, include_self).reshape(input.shape)
 

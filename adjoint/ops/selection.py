@@ -43,6 +43,11 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with each slice of `source`, times `alpha`, added to the slice its index names."""
     d, picks, y = check_slices("index_add", input, dim, index, source)
+    if (input.ndim == 0) != (source.ndim == 0):
+        raise RuntimeError(
+            "index_add: source must have as many dimensions as self, received shapes "
+            f"{list(source.shape)} and {list(input.shape)}"
+        )
     if alpha != 1:
         y = (y * alpha).to(input.dtype)
     x = at_least_1d(input)
@@ -65,7 +70,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = wrap_dim("index_fill", dim, input.ndim)
     picks = at_least_1d(require_index("index_fill", index, int64, error=IndexError))
     if picks.ndim > 1:
-        raise IndexError("index_fill: index has to be a vector or a scalar")
+        raise RuntimeError("index_fill: index has to be a vector or a scalar")
     if is_tensor(value):
         if value.ndim:
             raise RuntimeError(

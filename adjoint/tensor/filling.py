@@ -17,17 +17,17 @@ from adjoint.tensor.tensor import Tensor
 
 
 @method
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Overwrite with the elements of `src`, broadcast and converted."""
-    if not is_tensor(src):
-        src = scalar_tensor(_number("copy_", src), self, "copy_")
-    source = src.to(device=self.device, dtype=self.dtype)
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Overwrite with the elements of `other`, broadcast and converted."""
+    if not is_tensor(other):
+        other = scalar_tensor(_number("copy_", other), self, "copy_")
+    source = other.to(device=self.device, dtype=self.dtype)
     if source.shape != self.shape:
         try:
             source = source.expand(self.shape)
         except RuntimeError:
             raise RuntimeError(
-                f"copy_: source of shape {list(src.shape)} cannot be broadcast to the target's "
+                f"copy_: source of shape {list(other.shape)} cannot be broadcast to the target's "
                 f"shape {list(self.shape)}: sizes must match or be 1"
             ) from None
     if source._storage is self._storage:  # reading and writing may overlap

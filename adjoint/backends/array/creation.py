@@ -24,6 +24,8 @@ def full(
         value = value.get()
     if strides is None and value == 0:
         return xp.zeros(shape, NUMPY_OF[dtype])
+    if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255
+        value = np.asarray(value).astype(NUMPY_OF[dtype])[()]
     out = allocate(xp, shape, NUMPY_OF[dtype], strides)
     out[...] = value
     return out

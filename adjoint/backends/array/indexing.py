@@ -27,7 +27,12 @@ def out_of_bounds(xp: Any, picks: Array, size: int, low: int) -> int | None:
 
 
 def full_index(
-    xp: Any, x: Array, dims: tuple[int, ...], indices: tuple[Array, ...], wrap: bool
+    xp: Any,
+    x: Array,
+    dims: tuple[int, ...],
+    indices: tuple[Array, ...],
+    wrap: bool,
+    error: type[Exception] = IndexError,
 ) -> tuple[Any, ...]:
     """Index arrays at their dimensions, whole slices elsewhere; all in bounds.
 
@@ -38,7 +43,7 @@ def full_index(
             size = x.shape[d]
             bad = out_of_bounds(xp, picks, size, -size if wrap else 0)
             if bad is not None:
-                raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+                raise error(f"index {bad} is out of bounds for dimension {d} with size {size}")
     at = dict(zip(dims, indices, strict=True))
     return tuple(at.get(d, slice(None)) for d in range(dims[-1] + 1))
 
@@ -69,7 +74,8 @@ def index_put(
     accumulate: bool,
     wrap: bool = True,
 ) -> Array:
-    where = full_index(xp, x, dims, indices, wrap)
+    kind = RuntimeError if accumulate else IndexError  # index_add's, and index_copy's
+    where = full_index(xp, x, dims, indices, wrap, IndexError if wrap else kind)
     try:
         if accumulate:
             return add_at(xp, x, where, dims, indices, values)
