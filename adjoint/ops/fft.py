@@ -12,6 +12,7 @@ Note [half spectra]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
@@ -177,7 +178,8 @@ def _c2c(name: str, x: Tensor, dims: Dims, lengths: Sequence[int], inverse: bool
 def _transform(name: str, input: Any, n: int | None, dim: int, norm: Any, inverse: bool) -> Tensor:
     x = _complex(name, input)
     d = _one_dim(name, x, dim)
-    x = _resize(name, x, d, x.shape[d] if n is None else n)
+    length = _length(name, n)
+    x = _resize(name, x, d, x.shape[d] if length == -1 else length)
     return FFT(x, dims=(d,), inverse=inverse, norm=_norm(name, norm))
 
 
@@ -199,7 +201,9 @@ def _from_half(name: str, x: Tensor, d: int, n: int, norm: str) -> Tensor:
     return IRFFT(_resize(name, x, d, n // 2 + 1), dim=d, n=n, norm=norm)
 
 
-def _length(name: str, n: int | None) -> int:
+def _length(name: str, n: Any) -> int:
+    if n is not None and not hasattr(n, "__index__"):
+        raise TypeError(f"{name}: argument 'n' must be int, not {type(n).__name__}")
     if n is not None and n < 1:
         raise RuntimeError(f"{name}: invalid number of data points ({n}) specified, wanted >= 1")
     return -1 if n is None else n
@@ -392,6 +396,8 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
         raise RuntimeError(
             f"{name}: requires a floating point or complex dtype, received {dtype.name}"
         )
+    if dtype.is_complex:
+        raise NotImplementedError(f"{name}: not implemented for {dtype.name!r}")
     if n < 0:
         raise RuntimeError(f"{name}: wanted a number of points >= 0, received {n}")
     k = ARANGE(
@@ -403,7 +409,7 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
     )
     if kept == n:
         k = k - (k + k >= n).to(dt.float64) * n
-    return (k * (1.0 / (n * d) if n else 1.0)).to(dtype)
+    return (k * (1.0 / (n * d) if n * d else inf)).to(dtype)
 
 
 @public(out=True, namespaces=("fft",))

@@ -92,7 +92,8 @@ def _check_length(name: str, length: Any, dtype: DType | None) -> None:
             f"{name}: requires non-negative window_length, got window_length={length}"
         )
     if dtype is not None and not dtype.is_floating_point:
-        raise RuntimeError(f"{name}: expects floating point dtypes, got: {dtype.name}")
+        kind = NotImplementedError if dtype.is_complex else RuntimeError
+        raise kind(f"{name}: expects floating point dtypes, got: {dtype.name}")
 
 
 def _top(
@@ -202,6 +203,8 @@ def _signal(
     name: str, formula: Formula, M: int, sym: bool, options: dict[str, Any], *, single: bool = True
 ) -> Tensor:
     layout = options.pop("layout", None)
+    if not hasattr(M, "__index__"):
+        raise TypeError(f"{name}: argument 'M' must be int, not {type(M).__name__}")
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if layout is not None and "strided" not in str(layout):

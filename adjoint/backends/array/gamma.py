@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,28 @@ def special(xp: Any) -> Any:
     return cupyx.scipy.special
 
 
+def function(xp: Any, name: str) -> Callable[..., Any]:
+    """A special function for arrays of `xp`; through the host where CuPy has none of that name."""
+    found = getattr(special(xp), name, None)
+    if found is not None:
+        return found
+    on_host = getattr(special(np), name)
+
+    def through_host(*arrays: Array) -> Any:
+        result = on_host(*(xp.asnumpy(a) if hasattr(a, "get") else a for a in arrays))
+        return tuple(map(xp.asarray, result)) if isinstance(result, tuple) else xp.asarray(result)
+
+    return through_host
+
+
 def by_name(record: Record, name: str) -> None:
     """A kernel that is a function of the library."""
 
     @lowers(record)
     def kernel(xp: Any, *arrays: Array) -> Array:
-        return getattr(special(xp), name)(*arrays)
+        if len(arrays) == 2:
+            arrays = pair(xp, *arrays)
+        return function(xp, name)(*arrays)
 
 
 by_name(gamma.ERF, "erf")

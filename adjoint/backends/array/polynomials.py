@@ -32,10 +32,10 @@ def recur(xp: Any, x: Array, n: Array, first: Array, step: Step) -> Array:
 
 
 def prepare(xp: Any, x: Any, n: Any) -> tuple[Array, Array]:
-    """x in float64 and the degree as an integer, at one shape; a NaN degree counts as below 0."""
+    """x in float64 and the degree as an integer, at one shape; a NaN degree counts as 0."""
     x, n = xp.asarray(x, dtype=np.float64), xp.asarray(n, dtype=np.float64)
     x, n = xp.broadcast_arrays(x, n)
-    return x, xp.where(xp.isnan(n), -1, xp.clip(xp.trunc(n), -1, 2**53))
+    return x, xp.where(xp.isnan(n), 0, xp.clip(xp.trunc(n), -1, 2**53))
 
 
 def _sign(xp: Any, n: Array) -> Array:
@@ -107,10 +107,11 @@ def _hermite(xp: Any, x_: Any, n_: Any, scale: int) -> Array:
     kept = next(a.dtype for a in (x_, n_) if hasattr(a, "dtype"))
     limit = 512 if kept == np.float64 else 128
     y = scale * x
-    result = recur(
-        xp, x, xp.minimum(n, limit + 1), y, lambda k, x, p, q: y * p - (scale * k) * q
-    ).astype(kept)
-    return xp.where(xp.isfinite(result) & (n <= limit), result, np.nan).astype(kept)
+    steps = xp.minimum(n, limit + 1)
+    exact = recur(xp, x, steps, y, lambda k, x, p, q: y * p - (scale * k) * q)
+    result = exact.astype(kept)
+    overflow = xp.isfinite(exact) & ~xp.isfinite(result)
+    return xp.where(overflow | (n > limit), np.nan, result).astype(kept)
 
 
 @lowers(polynomials.HERMITE_H)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from adjoint.backends.array.gamma import by_name, function
 from adjoint.backends.array.table import lowers
 from adjoint.core.record import Record
 from adjoint.ops.special import bessel, gamma, normal
@@ -36,34 +34,8 @@ SCIPY: dict[Record, str] = {
 }
 
 
-def scipy_function(xp: Any, name: str) -> Callable[..., Array]:
-    """scipy.special's function for arrays of `xp`; through the host where CuPy has none."""
-    import scipy.special
-
-    if xp is np:
-        return getattr(scipy.special, name)
-    import cupyx.scipy.special
-
-    found = getattr(cupyx.scipy.special, name, None)
-    if found is not None:
-        return found
-    on_host = getattr(scipy.special, name)
-
-    def through_host(*arrays: Array) -> Any:
-        result = on_host(*(xp.asnumpy(a) if hasattr(a, "get") else a for a in arrays))
-        return tuple(map(xp.asarray, result)) if isinstance(result, tuple) else xp.asarray(result)
-
-    return through_host
-
-
-def _register(record: Record, name: str) -> None:
-    @lowers(record)
-    def kernel(xp: Any, *arrays: Array) -> Array:
-        return scipy_function(xp, name)(*arrays)
-
-
 for _record, _name in SCIPY.items():
-    _register(_record, _name)
+    by_name(_record, _name)
 
 
 @lowers(bessel.SPHERICAL_BESSEL_J0)
@@ -74,9 +46,9 @@ def spherical_bessel_j0(xp: Any, x: Array) -> Array:
 
 @lowers(bessel.AIRY_AI)
 def airy_ai(xp: Any, x: Array) -> Array:
-    return scipy_function(xp, "airy")(x)[0]
+    return function(xp, "airy")(x)[0]
 
 
 @lowers(bessel.AIRY_AI_PRIME)
 def airy_ai_prime(xp: Any, x: Array) -> Array:
-    return scipy_function(xp, "airy")(x)[1]
+    return function(xp, "airy")(x)[1]

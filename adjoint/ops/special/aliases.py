@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @public(namespaces=("special",), name="softmax")
-def special_softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+def special_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) normalised to sum to one along `dim`."""
     return input.softmax(dim, dtype)
 
