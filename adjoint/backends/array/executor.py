@@ -81,6 +81,11 @@ def cast_operand(x: Any, target: Any) -> Any:
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
 
 
+def cast_operands(arrays: list[Any], casts: tuple[Any, ...]) -> list[Any]:
+    """All operands in the dtypes a plan asks for."""
+    return [cast_operand(a, c) for a, c in zip(arrays, casts, strict=True)]
+
+
 def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[str, Any]) -> Any:
     """Promote, run the kernel, and give the result the dtype `infer` states."""
     if record.promotion is None:
@@ -88,8 +93,8 @@ def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[
     plan = record.plans.get(key)
     if plan is None:
         plan = record.plans[key] = make_plan(record, arrays, params)
-    if plan.casts is not None:
-        arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
+    if plan.casts is not None:  # conversions overflow quietly too
+        arrays = quietly(cast_operands, (arrays, plan.casts), {})
     out = quietly(kernel, arrays, params)
     return out if out.dtype == plan.result else quietly(out.astype, (plan.result,), {})
 
