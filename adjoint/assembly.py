@@ -19,7 +19,6 @@ from adjoint.tensor.tensor import Tensor
 
 EAGER = (
     "adjoint.ops.elementwise",
-    "adjoint.ops.gamma",
     "adjoint.ops.convert",
     "adjoint.ops.views",
     "adjoint.ops.dims",
@@ -67,7 +66,7 @@ EAGER = (
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.interop",
     "adjoint.backends.array.elementwise",
-    "adjoint.backends.array.gamma",
+    "adjoint.backends.array.error_functions",
     "adjoint.backends.array.indexing",
     "adjoint.backends.array.reduction",
     "adjoint.backends.array.scan",
@@ -80,6 +79,8 @@ EAGER = (
     "adjoint.backends.array.creation",
 )
 LAZY: tuple[str, ...] = (
+    "adjoint.ops.gamma",
+    "adjoint.backends.array.gamma",
     "adjoint.ops.calculus",
     "adjoint.ops.covariance",
     "adjoint.ops.quantile",

@@ -60,7 +60,10 @@ class RecordNode(TapeNode):
         if not isinstance(partial, TensorBase):
             if isinstance(partial, complex):
                 partial = partial.conjugate()
-            g = g if partial == 1 else -g if partial == -1 else g * partial
+            if partial.__class__ is float and partial == 0:  # a step function; 0 * inf is not 0
+                g = g.new_zeros(g.shape)
+            else:
+                g = g if partial == 1 else -g if partial == -1 else g * partial
         else:
             category = DTYPE_OF[partial._array.dtype].category  # type: ignore[attr-defined]
             if category == BOOL:  # booleans select, so that 0 * inf cannot arise

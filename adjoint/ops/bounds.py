@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import bool_
 from adjoint.core.families import elementwise
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def _share(x: Any, y: Any, loses: Any) -> Any:
+def _share(one: Any, other: Any, loses: Any) -> Any:
     """1, but 1/2 where the operands are equal and 0 where this one loses."""
-    return WHERE(x == y, 0.5, 1.0).masked_fill(loses, 0)
+    return ((one == other).to(one.dtype) * -0.5 + 1).masked_fill(loses, 0)
 
 
 def _first(x: Any, y: Any, wins: Any) -> Any:
@@ -27,14 +28,14 @@ def _first(x: Any, y: Any, wins: Any) -> Any:
 MAXIMUM = elementwise(
     "maximum",
     lambda x, y: _share(x, y, x < y),
-    lambda x, y: _share(x, y, x > y),
+    lambda x, y: _share(y, x, x > y),
     accepts="bif",
     tensors=2,
 )
 MINIMUM = elementwise(
     "minimum",
     lambda x, y: _share(x, y, x > y),
-    lambda x, y: _share(x, y, x < y),
+    lambda x, y: _share(y, x, x < y),
     accepts="bif",
     tensors=2,
 )
@@ -94,6 +95,15 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
     return FMIN(input, other)
 
 
+def _check_bounds(name: str, input: Tensor, *bounds: Any) -> None:
+    """Refuse numbers that do not fit, and the bounds of booleans."""
+    for bound in bounds:
+        if bound.__class__ is int:
+            require_fit(name, bound, input.dtype)
+        elif bound.__class__ is bool and input.dtype is bool_:
+            raise NotImplementedError(f"{name}: not implemented for bool. Convert to an integer.")
+
+
 @public(method=True, inplace=True, out=True, aliases=("clip",))
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Elements below `min` raised to it, those above `max` lowered to it.
@@ -102,9 +112,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     >>> ad.clamp(ad.tensor([-1.0, 0.5, 2.0]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    for bound in (min, max):
-        if bound.__class__ is int:
-            require_fit("clamp", bound, input.dtype)
+    _check_bounds("clamp", input, min, max)
     if min is None:
         if max is None:
             raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
@@ -115,12 +123,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 @public(method=True, inplace=True, out=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Elements below `min` raised to it."""
+    _check_bounds("clamp_min", input, min)
     return CLAMP_MIN(input, min)
 
 
 @public(method=True, inplace=True, out=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Elements above `max` lowered to it."""
+    _check_bounds("clamp_max", input, max)
     return CLAMP_MAX(input, max)
 
 
@@ -133,6 +143,10 @@ def relu(input: Tensor) -> Tensor:
 @public(method=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements within `lambd` of zero replaced by zero."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"hardshrink: not implemented for {input.dtype.name}. Convert to a floating dtype."
+        )
     return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
 
 

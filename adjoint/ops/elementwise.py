@@ -30,10 +30,10 @@ from adjoint.ops.division import FLOOR_DIVIDE as FLOOR_DIVIDE
 from adjoint.ops.division import FMOD as FMOD
 from adjoint.ops.division import REMAINDER as REMAINDER
 from adjoint.ops.division import TRUNC_DIVIDE as TRUNC_DIVIDE
+from adjoint.ops.error_functions import ERF as ERF
 from adjoint.ops.exponential import EXP as EXP
 from adjoint.ops.exponential import LOG as LOG
 from adjoint.ops.exponential import SIGMOID as SIGMOID
-from adjoint.ops.gamma import ERF as ERF
 from adjoint.ops.logical import BITWISE_AND as BITWISE_AND
 from adjoint.ops.logical import BITWISE_OR as BITWISE_OR
 from adjoint.ops.logical import LOGICAL_AND as LOGICAL_AND

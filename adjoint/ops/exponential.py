@@ -26,6 +26,10 @@ def _xlogy_x(x: Any, y: Any) -> Any:
     return x.new_zeros(x.shape).masked_fill(mask.logical_not(), value)
 
 
+def _logit_partial(x: Any) -> Any:
+    return (1 / (x * (1 - x))).masked_fill((x < 0) | (x > 1), math.nan)
+
+
 EXP = elementwise("exp", lambda out: out, promotion="float", policy="fp32")
 EXP2 = elementwise("exp2", lambda out: out * LN2, promotion="float")
 EXPM1 = elementwise("expm1", lambda out: out + 1, promotion="float", policy="fp32")
@@ -34,7 +38,7 @@ LOG2 = elementwise("log2", lambda x: 1 / (x * LN2), promotion="float", policy="f
 LOG10 = elementwise("log10", lambda x: 1 / (x * LN10), promotion="float", policy="fp32")
 LOG1P = elementwise("log1p", lambda x: 1 / (x + 1), promotion="float", policy="fp32")
 SIGMOID = elementwise("sigmoid", lambda out: out * (1 - out), promotion="float")
-LOGIT = elementwise("logit", lambda x: 1 / (x * (1 - x)), promotion="float", accepts="f")
+LOGIT = elementwise("logit", _logit_partial, promotion="float", accepts="f")
 LOGADDEXP = elementwise(
     "logaddexp",
     lambda x, y: (x - y).sigmoid(),

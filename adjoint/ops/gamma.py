@@ -1,4 +1,4 @@
-"""The gamma function's family, the error functions, and the Bessel function i0."""
+"""The gamma function's family, and the Bessel function i0."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from adjoint.core.record import Record
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
-_ERF = 2 / math.sqrt(math.pi)
-
 
 def _i1(x: Tensor) -> Tensor:
-    from adjoint.ops.special.bessel import I1  # loaded with the special functions, on first use
+    from adjoint.ops.special.bessel import I1  # which states its own derivative by i0
 
     return I1(x)
 
@@ -26,11 +24,6 @@ def _igamma_partial(x: Any, y: Any) -> Any:
     return ((x - 1) * y.log() - y - x.lgamma()).exp()
 
 
-ERF = elementwise("erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f")
-ERFC = elementwise("erfc", lambda x: -_ERF * (-x * x).exp(), promotion="float", accepts="f")
-ERFINV = elementwise(
-    "erfinv", lambda out: (out * out).exp() / _ERF, promotion="float", accepts="f", policy="fp32"
-)
 LGAMMA = elementwise("lgamma", lambda x: x.digamma(), promotion="float", accepts="f")
 # polygamma of order n is the (n + 1)-th derivative of lgamma; order 0 is digamma.
 POLYGAMMA: Record = elementwise(
@@ -41,24 +34,6 @@ IGAMMA = elementwise("igamma", None, _igamma_partial, accepts="f", tensors=2)
 IGAMMAC = elementwise("igammac", None, lambda x, y: -_igamma_partial(x, y), accepts="f", tensors=2)
 
 _BOTH = ("", "special")
-
-
-@public(method=True, inplace=True, out=True, namespaces=_BOTH)
-def erf(input: Tensor) -> Tensor:
-    """The error function."""
-    return ERF(input)
-
-
-@public(method=True, inplace=True, out=True, namespaces=_BOTH)
-def erfc(input: Tensor) -> Tensor:
-    """One minus the error function, accurate where that is small."""
-    return ERFC(input)
-
-
-@public(method=True, inplace=True, out=True, namespaces=_BOTH)
-def erfinv(input: Tensor) -> Tensor:
-    """The inverse of the error function."""
-    return ERFINV(input)
 
 
 @public(method=True, inplace=True, out=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
@@ -11,7 +12,7 @@ from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.ops.arithmetic import MUL
-from adjoint.ops.scalars import log, number, require_tensors
+from adjoint.ops.scalars import log, number, require_fit, require_tensors
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -27,13 +28,14 @@ def _pow_base(x: Any, y: Any) -> Any:
 
 def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
     """x**y log x, zero where x is zero and y is not negative."""
-    if is_tensor(x):
-        if not y.dtype.is_complex if is_tensor(y) else not isinstance(y, complex):
-            x = x.masked_fill((x == 0) & (y >= 0), 1)
-        return out * x.log()
-    if number(x) == 0:
-        return (out * log(x)).masked_fill(y.real >= 0, 0)
-    return out * log(x)
+    if not is_tensor(x):
+        x = number(x)
+        if x == 0:
+            return (out * -math.inf).masked_fill(y.real >= 0, 0)
+        return out * log(complex(x) if y.dtype.is_complex else x)
+    if y.dtype.is_complex and not x.dtype.is_complex:
+        x = x.to(y.dtype)  # a negative base has a complex logarithm
+    return out * x.masked_fill((x == 0) & (y.real >= 0), 1).log()
 
 
 POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", policy="fp32")
@@ -41,8 +43,11 @@ SQRT = elementwise("sqrt", lambda out: 0.5 / out, promotion="float")
 RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", policy="fp32")
 
 
-def _check_exponent(input: Any, exponent: Any) -> None:
-    if exponent.__class__ is int and exponent < 0 and not input.dtype.is_inexact:
+def _check_exponent(input: Any, exponent: int) -> None:
+    if input.dtype.is_inexact:
+        return
+    require_fit("pow", exponent, input.dtype)
+    if exponent < 0:
         raise RuntimeError(
             "pow: integers to negative integer powers are not allowed, received exponent "
             f"{exponent} for {input.dtype.name}. Convert to a floating dtype first."
@@ -51,7 +56,7 @@ def _check_exponent(input: Any, exponent: Any) -> None:
 
 def power(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent`, elementwise."""
-    if exponent.__class__ is int and exponent < 0:
+    if exponent.__class__ is int and not 0 <= exponent < 128 and is_tensor(input):
         _check_exponent(input, exponent)
     return POW(input, exponent)
 
@@ -79,10 +84,26 @@ def _double(x: Any, common: DType) -> Any:
     return complex(number(x)) if common.is_complex else float(number(x))
 
 
-@public(method=True, inplace=True, out=True)
+def _float_power_dtype(input: Any, exponent: Any) -> DType:
+    return dt.complex128 if common_dtype((input, exponent)).is_complex else dt.float64
+
+
+@public(inplace=True, function=False, name="float_power")
+def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
+    """Raise to a power in double precision, which the target must have."""
+    wide = _float_power_dtype(input, exponent)
+    if input.dtype is not wide:
+        raise RuntimeError(
+            f"float_power_: the base has dtype {input.dtype.name} but the operation's result "
+            f"requires dtype {wide.name}. Use the form without '_'."
+        )
+    return float_power(input, exponent)
+
+
+@public(method=True, out=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """Raise to a power in double precision."""
-    wide = dt.complex128 if common_dtype((input, exponent)).is_complex else dt.float64
+    wide = _float_power_dtype(input, exponent)
     return POW(_double(input, wide), _double(exponent, wide))
 
 
@@ -108,4 +129,6 @@ def rsqrt(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     require_tensors("ldexp", input, other)
+    if not other.ndim:
+        other = other.to(common_dtype((input, other)))
     return MUL(input, POW(2.0, other))

@@ -19,7 +19,7 @@ TRUNC = elementwise("trunc", 0, accepts="if")
 ROUND = elementwise("round", 0, accepts="if")  # halves to even
 FRAC = elementwise("frac", 1, accepts="f")
 NEXTAFTER = elementwise(
-    "nextafter", lambda x, y: x != y, lambda x, y: x == y, promotion="exact", accepts="f", tensors=2
+    "nextafter", lambda x, y: x != y, 0, promotion="exact", accepts="f", tensors=2
 )
 
 

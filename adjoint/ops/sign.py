@@ -16,7 +16,7 @@ ABS = elementwise("abs", lambda x: x.sgn().conj(), promotion="real", accepts="if
 SIGN = elementwise("sign", 0, accepts="bif")
 COPYSIGN = elementwise(
     "copysign",
-    lambda x, out: (out / x).masked_fill(x == 0, 0),
+    lambda x, out: x.sign() * out.sign(),
     0,
     promotion="float",
     accepts="f",
@@ -25,7 +25,18 @@ COPYSIGN = elementwise(
 HEAVISIDE = elementwise("heaviside", None, None, accepts="bif", tensors=2)
 
 
-@public(method=True, inplace=True, out=True, aliases=("absolute",))
+@public(inplace=True, function=False, name="abs", aliases=("absolute",))
+def abs_inplace(input: Tensor) -> Tensor:
+    """The magnitude of each element, where it has the dtype of the element."""
+    if input.dtype.is_complex:
+        raise RuntimeError(
+            "abs_: in-place abs is not supported for complex tensors: magnitudes are real. "
+            "Use the form without '_'."
+        )
+    return ABS(input)
+
+
+@public(method=True, out=True, aliases=("absolute",))
 def abs(input: Tensor) -> Tensor:
     """The magnitude of each element.
 

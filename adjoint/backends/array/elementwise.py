@@ -37,7 +37,6 @@ NAMED.update(
         arithmetic.NEG: "negative",
         division.DIV: "divide",
         division.GCD: "gcd",
-        division.LCM: "lcm",
         power.SQRT: "sqrt",
         comparison.EQ: "equal",
         comparison.NE: "not_equal",
@@ -161,6 +160,11 @@ def fmod(xp: Any, x: Any, y: Any) -> Array:
     return xp.fmod(x, y)
 
 
+@lowers(division.LCM)
+def lcm(xp: Any, x: Array, y: Array) -> Array:
+    return xp.abs(xp.lcm(x, y))  # NumPy keeps the sign of an overflow
+
+
 def pair(xp: Any, x: Any, y: Any) -> tuple[Array, Array]:
     """Both operands as arrays of the dtype computed in."""
     return array_of(xp, x, y), array_of(xp, y, x)
@@ -175,6 +179,8 @@ def pow_(xp: Any, x: Any, y: Any) -> Array:
             return xp.sqrt(x)
         if y == 1:
             return +x
+        if y == -1:
+            return 1 / x
     elif y.dtype.kind == "i" and y.size and y.min() < 0:
         return _integer_power(xp, x, y)
     return xp.power(x, y)

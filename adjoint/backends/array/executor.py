@@ -58,7 +58,7 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan
         if i < skip:
             casts.append(None)
         elif hasattr(a, "dtype"):
-            casts.append(None if a.dtype == wide else wide)
+            casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
         else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
     return Plan(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
@@ -72,10 +72,19 @@ def _forget_plans() -> None:
 dt.DEFAULT_LISTENERS.append(_forget_plans)  # plans depend on the default dtype
 
 
+def conversion(have: Any, compute: Any, wide: Any) -> Any:
+    """How an array reaches the dtype computed in: rounded to a half first, where that is wider."""
+    if have == wide:
+        return None if wide == compute else (compute, wide)
+    return wide if have in (compute, wide) or wide == compute else (compute, wide)
+
+
 def cast_operand(x: Any, target: Any) -> Any:
     """An array or scalar in the dtype computed in."""
     if target is None:
         return x
+    if target.__class__ is tuple:
+        return x.astype(target[0]).astype(target[1])
     if hasattr(x, "astype"):
         return x.astype(target)
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.backends.array.gamma import by_name, function
+from adjoint.backends.array.scipy_functions import by_name, function
 from adjoint.backends.array.table import lowers
 from adjoint.core.record import Record
 from adjoint.ops.special import bessel, gamma, normal
