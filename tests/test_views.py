@@ -1,0 +1,175 @@
+"""Which operations view and which copy, strides, and writes through views with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+
+def matrix() -> Any:
+    return ad.arange(12.0).reshape(3, 4).clone()
+
+
+def pairs() -> Any:
+    return ad.view_as_complex(ad.arange(12.0).reshape(2, 3, 2).clone())
+
+
+def shares(a: Any, b: Any) -> bool:
+    """Whether a write through a reaches b."""
+    before = b.clone()
+    a.zero_()
+    return not bool((b == before).all())
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: x.view(4, 3),
+    "reshape": lambda x: x.reshape(-1),
+    "permute": lambda x: x.permute(1, 0),
+    "transpose": lambda x: x.transpose(0, 1),
+    "t": lambda x: x.t(),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "movedim": lambda x: x.movedim(0, 1),
+    "squeeze": lambda x: x.squeeze(),
+    "unsqueeze": lambda x: x.unsqueeze(0),
+    "flatten": lambda x: x.flatten(),
+    "ravel": lambda x: x.ravel(),
+    "unflatten": lambda x: x.unflatten(1, (2, 2)),
+    "select": lambda x: x.select(0, 1),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "slice": lambda x: x[1:, ::2],
+    "diagonal": lambda x: x.diagonal(),
+    "unfold": lambda x: x.unfold(0, 2, 2),
+    "as_strided": lambda x: x.as_strided((2, 2), (1, 2), 3),
+    "split": lambda x: x.split(2)[0],
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "tensor_split": lambda x: x.tensor_split(2)[0],
+    "unbind": lambda x: x.unbind(1)[0],
+    "view_dtype": lambda x: x.view(ad.int32),
+    "atleast_3d": lambda x: ad.atleast_3d(x),
+    "contiguous": lambda x: x.contiguous(),
+    "to_same": lambda x: x.to(ad.float32),
+    "real_of_real": lambda x: x.real,
+    "detach": lambda x: x.detach(),
+}
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "clone": lambda x: x.clone(),
+    "reshape": lambda x: x.t().reshape(-1),
+    "contiguous": lambda x: x.t().contiguous(),
+    "to_copy": lambda x: x.to(ad.float32, copy=True),
+    "diag": lambda x: x.diag(),
+    "flip": lambda x: x.flip(()),
+    "roll": lambda x: x.roll(0),
+    "repeat": lambda x: x.repeat(1, 1),
+    "tile": lambda x: x.tile(1),
+    "cat": lambda x: ad.cat([x]),
+    "rot90": lambda x: x.rot90(0),
+    "tril": lambda x: x.tril(3),
+    "narrow_copy": lambda x: x.narrow_copy(0, 0, 3),
+    "select_scatter": lambda x: x.select_scatter(ad.ones(4), 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_view_shares_storage(name: str) -> None:
+    x = matrix()
+    assert shares(VIEWS[name](x), x)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copy_does_not(name: str) -> None:
+    x = matrix()
+    assert not shares(COPIES[name](x), x)
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+def test_parts_of_complex_numbers_are_views(part: str) -> None:
+    x = pairs()
+    assert shares(getattr(x, part), x)
+    setattr(x, part, ad.ones(2, 3))
+    assert bool((getattr(x, part) == 1).all())
+
+
+def test_clone_keeps_the_order_of_dimensions_in_memory() -> None:
+    x = matrix()
+    assert x.t().clone().stride() == (1, 4)
+    assert x.t()[::2].clone().stride() == (1, 2)
+    assert x.expand(2, 3, 4).clone().stride() == (12, 4, 1)
+    assert x.t().clone(memory_format=ad.contiguous_format).stride() == (3, 1)
+    assert ad.zeros_like(x.t()).stride() == (1, 4)
+    assert ad.zeros(2, 3, 4, 5).to(memory_format=ad.channels_last).stride() == (60, 1, 15, 3)
+
+
+WRITES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    # what is written to of w = 2 z, and the gradient of w.sum() after `mul_(3)` there
+    "diagonal": (lambda w: w.diagonal(), [6, 2, 2, 2, 6, 2]),
+    "column": (lambda w: w.T[0], [6, 2, 2, 6, 2, 2]),
+    "flat": (lambda w: w.view(-1)[1:3], [2, 6, 6, 2, 2, 2]),
+    "as_strided": (lambda w: w.as_strided((2, 2), (3, 2)), [6, 2, 6, 6, 2, 6]),
+    "unfold": (lambda w: w.unfold(1, 1, 2), [6, 2, 6, 6, 2, 6]),
+    "chunk": (lambda w: w.chunk(2)[1], [2, 2, 2, 6, 6, 6]),
+    "squeezed": (lambda w: w[:, 1:2].squeeze(1), [2, 6, 2, 2, 6, 2]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("how", ["tape", "func", "vmap"])
+def test_write_through_a_view_is_differentiable(name: str, how: str) -> None:
+    look, expected = WRITES[name]
+
+    def program(z: Any) -> Any:
+        w = z * 2
+        look(w).mul_(3)
+        return w.sum()
+
+    z = ad.ones(2, 3)
+    if how == "tape":
+        z.requires_grad_()
+        program(z).backward()
+        grad = z.grad
+    elif how == "func":
+        grad = ad.func.grad(program)(z)
+    else:
+        grad = ad.func.vmap(ad.func.grad(program))(ad.stack([z, z]))[1]
+    np.testing.assert_array_equal(grad.numpy().ravel(), expected)  # type: ignore[union-attr]
+
+
+def test_write_to_the_base_reaches_its_views_gradients() -> None:
+    z = ad.ones(2, 3, requires_grad=True)
+    w = z * 1
+    row = w[0]
+    w.t_()
+    w.mul_(4)
+    row.sum().backward()
+    assert z.grad is not None
+    assert z.grad.tolist() == [[4, 4, 4], [0, 0, 0]]
+
+
+def test_overlapping_views_accumulate() -> None:
+    z = ad.ones(4, requires_grad=True)
+    (z.unfold(0, 3, 1).sum() + z.as_strided((3, 2), (1, 1)).sum()).backward()
+    assert z.grad is not None
+    assert z.grad.tolist() == [2, 4, 4, 2]
+
+
+def test_writing_where_elements_overlap_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="single memory location"):
+        ad.zeros(3).expand(2, 3).mul_(2)
+
+
+def test_resize_keeps_elements_and_grows() -> None:
+    x = ad.arange(6.0)
+    assert x.resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert x.resize_(6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.resize_(2, 4).flatten()[:6].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_as_strided_stays_inside_its_storage() -> None:
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        ad.zeros(4).as_strided((3,), (2,))
+    assert ad.arange(6.0)[4:].as_strided((2,), (1,), 1).tolist() == [1, 2]
