@@ -1,0 +1,165 @@
+"""What one small eager operation costs, here and in PyTorch, measured in one run.
+
+    python -m benchmarks.overhead [--rounds 15] [--json results.json] [name ...]
+
+The frameworks take turns, round by round, so that a slow moment of the machine meets both; each
+number is the median over rounds of the mean time of one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import adjoint as ad
+
+Call = Callable[[], Any]
+TARGET_SECONDS = 0.02  # per framework, operation and round
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One thing people do all day: `make(framework)` prepares it and returns the call."""
+
+    name: str
+    make: Callable[[Any], Call]
+
+
+def small_add(fw: Any) -> Call:
+    x, y = fw.ones(8), fw.ones(8)
+    return lambda: x + y
+
+
+def add_scalar(fw: Any) -> Call:
+    x = fw.ones(8)
+    return lambda: x + 1.5
+
+
+def multiply_with_gradient(fw: Any) -> Call:
+    x, y = fw.ones(8, requires_grad=True), fw.ones(8)
+    return lambda: x * y
+
+
+def small_matmul(fw: Any) -> Call:
+    x, y = fw.ones(8, 8), fw.ones(8, 8)
+    return lambda: x @ y
+
+
+def take_slice(fw: Any) -> Call:
+    x = fw.ones(8, 8)
+    return lambda: x[2:5]
+
+
+def reshape(fw: Any) -> Call:
+    x = fw.ones(8, 8)
+    return lambda: x.reshape(4, 16)
+
+
+def total(fw: Any) -> Call:
+    x = fw.ones(8, 8)
+    return lambda: x.sum()
+
+
+def chain_of_twenty(fw: Any) -> Call:
+    x, y = fw.ones(8, requires_grad=True), fw.full((8,), 1.01)
+
+    def call() -> None:
+        x.grad = None
+        z = x
+        for _ in range(20):
+            z = z * y
+        z.sum().backward()
+
+    return call
+
+
+PROGRAMS = (
+    Program("add", small_add),
+    Program("add of a scalar", add_scalar),
+    Program("multiply with gradient", multiply_with_gradient),
+    Program("matmul 8x8", small_matmul),
+    Program("slice", take_slice),
+    Program("reshape", reshape),
+    Program("sum", total),
+    Program("20 multiplications, backward", chain_of_twenty),
+)
+
+
+def time_calls(call: Call, repeats: int) -> float:
+    """Seconds of one call, as the mean of `repeats`."""
+    calls = range(repeats)
+    start = time.perf_counter()
+    for _ in calls:
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def repeats_for(call: Call) -> int:
+    """How many calls fill a round, after warming up."""
+    time_calls(call, 50)
+    return max(5, int(TARGET_SECONDS / max(time_calls(call, 20), 1e-7)))
+
+
+def measure(program: Program, frameworks: dict[str, Any], rounds: int) -> dict[str, float]:
+    """Microseconds of one call in each framework."""
+    calls = {name: program.make(fw) for name, fw in frameworks.items()}
+    repeats = {name: repeats_for(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
+    for _ in range(rounds):
+        for name in order:
+            times[name].append(time_calls(calls[name], repeats[name]))
+        order.reverse()  # neither always goes first
+    return {name: 1e6 * statistics.median(seen) for name, seen in times.items()}
+
+
+def frameworks() -> dict[str, Any]:
+    """Adjoint and, where it is installed, PyTorch on one thread."""
+    found: dict[str, Any] = {"adjoint": ad}
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch is not installed: Adjoint alone (pip install torch==2.13.0)")
+        return found
+    torch.set_num_threads(1)
+    return found | {"torch": torch}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print a table, and write JSON if asked."""
+    parser = argparse.ArgumentParser(description="Overhead of small eager operations.")
+    parser.add_argument("names", nargs="*", help="only programs whose name contains one of these")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    options = parser.parse_args(argv)
+    chosen = [p for p in PROGRAMS if not options.names or any(n in p.name for n in options.names)]
+    present = frameworks()
+    results: dict[str, dict[str, float]] = {}
+    print(
+        f"{'microseconds a call':30s}" + "".join(f"{name:>10s}" for name in present) + "     ratio"
+    )
+    gc.disable()  # a collection in one framework's turn would be charged to it
+    try:
+        for program in chosen:
+            row = results[program.name] = measure(program, present, options.rounds)
+            gc.collect()
+            if "torch" in row:
+                row["ratio"] = row["adjoint"] / row["torch"]
+            print(f"{program.name:30s}" + "".join(f"{v:10.2f}" for v in row.values()), flush=True)
+    finally:
+        gc.enable()
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
