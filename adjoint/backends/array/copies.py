@@ -77,12 +77,12 @@ def repeat_indices(xp: Any, repeats: Array, total: int) -> Array:
 
 @lowers(triangular.TRIL)
 def tril(xp: Any, x: Array, diagonal: int) -> Array:
-    return xp.tril(x, diagonal)
+    return xp.tril(x, diagonal).astype(x.dtype, copy=False)  # CuPy widens bfloat16
 
 
 @lowers(triangular.TRIU)
 def triu(xp: Any, x: Array, diagonal: int) -> Array:
-    return xp.triu(x, diagonal)
+    return xp.triu(x, diagonal).astype(x.dtype, copy=False)
 
 
 @lowers(triangular.TRIANGLE_INDICES)

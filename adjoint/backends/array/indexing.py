@@ -134,18 +134,31 @@ def add_at(
 def combine_at(xp: Any, ufunc: Any, x: Array, positions: Array, values: Array) -> Array:
     """x with `ufunc` applied at flat positions, in order; halves accumulate in float32."""
     wide = accumulator(DTYPE_OF[x.dtype])
+    if xp is not np and wide.kind in "iub" and ufunc is xp.add:
+        wide = np.dtype(np.int64)  # CuPy's atomics have no narrower integers
     flat = x.astype(wide, order="C", copy=True).reshape(-1)
     values = values.astype(wide, copy=False).reshape(-1)
-    if xp is not np and (ufunc is xp.multiply or flat.dtype.kind not in "fc"):
-        # CuPy has no multiply.at, and the others only for some dtypes: on the host.
-        host = xp.asnumpy(flat)
-        getattr(np, ufunc.name.removeprefix("cupy_")).at(
-            host, xp.asnumpy(positions).reshape(-1), xp.asnumpy(values)
-        )
-        flat = xp.asarray(host)
+    positions = positions.reshape(-1)
+    if xp is np or _has_atomic(xp, ufunc, wide):
+        ufunc.at(flat, positions, values)
+    elif ufunc is xp.add and wide.kind == "c":
+        for part in ("real", "imag"):
+            sums = xp.ascontiguousarray(getattr(flat, part))
+            ufunc.at(sums, positions, xp.ascontiguousarray(getattr(values, part)))
+            setattr(flat, part, sums)
     else:
-        ufunc.at(flat, positions.reshape(-1), values)
+        host = xp.asnumpy(flat)
+        name = ufunc.name.removeprefix("cupy_")
+        getattr(np, name).at(host, xp.asnumpy(positions), xp.asnumpy(values))
+        flat = xp.asarray(host)
     return flat.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+def _has_atomic(xp: Any, ufunc: Any, dtype: Any) -> bool:
+    """Whether CuPy's `ufunc.at` is right for a dtype: its float64 extremes round to float32."""
+    if ufunc is xp.add:
+        return dtype.kind in "fi"
+    return ufunc in (xp.maximum, xp.minimum) and dtype == np.float32
 
 
 # -- along one dimension ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.backends.array.table import lowers
-from adjoint.core.dtype import DTYPES, bool_
+from adjoint.core.dtype import DTYPES, bfloat16, bool_
 from adjoint.ops.matmul import MATMUL
 
 # What the library multiplies as PyTorch does. NumPy has no products of halves worth having; they
@@ -28,4 +28,7 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
             return _matmul(x, y)
         wide = _WIDE[dtype]  # booleans raise here, and infer says why
         return _matmul(x.astype(wide), y.astype(wide)).astype(dtype)
+    if dtype == NUMPY_OF[bfloat16] and (x.ndim > 2 or y.ndim > 2):
+        wide = _WIDE[dtype]  # CuPy has no batched products of bfloat16
+        return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
     return xp.matmul(x, y)
