@@ -1,4 +1,4 @@
-"""The gamma function's family, and the Bessel function i0."""
+"""The gamma function's family, and the Bessel functions i0 and i1."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.families import elementwise
 from adjoint.core.public import public
 from adjoint.core.record import Record
+from adjoint.ops.special.real import over
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
-
-
-def _i1(x: Tensor) -> Tensor:
-    from adjoint.ops.special.bessel import I1  # which states its own derivative by i0
-
-    return I1(x)
 
 
 def _igamma_partial(x: Any, y: Any) -> Any:
@@ -29,7 +24,8 @@ LGAMMA = elementwise("lgamma", lambda x: x.digamma(), promotion="float", accepts
 POLYGAMMA: Record = elementwise(
     "polygamma", lambda x, n: POLYGAMMA(x, n=n + 1), promotion="float", accepts="f"
 )
-I0 = elementwise("i0", _i1, promotion="float", accepts="f")
+I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f")
+I1 = elementwise("i1", lambda x, out: I0(x) - over(out, x, 0.5), promotion="float", accepts="f")
 IGAMMA = elementwise("igamma", None, _igamma_partial, accepts="f", tensors=2)
 IGAMMAC = elementwise("igammac", None, lambda x, y: -_igamma_partial(x, y), accepts="f", tensors=2)
 

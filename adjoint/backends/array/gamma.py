@@ -14,6 +14,7 @@ Array = Any
 
 
 by_name(gamma.I0, "i0")
+by_name(gamma.I1, "i1")
 
 
 @lowers(gamma.LGAMMA)

@@ -17,7 +17,6 @@ SCIPY: dict[Record, str] = {
     bessel.BESSEL_J1: "j1",
     bessel.BESSEL_Y0: "y0",
     bessel.BESSEL_Y1: "y1",
-    bessel.I1: "i1",
     bessel.I0E: "i0e",
     bessel.I1E: "i1e",
     bessel.BESSEL_K0: "k0",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.public import public
 from adjoint.core.record import Record
-from adjoint.ops.gamma import I0
+from adjoint.ops.gamma import I0, I1
 from adjoint.ops.special.real import over, real_elementwise
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ BESSEL_J0: Record = real_elementwise("bessel_j0", lambda x: -BESSEL_J1(x))
 BESSEL_J1: Record = real_elementwise("bessel_j1", lambda x, out: BESSEL_J0(x) - over(out, x, 0.5))
 BESSEL_Y0: Record = real_elementwise("bessel_y0", lambda x: -BESSEL_Y1(x))
 BESSEL_Y1: Record = real_elementwise("bessel_y1", lambda x, out: BESSEL_Y0(x) - out / x)
-I1: Record = real_elementwise("i1", lambda x, out: I0(x) - over(out, x, 0.5))
 I0E: Record = real_elementwise("i0e", lambda x, out: I1E(x) - x.sign() * out)
 I1E: Record = real_elementwise("i1e", lambda x, out: I0E(x) - x.sign() * out - over(out, x, 0.5))
 BESSEL_K0: Record = real_elementwise("modified_bessel_k0", lambda x: -BESSEL_K1(x))
