@@ -354,7 +354,7 @@ def in_place_on_the_tape(wrap: Any) -> Any:
 
 def flat(x: Any) -> list[Any]:
     if isinstance(x, ad.Tensor):
-        return [x.detach().numpy().copy()]
+        return [x.detach().cpu().numpy().copy()]
     if isinstance(x, dict):
         x = list(x.values())
     if isinstance(x, (list, tuple)):

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.graph import capture
 from tests.conformance.cases import Case, make, rows
+from tests.test_capture import PROGRAMS
+from tests.test_capture import run as run_program
 
 pytestmark = pytest.mark.cuda
 ROWS = rows()
@@ -68,6 +71,40 @@ def test_gpu_equals_cpu(row: Any, dtype: str) -> None:
         finite = np.abs(w[np.isfinite(w)])
         scale = max(1.0, float(finite.max()) if finite.size else 1.0)
         np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_stateful_programs_on_a_gpu(name: str) -> None:
+    """Eager and captured, five calls each, equal the CPU's."""
+    want = run_program(name, lambda fn: fn)
+    with ad.device("cuda"):
+        eager = run_program(name, lambda fn: fn)
+        captured = run_program(name, capture)
+    for e, c, w in zip(eager, captured, want, strict=True):
+        np.testing.assert_allclose(e, w, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(c, w, rtol=1e-5, atol=1e-6)
+
+
+TRANSFORMS = {
+    "hessian": lambda f, x: ad.func.hessian(f)(x),
+    "jvp of grad": lambda f, x: ad.func.jvp(ad.func.grad(f), (x,), (x,))[1],
+    "per-sample gradients": lambda f, x: ad.func.vmap(ad.func.grad(f))(ad.stack([x, 2 * x])),
+    "jacobian of vmap": lambda f, x: ad.func.jacrev(lambda v: ad.func.vmap(f)(ad.stack([v, v])))(x),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_on_a_gpu(name: str) -> None:
+    def f(v: Any) -> Any:
+        out = v.new_zeros(3)
+        out[0] = v[0] * v[1]
+        out[1:] = v[1:].exp()
+        out *= v
+        return (ad.softmax(out, 0) @ v.sin()) + out[v.new_tensor([0, 2], dtype=ad.int64)].sum()
+
+    x = ad.tensor([0.5, -0.3, 0.8], dtype=ad.float64)
+    want = TRANSFORMS[name](f, x).numpy()
+    np.testing.assert_allclose(TRANSFORMS[name](f, x.cuda()).cpu().numpy(), want, rtol=1e-10)
 
 
 def test_random_bits_are_the_cpu_s() -> None:
@@ -132,8 +169,6 @@ def test_information() -> None:
 
 
 def test_capture_on_a_gpu() -> None:
-    from adjoint.graph import capture
-
     w = ad.ones(3, device="cuda")
 
     @capture
