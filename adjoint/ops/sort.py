@@ -32,7 +32,8 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
     return _infer_some(x, dim, 1)
 
 
-# Positions along `dim`; NaN is larger than every number. ARGSORT is always stable.
+# Positions along `dim`; NaN is larger than every number. Equal elements of short rows and of a stable
+# sort keep their order.
 ARGSORT = primitive("argsort", infer_positions, None, shift=shift_dim, native_check=True)
 TOPK = primitive("topk", _infer_some, None, shift=shift_dim, native_check=True)
 KTHVALUE = primitive("kthvalue", _infer_one, None, shift=shift_dim, native_check=True)
@@ -62,7 +63,7 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
         raise TypeError(f"sort: dim must be an int, received {dim!r}")
     refuse_complex("sort", input)
     x, d = along("sort", input, dim)
-    at = ARGSORT(x, dim=d, descending=descending)
+    at = ARGSORT(x, dim=d, descending=descending, stable=bool(stable))
     return RETURN_TYPES["sort"](x.gather(d, at).reshape(input.shape), at.reshape(input.shape))
 
 
@@ -71,7 +72,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     """The positions that put the elements in order along `dim`."""
     refuse_complex("argsort", input)
     x, d = along("argsort", input, dim)
-    return ARGSORT(x, dim=d, descending=descending).reshape(input.shape)
+    return ARGSORT(x, dim=d, descending=descending, stable=stable).reshape(input.shape)
 
 
 @public(method=True, out=True)
@@ -90,7 +91,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(
             f"topk: selected index k out of range: k={k}, dimension {d} has size {x.shape[d]}"
         )
-    at = TOPK(x, dim=d, k=k, largest=largest)
+    at = TOPK(x, dim=d, k=k, largest=largest, in_order=sorted)
     values = x.gather(d, at)
     if not input.ndim and k == 1:
         values, at = values.reshape(()), at.reshape(())

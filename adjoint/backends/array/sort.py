@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.backends.array import ties
 from adjoint.backends.array.reduction import widen
 from adjoint.backends.array.scan import accumulate, part
 from adjoint.backends.array.table import lowers
@@ -23,8 +24,12 @@ def ascending(xp: Any, x: Array, dim: int) -> Array:
 
 
 @lowers(sort.ARGSORT)
-def argsort(xp: Any, x: Array, dim: int, descending: bool) -> Array:
+def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) -> Array:
     x = widen(x)
+    if not stable and xp is np and x.shape[dim] > ties.SHORT and x.size <= ties.SMALL:
+        order = argsort(xp, x, dim, descending)
+        tied = repeated(np.take_along_axis(x, order, dim), dim)
+        return settle(x, order, tied, dim, lambda row: ties.ordered(row, descending))
     if not descending:
         return ascending(xp, x, dim).astype(np.int64, copy=False)
     backwards = xp.flip(ascending(xp, xp.flip(x, axis=dim), dim), axis=dim)
@@ -32,15 +37,53 @@ def argsort(xp: Any, x: Array, dim: int, descending: bool) -> Array:
 
 
 @lowers(sort.TOPK)
-def topk(xp: Any, x: Array, dim: int, k: int, largest: bool) -> Array:
+def topk(xp: Any, x: Array, dim: int, k: int, largest: bool, in_order: bool) -> Array:
     x = widen(x)
     n = x.shape[dim]
     few = xp is np and 0 < k * 4 <= n and n >= 64
-    if not few or (x.dtype.kind == "f" and bool(np.isnan(x).any())):
-        return part(argsort(xp, x, dim, descending=largest), dim, None, k)
-    chosen = np.moveaxis(_few(np.moveaxis(x, dim, -1), k, largest), -1, dim)
-    order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
-    return np.take_along_axis(chosen, order, dim)
+    if few and not (x.dtype.kind == "f" and bool(np.isnan(x).any())):
+        chosen = np.moveaxis(_few(np.moveaxis(x, dim, -1), k, largest), -1, dim)
+        order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
+        return np.take_along_axis(chosen, order, dim)
+    order = argsort(xp, x, dim, descending=largest)
+    best = part(order, dim, None, k)
+    if xp is not np or not k > 0 or n > k * 64:
+        return best
+    seen = np.take_along_axis(x, part(order, dim, None, k + 1), dim)
+    tied = repeated(seen, dim) if in_order else np.ones_like(part(x, dim, 0, 1), dtype=bool)
+    return settle(x, best, tied, dim, lambda row: ties.select_top(row, k, largest, in_order))
+
+
+def repeated(ordered: Array, dim: int) -> Array:
+    """Rows of sorted elements in which two are equal."""
+    before, after = part(ordered, dim, None, -1), part(ordered, dim, 1, None)
+    same = before == after
+    if ordered.dtype.kind == "f":
+        same |= np.isnan(before) & np.isnan(after)
+    return same.any(axis=dim, keepdims=True)
+
+
+def settle(x: Array, found: Array, tied: Array, dim: int, choose: Any) -> Array:
+    """`found` positions, chosen again in the few short rows where they are `tied`."""
+    n = x.shape[dim]
+    if not tied.any() or int(tied.sum()) * n > ties.SMALL:
+        return found
+    out = np.moveaxis(found.copy(), dim, -1)
+    rows = np.moveaxis(x, dim, -1)
+    again = np.moveaxis(tied, dim, -1)[..., 0]
+    for at in np.ndindex(again.shape):
+        if again[at]:
+            out[at] = choose(rows[at].tolist())
+    return np.moveaxis(out, -1, dim)
+
+
+def tied_at(x: Array, found: Array, dim: int) -> Array:
+    """Rows in which the element found is not the only one of its value."""
+    value = np.take_along_axis(x, found, dim)
+    same = x == value
+    if x.dtype.kind == "f":
+        same |= np.isnan(x) & np.isnan(value)
+    return same.sum(axis=dim, keepdims=True) > 1
 
 
 def _few(x: Array, k: int, largest: bool) -> Array:
@@ -61,8 +104,10 @@ def _few(x: Array, k: int, largest: bool) -> Array:
 @lowers(sort.KTHVALUE)
 def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
     x = widen(x)
-    order = np.argpartition(x, k - 1, axis=dim) if xp is np else ascending(xp, x, dim)
-    return part(order, dim, k - 1, k).astype(np.int64, copy=False)
+    found = part(ascending(xp, x, dim), dim, k - 1, k).astype(np.int64, copy=False)
+    if xp is not np:
+        return found
+    return settle(x, found, tied_at(x, found, dim), dim, lambda row: ties.quick_select(row, k - 1))
 
 
 @lowers(sort.ARGMEDIAN)
@@ -92,7 +137,7 @@ def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) 
 @lowers(sort.ARGMODE)
 def argmode(xp: Any, x: Array, dim: int) -> Array:
     x = widen(x)
-    order = xp.moveaxis(ascending(xp, x, dim), dim, -1)
+    order = xp.moveaxis(argsort(xp, x, dim, descending=False, stable=False), dim, -1)
     values = xp.take_along_axis(xp.moveaxis(x, dim, -1), order, -1)
     n = values.shape[-1]
     steps = xp.arange(n)
