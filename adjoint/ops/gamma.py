@@ -25,7 +25,9 @@ POLYGAMMA: Record = elementwise(
     "polygamma", lambda x, n: POLYGAMMA(x, n=n + 1), promotion="float", accepts="f"
 )
 I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f")
-I1 = elementwise("i1", lambda x, out: I0(x) - over(out, x, 0.5), promotion="float", accepts="f")
+I1: Record = elementwise(
+    "i1", lambda x, out: I0(x) - over(out, x, 0.5), promotion="float", accepts="f"
+)
 IGAMMA = elementwise("igamma", None, _igamma_partial, accepts="f", tensors=2)
 IGAMMAC = elementwise("igammac", None, lambda x, y: -_igamma_partial(x, y), accepts="f", tensors=2)
 

@@ -14,12 +14,14 @@ import itertools
 
 import numpy as np
 
+# Set by hand, so that what belongs together stays on one screen.
+# fmt: off
+
 # -- 1. The record -----------------------------------------------------------------------------
 # (core/record.py) Everything the framework knows about an operation is stated once, in a record:
 # how the result looks (`infer`), its derivative (`rules`, one per operand), how its parameters
 # change when a batch dimension is put in front (`shift`), and whether it is a view. How it is
 # computed is not here: each backend keeps its own table of kernels.
-
 
 class Rule:
     """A derivative rule. Its parameter names declare what it needs, and only that is saved:
@@ -30,7 +32,6 @@ class Rule:
 
     def __call__(self, look_up):
         return self.fn(*map(look_up, self.names))
-
 
 class Record:
     """One operation. Calling it binds it: `ADD(x, y)`."""
@@ -43,28 +44,20 @@ class Record:
     def __call__(self, *operands, **params):
         return bind(self, operands, params)
 
-
 # -- 2. Families -------------------------------------------------------------------------------
 # (core/families.py) From the mathematical kind of an operation its rules follow. Elementwise
 # operations state a partial per operand; linear ones their transpose; bilinear ones a transpose
 # per operand. Reverse mode (`pull`) and forward mode (`push`) are both derived from that one
 # statement, so they cannot disagree.
 
-
 def elementwise(name, *partials):
-    def infer(*shapes):
-        return np.broadcast_shapes(*shapes)
-
-    return Record(name, "elementwise", infer, partials)
-
+    return Record(name, "elementwise", np.broadcast_shapes, partials)
 
 def linear(name, infer, *transposes, shift, view=False):
     return Record(name, "linear", infer, transposes, shift, view)
 
-
 def bilinear(name, infer, *transposes, shift):
     return Record(name, "bilinear", infer, transposes, shift)
-
 
 def pull(record, position, look_up):
     """The cotangent of one operand, from the cotangent g of the result."""
@@ -73,7 +66,6 @@ def pull(record, position, look_up):
         return rule(look_up)
     g, partial = look_up("g"), rule if isinstance(rule, float) else rule(look_up)
     return sum_to(g * partial, look_up("xy"[position] + "_shape"))
-
 
 def push(record, operands, tangents, params, look_up):
     """The tangent of the result, from the tangents of the operands (None: zero)."""
@@ -94,7 +86,6 @@ def push(record, operands, tangents, params, look_up):
     shape = look_up("out_shape")
     return total if total.shape == shape else total.expand(shape)
 
-
 # -- 3. A few operations -----------------------------------------------------------------------
 # (ops/) The rules are written in the operations themselves. So a derivative can be differentiated
 # again, batched, and captured, without a line more.
@@ -105,68 +96,49 @@ EXP = elementwise("exp", lambda out: out)
 SIN = elementwise("sin", lambda x: COS(x))
 COS = elementwise("cos", lambda x: SIN(x) * -1.0)
 
-SUM = linear(
-    "sum",
+SUM = linear("sum",
     lambda x, dims: tuple(1 if d in dims else n for d, n in enumerate(x)),  # dims stay, as 1
     lambda g, x_shape: g.expand(x_shape),
-    shift=lambda p, size: {"dims": tuple(d + 1 for d in p["dims"])},
-)
-RESHAPE = linear(
-    "reshape",
+    shift=lambda p, size: {"dims": tuple(d + 1 for d in p["dims"])})
+RESHAPE = linear("reshape",
     lambda x, shape: shape,
     lambda g, x_shape: g.reshape(x_shape),
-    shift=lambda p, size: {"shape": (size, *p["shape"])},
-)
-MATMUL = bilinear(
-    "matmul",
+    shift=lambda p, size: {"shape": (size, *p["shape"])})
+MATMUL = bilinear("matmul",
     lambda x, y: (*x[:-1], y[-1]),
     lambda g, y: g @ y.T,
     lambda g, x: x.T @ g,
-    shift=lambda p, size: p,  # np.matmul takes batches in front already
-)
+    shift=lambda p, size: p)  # np.matmul takes batches in front already
 
 # Views are linear too. They are other windows on the same storage (section 5).
-EXPAND = linear(
-    "expand",
+EXPAND = linear("expand",
     lambda x, shape: shape,
     lambda g, x_shape: sum_to(g, x_shape),
-    shift=lambda p, size: {"shape": (size, *p["shape"])},
-    view=True,
-)
-PERMUTE = linear(
-    "permute",
+    shift=lambda p, size: {"shape": (size, *p["shape"])}, view=True)
+PERMUTE = linear("permute",
     lambda x, dims: tuple(x[d] for d in dims),
     lambda g, dims: PERMUTE(g, dims=tuple(np.argsort(dims))),
-    shift=lambda p, size: {"dims": (0, *(d + 1 for d in p["dims"]))},
-    view=True,
-)
-SLICE = linear(
-    "slice",
+    shift=lambda p, size: {"dims": (0, *(d + 1 for d in p["dims"]))}, view=True)
+SLICE = linear("slice",
     lambda x, index: np.empty(x)[index].shape,
     lambda g, x_shape, index: scatter(zeros(x_shape), g, ((SLICE, {"index": index}),)),
-    shift=lambda p, size: {"index": (slice(None), *p["index"])},
-    view=True,
-)
+    shift=lambda p, size: {"index": (slice(None), *p["index"])}, view=True)
+
 # The inverse of every view: x with what `chain` shows of it replaced by y. All in-place writes
 # through views are made of this one primitive, so they need no derivative of their own.
-VIEW_SCATTER = linear(
-    "view_scatter",
+VIEW_SCATTER = linear("view_scatter",
     lambda x, y, chain: x,
     lambda g, y_shape, chain: scatter(g, zeros(y_shape), chain),
     lambda g, chain: follow(g, chain),
-    shift=lambda p, size: {"chain": tuple((r, r.shift(q, size)) for r, q in p["chain"])},
-)
-
+    shift=lambda p, size: {"chain": tuple((r, r.shift(q, size)) for r, q in p["chain"])})
 
 def follow(x, chain):
     for record, params in chain:
         x = record(x, **params)
     return x
 
-
 def scatter(x, y, chain):
     return VIEW_SCATTER(x, y, chain=chain)
-
 
 def sum_to(g, shape):
     """Undo broadcasting: sum over what was repeated."""
@@ -176,11 +148,9 @@ def sum_to(g, shape):
     stretched = (d for d in range(added, len(g.shape)) if shape[d - added] != g.shape[d])
     return SUM(g, dims=(*range(added), *stretched)).reshape(shape)
 
-
 # -- 4. Execution ------------------------------------------------------------------------------
 # (backends/array/) A table from records to kernels. This one is NumPy's; the real one is written
 # once for NumPy and CuPy, and LLVM and Triton have theirs. Kernels of views return NumPy views.
-
 
 def view_scatter(x, y, chain):
     out = x.copy()
@@ -190,34 +160,29 @@ def view_scatter(x, y, chain):
     shown[...] = y
     return out
 
-
 KERNELS = {
     ADD: np.add, MUL: np.multiply, EXP: np.exp, SIN: np.sin, COS: np.cos, MATMUL: np.matmul,
     SUM: lambda x, dims: np.sum(x, axis=dims, keepdims=True),
-    RESHAPE: lambda x, shape: x.reshape(shape),
+    RESHAPE: lambda x, shape: x.reshape(shape).copy(),  # not a view here, to be brief
     EXPAND: lambda x, shape: np.broadcast_to(x, shape),
     PERMUTE: lambda x, dims: x.transpose(dims),
     SLICE: lambda x, index: x[(*index, ...)],
     VIEW_SCATTER: view_scatter,
-}  # fmt: skip
-
+}
 
 def execute(record, operands, params):
     arrays = [read(x) if isinstance(x, Tensor) else x for x in operands]
     return Tensor(Storage(np.asarray(KERNELS[record](*arrays, **params))))
-
 
 # -- 5. Tensors are windows on storages --------------------------------------------------------
 # (tensor/storage.py, tensor/tensor.py) A Storage is a cell with a current value; a Tensor shows
 # part of it through a chain of views. Outside transforms the value is a NumPy array, changed in
 # place. Inside a transform it is the level's payload, which nobody changes: a write replaces it.
 
-
 class Storage:
     def __init__(self, value, level=None):
         self.value, self.level, self.version = value, level, 0
         self.birth = len(LEVELS)  # how many transforms were active when it was made
-
 
 class Tensor:
     """A window on a storage, with its place on the tape."""
@@ -227,7 +192,6 @@ class Tensor:
         self.shape = storage.value.shape if shape is None else tuple(shape)
         self.requires_grad, self.node, self.base = False, None, None
 
-    # fmt: off
     def __add__(self, y): return ADD(self, y)
     def __mul__(self, y): return MUL(self, y)
     def __sub__(self, y): return ADD(self, y * -1.0)
@@ -243,18 +207,14 @@ class Tensor:
     def T(self):
         n = len(self.shape)
         return PERMUTE(self, dims=(*range(n - 2), n - 1, n - 2))
-    # fmt: on
-
 
 def tensor(value, requires_grad=False):
     out = Tensor(Storage(np.array(value, dtype=float)))
     out.requires_grad = requires_grad
     return out
 
-
 def zeros(shape):
     return tensor(np.zeros(shape))
-
 
 def window(source, record, params):
     """A view: the same storage, one more link in the chain, nothing computed."""
@@ -263,7 +223,6 @@ def window(source, record, params):
     root = source if source.base is None else source.base[0]
     out.base = (root, root.node)
     return out
-
 
 def read(x):
     """The value a tensor shows: its storage's, seen through the chain of views."""
@@ -275,7 +234,6 @@ def read(x):
             value = level.window(value, record, params)
     return value
 
-
 # -- 6. The one door ---------------------------------------------------------------------------
 # (core/dispatch.py) Transforms form a stack of levels. An operation goes to the highest level
 # among its operands, which expresses it in operations on payloads; those meet the next level
@@ -283,7 +241,6 @@ def read(x):
 
 LEVELS = []  # the active transforms
 CONTEXT = {"capture": None, "grad": True}
-
 
 def bind(record, operands, params):
     if record.view:
@@ -298,18 +255,15 @@ def bind(record, operands, params):
     attach(record, operands, params, out)
     return out
 
-
 def highest_level(operands):
     levels = [x.storage.level for x in operands if isinstance(x, Tensor) and x.storage.level]
     return max(levels, key=lambda level: level.depth, default=None)
-
 
 # -- 7. Reverse mode: the tape -----------------------------------------------------------------
 # (autodiff/) A node keeps what its rules asked for and where the operands came from. Backward
 # walks nodes from the newest to the oldest.
 
 _clock = itertools.count(1)
-
 
 class Node:
     def __init__(self, record, operands, params, out, edges):
@@ -333,14 +287,11 @@ class Node:
 
         return [pull(self.record, i, look_up) if e else None for i, e in enumerate(self.edges)]
 
-
 def version(x):
     return x.storage.version if isinstance(x, Tensor) else None
 
-
 def on_level(x, level):
     return isinstance(x, Tensor) and x.storage.level is level
-
 
 def attach(record, operands, params, out):
     """Record an operation whose operands' gradients are wanted, on the tape of out's level."""
@@ -349,7 +300,6 @@ def attach(record, operands, params, out):
     if CONTEXT["grad"] and any(edges):
         out.node = Node(record, operands, params, out, [e and (e.node or e) for e in edges])
         out.requires_grad = True
-
 
 def tracked(x):
     """Whether x's gradient is wanted. A view first catches up with writes to its root: the root
@@ -360,13 +310,11 @@ def tracked(x):
         x.node, x.requires_grad, x.base = fresh.node, fresh.requires_grad, (root, root.node)
     return x.requires_grad
 
-
 def same(x):
     """Another tensor for the same window, at the same place on the tape."""
     out = Tensor(x.storage, x.chain, x.shape)
     out.node, out.requires_grad = x.node, x.requires_grad
     return out
-
 
 def backward(y, xs, g, level=None):
     """The gradients of y at leaves xs, given the cotangent g of y."""
@@ -388,7 +336,6 @@ def backward(y, xs, g, level=None):
                 queue(place)
     return [grads.get(x) for x in xs]
 
-
 m = tensor([[1.0, 2.0], [3.0, 4.0]])
 assert read(m + m * 2.0)[1, 1] == 12.0
 row = m.T[0]  # a view of a view ...
@@ -400,11 +347,9 @@ assert np.allclose(read(g), np.sin(read(w)) + read(w) * np.cos(read(w)))
 (gg,) = backward(g.sum(), [w], tensor(1.0))  # the gradient was itself recorded
 assert np.allclose(read(gg), 2 * np.cos(read(w)) - read(w) * np.sin(read(w)))
 
-
 # -- 8. Writes ---------------------------------------------------------------------------------
 # (tensor/mutation.py) There is one way for elements to change. For the tape, a write through a
 # view is VIEW_SCATTER on the root: the root gets a new node, and other views catch up later.
-
 
 def write(target, value):
     value = value if isinstance(value, Tensor) else tensor(value)
@@ -428,7 +373,6 @@ def write(target, value):
     storage.version += 1
     attach(VIEW_SCATTER, (before, value), {"chain": target.chain[len(root.chain) :]}, root)
 
-
 m[0, 0] = 10.0
 assert read(row)[0] == 10.0  # ... and it sees writes to what it views
 
@@ -447,12 +391,10 @@ try:
 except RuntimeError as error:
     assert "sin: a saved tensor was modified" in str(error)
 
-
 # -- 9. Levels ---------------------------------------------------------------------------------
 # (core/levels.py, autodiff/*_level.py) A transform pushes a level and wraps its arguments. What
 # tells the transforms apart is the payload: a tensor one level down (grad), a pair of them (jvp),
 # or one with a batch in front (vmap).
-
 
 class Level:
     def __enter__(self):
@@ -470,30 +412,24 @@ class Level:
         """The payload of any operand as this level sees it."""
         return read(x) if on_level(x, self) else self.lift(x)
 
-
 class GradLevel(Level):
     """Payload: the value. The tape of this level runs beside it."""
 
-    # fmt: off
     def shape_of(self, payload): return payload.shape
     def lift(self, x): return x
     def window(self, payload, record, params): return record(payload, **params)
     def scatter(self, payload, new, chain): return scatter(payload, new, chain)
-    # fmt: on
 
     def process(self, record, operands, params):
         out = self.wrap(record(*map(self.enter, operands), **params))
         attach(record, operands, params, out)
         return out
 
-
 class JvpLevel(Level):
     """Payload: (primal, tangent); None is a zero nobody needs to store."""
 
-    # fmt: off
     def shape_of(self, payload): return payload[0].shape
     def lift(self, x): return (x, None)
-    # fmt: on
 
     def window(self, payload, record, params):
         return tuple(None if p is None else record(p, **params) for p in payload)
@@ -509,16 +445,13 @@ class JvpLevel(Level):
         known = {**dict(zip("xy", primals), out=out, out_shape=out.shape), **params}
         return self.wrap((out, push(record, primals, tangents, params, known.__getitem__)))
 
-
 class VmapLevel(Level):
     """Payload: the batched value, its batch in dimension 0."""
 
-    # fmt: off
     def __init__(self, size): self.size = size
     def shape_of(self, payload): return payload.shape[1:]
     def lift(self, x): return x.expand((self.size, *x.shape)) if isinstance(x, Tensor) else x
     def window(self, x, record, params): return record(x, **record.shift(params, self.size))
-    # fmt: on
 
     def scatter(self, payload, new, chain):
         return VIEW_SCATTER(payload, new, **VIEW_SCATTER.shift({"chain": chain}, self.size))
@@ -532,9 +465,8 @@ class VmapLevel(Level):
             v.reshape((self.size, *(1,) * (rank - len(v.shape)), *v.shape[1:]))
             if isinstance(v, Tensor) and len(v.shape) < rank else v
             for v in values
-        ]  # fmt: skip
+        ]
         return self.wrap(record(*aligned, **params))
-
 
 def grad(f):
     def gradient(x, *rest):
@@ -546,11 +478,9 @@ def grad(f):
 
     return gradient
 
-
 def jvp(f, x, t):
     with JvpLevel() as level:
         return level.enter(f(level.wrap((x, t))))
-
 
 def vmap(f):
     def batched(*xs):
@@ -559,14 +489,12 @@ def vmap(f):
 
     return batched
 
-
 # They compose freely, because each speaks of the level below only in operations.
 def f(x):
     y = zeros(x.shape)  # in-place writes inside transforms: the payload is replaced
     y[0] = x[0] * x[1]
     y[1:] = x[1:].sin()
     return (y * y).sum()
-
 
 p, v = tensor([0.5, 1.5, 2.5]), tensor([1.0, -1.0, 0.5])
 a, b, c = read(p)
@@ -588,13 +516,11 @@ outer = tensor([2.0], requires_grad=True)  # and with the tape, level 0, below t
 (g,) = backward(vmap(lambda x: (x * outer).sin().sum())(batch).sum(), [outer], tensor(1.0))
 assert np.allclose(read(g), (read(batch) * np.cos(2.0 * read(batch))).sum())
 
-
 # -- 10. Capture -------------------------------------------------------------------------------
 # (graph/) While a trace is active, execution records nodes instead of running kernels. Tensors
 # from outside keep their arrays: a table maps each storage to its current SSA value. Reading a
 # storage makes it an input; writing one makes a new value, which a call of the captured program
 # carries back. Transforms and tape are above this, so what they do is recorded too.
-
 
 class Trace:
     def __init__(self):
@@ -632,7 +558,6 @@ class Trace:
             self.value(target)
         self.cells[target.storage] = new
 
-
 def interpret(trace, arrays):
     """Replay: run the kernels of all nodes."""
     values, given = {}, iter(arrays)
@@ -641,7 +566,6 @@ def interpret(trace, arrays):
         run = KERNELS.get(record, lambda: next(given))  # an input takes the next array
         values[f"%{number}"] = run(*operands, **params)
     return values
-
 
 def capture(f):
     """f recorded at the first call, replayed with its effects at every call."""
@@ -658,17 +582,15 @@ def capture(f):
                 CONTEXT["capture"] = None
         state = trace.inputs[len(args) :]
         values = interpret(trace, [read(x) for x in args] + [s.value for s in state])
-        out = tensor(values[results[0]])
-        for storage in state:
-            storage.value[...] = values[trace.cells[storage]]  # what the function wrote
-        return out
+        out, *written = [values[v].copy() for v in (*results, *map(trace.cells.get, state))]
+        for storage, value in zip(state, written):
+            storage.value[...] = value  # what the function wrote
+        return tensor(out)
 
     program.trace = trace
     return program
 
-
 weight = tensor([[0.1, -0.2], [0.3, 0.4], [0.0, 0.5]])
-
 
 def step(inputs, wanted):
     def loss(q):
@@ -678,7 +600,6 @@ def step(inputs, wanted):
     before = loss(weight)
     write(weight, weight - grad(loss)(weight) * 0.05)  # a training step, update included
     return before
-
 
 inputs, wanted = tensor([[1.0, 2.0, 0.5], [0.0, 1.0, 1.0]]), tensor([[1.0, 0.0], [0.0, 1.0]])
 start = read(weight).copy()
