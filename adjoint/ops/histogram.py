@@ -7,21 +7,24 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.dtype import float32, float64
-from adjoint.core.families import primitive
+from adjoint.core.families import depends_on_values, primitive
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
 from adjoint.ops.creation import ARANGE, FULL
 from adjoint.ops.elementwise import where
-from adjoint.ops.unique import infer_by_value
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 # BINCOUNT(x) or BINCOUNT(x, weights)
 BINCOUNT = primitive(
-    "bincount", infer_by_value("bincount"), None, operands=("*xs",), native_check=True
+    "bincount",
+    depends_on_values("bincount", "Use histc with fixed bins."),
+    None,
+    operands=("*xs",),
+    native_check=True,
 )
 # HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x.
 HISTC = primitive("histc", lambda x, *_, bins: Spec((bins,), x.dtype, x.device), None, None, None)

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.families import primitive
+from adjoint.core.families import depends_on_values, primitive
 from adjoint.core.public import public
-from adjoint.core.spec import Spec, wrap_dim
+from adjoint.core.spec import wrap_dim
 from adjoint.ops.extremes import refuse_complex
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def infer_by_value(name: str) -> Any:
-    """The `infer` of an operation whose result's shape depends on values."""
-
-    def infer(*_: Any, **__: Any) -> Spec:
-        raise RuntimeError(
-            f"{name}: the shape of the result depends on values, which are not known inside a "
-            "capture or transform. Call it outside."
-        )
-
-    return infer
-
-
 # Each gives (values, inverse, counts); dim None means the flattened elements.
-UNIQUE = primitive("unique", infer_by_value("unique"), None, outputs=3, native_check=True)
+UNIQUE = primitive(
+    "unique", depends_on_values("unique", "Call it outside."), None, outputs=3, native_check=True
+)
 UNIQUE_CONSECUTIVE = primitive(
     "unique_consecutive",
-    infer_by_value("unique_consecutive"),
+    depends_on_values("unique_consecutive", "Call it outside."),
     None,
     outputs=3,
     native_check=True,
