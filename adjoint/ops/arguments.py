@@ -17,14 +17,21 @@ _NO_KEYWORD = object()
 
 def ints(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     """Integers from `f(2, 3)`, `f((2, 3))` or a keyword's value `given`."""
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = (*args[0],)
+        given = _NO_KEYWORD if given is None else given
+    for a in args:
+        if a.__class__ is not int:
+            break
+    else:
+        if args and (given is None or given is _NO_KEYWORD):
+            return args
     if given is None and not args:
         raise TypeError(f"{name}: missing the sizes or dimensions: pass integers, or a sequence")
     if given is not None and given is not _NO_KEYWORD:
         if args:
             raise TypeError(f"{name}: sizes given both by position and by keyword")
         args = (given,) if hasattr(given, "__index__") else given
-    if len(args) == 1 and isinstance(args[0], (tuple, list)):
-        args = args[0]
     try:
         return tuple([index(a) for a in args])
     except TypeError:
@@ -56,6 +63,8 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.
 
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
     """A Python number to fill a tensor of `dtype` with, refused where it would overflow."""
+    if value.__class__ is int and 0 <= value < 2:
+        return value
     if is_tensor(value):
         if value.numel() != 1:
             raise RuntimeError(f"{name}: expected a number, received a tensor of {value._spec}")

@@ -22,12 +22,21 @@ Shape = tuple[int, ...]
 
 # `strides` None means row-major.
 FULL = primitive(
-    "full", lambda *v, shape, dtype, device, strides=None: Spec(shape, dtype, device), None
+    "full",
+    lambda *v, shape, dtype, device, strides=None: Spec(shape, dtype, device),
+    None,
+    native_check=True,
 )
 ARANGE = primitive(
-    "arange", lambda *, start, step, length, dtype, device: Spec((length,), dtype, device)
+    "arange",
+    lambda *, start, step, length, dtype, device: Spec((length,), dtype, device),
+    native_check=True,
 )
-EMPTY = primitive("empty", lambda *, shape, dtype, device, strides: Spec(shape, dtype, device))
+EMPTY = primitive(
+    "empty",
+    lambda *, shape, dtype, device, strides: Spec(shape, dtype, device),
+    native_check=True,
+)
 
 
 def size_of(size: tuple[Any, ...]) -> Shape:
@@ -241,7 +250,9 @@ def _like(
         requires_grad,
         None,
         layout,
-        format_strides(name, shape, x.stride(), memory_format),
+        None
+        if memory_format is None and x.is_contiguous()
+        else format_strides(name, shape, x.stride(), memory_format),
     )
 
 

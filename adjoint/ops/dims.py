@@ -50,7 +50,9 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"t: expects a tensor with <= 2 dimensions, but self is {input.ndim}D. Use transpose."
         )
-    return transpose(input, 0, 1) if input.ndim == 2 else RESHAPE(input, shape=tuple(input.shape))
+    if input.ndim == 2:
+        return PERMUTE(input, dims=(1, 0))
+    return RESHAPE(input, shape=tuple(input.shape))
 
 
 @prop

@@ -48,6 +48,31 @@ CAT = linear(
     operands=("*xs",),
     shift=lambda params, size: {"dim": params["dim"] + 1},
     policy="promote",
+    native_check=True,
+)
+
+
+def _stack_infer(*xs: Spec, dim: int) -> Spec:
+    first = xs[0].shape
+    for i, x in enumerate(xs):
+        if x.shape != first:
+            raise RuntimeError(
+                f"stack: expects each tensor to be equal size, but got {list(first)} at entry 0 "
+                f"and {list(x.shape)} at entry {i}"
+            )
+    shape = (*first[:dim], len(xs), *first[dim:])
+    return Spec(shape, common_dtype(xs), device_of("stack", xs))
+
+
+# A primitive of its own: as a `cat` of unsqueezed tensors it would cost a view for each.
+STACK = linear(
+    "stack",
+    _stack_infer,
+    lambda g, position, dim: g.select(dim, position),
+    operands=("*xs",),
+    shift=lambda params, size: {"dim": params["dim"] + 1},
+    policy="promote",
+    native_check=True,
 )
 
 
@@ -103,15 +128,7 @@ def concatenate(tensors: Any, dim: int = 0, axis: int | None = None, *, out: Any
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Join tensors of one shape along a new dimension."""
     many = _listed("stack", tensors)
-    first = many[0]._array.shape
-    for i, x in enumerate(many):
-        if x._array.shape != first:
-            raise RuntimeError(
-                f"stack: expects each tensor to be equal size, but got {list(first)} at entry 0 "
-                f"and {list(x.shape)} at entry {i}"
-            )
-    d = wrap_dim("stack", dim, len(first) + 1)
-    return CAT(*[x.unsqueeze(d) for x in many], dim=d)
+    return STACK(*many, dim=wrap_dim("stack", dim, many[0].ndim + 1))
 
 
 @public(out=True)

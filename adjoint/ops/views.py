@@ -94,7 +94,7 @@ def resolve_shape(name: str, numel: int, sizes: Shape) -> Shape:
             )
         if numel % known == 0:
             sizes = tuple([numel // known if s == -1 else s for s in sizes])
-    if prod(sizes) != numel or any(s < 0 for s in sizes):
+    if prod(sizes) != numel or (sizes and min(sizes) < 0):
         raise RuntimeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
     return sizes
 

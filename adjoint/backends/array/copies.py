@@ -45,11 +45,13 @@ def clone(xp: Any, x: Array, strides: Any = "same") -> Array:
 
 @lowers(join.CAT)
 def cat(xp: Any, *xs: Array, dim: int) -> Array:
-    out = None
-    if not all(x.flags.c_contiguous for x in xs):  # the result is row-major whatever comes in
-        length = sum(x.shape[dim] for x in xs)
-        out = xp.empty((*xs[0].shape[:dim], length, *xs[0].shape[dim + 1 :]), xs[0].dtype)
-    return xp.concatenate(xs, axis=dim, out=out)
+    return xp.ascontiguousarray(xp.concatenate(xs, axis=dim))
+
+
+@lowers(join.STACK)
+def stack(xp: Any, *xs: Array, dim: int) -> Array:
+    apart = (slice(None),) * dim + (None,)
+    return xp.ascontiguousarray(xp.concatenate([x[apart] for x in xs], axis=dim))
 
 
 @lowers(rearrange.FLIP)

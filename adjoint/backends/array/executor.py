@@ -130,7 +130,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             arrays.append(x)
             key.append(x.__class__)
     kernel = record.plans.get(KERNEL) or find_kernel(record)
-    if kernel is None or not arrays or "device" in params:
+    if kernel is None or params.get("device", CPU) is not CPU:
         return run_general(record, operands, params)
     try:
         if not record.native_check:

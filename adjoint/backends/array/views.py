@@ -31,7 +31,14 @@ def permute(xp: Any, x: Array, dims: Shape) -> Array:
 def expand(xp: Any, x: Array, shape: Shape) -> Array:
     if x.shape == shape:
         return x[...]
-    return xp.broadcast_to(x, shape)
+    if not x.size or not x.flags.c_contiguous:
+        return xp.broadcast_to(x, shape)
+    size, added = x.dtype.itemsize, len(shape) - x.ndim
+    strides = [
+        s // size if n == m else 0
+        for s, n, m in zip(x.strides, x.shape, shape[added:], strict=True)
+    ]
+    return strided(xp, x, shape, ((0,) * added + tuple(strides)))
 
 
 def basic_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -67,8 +74,10 @@ def as_strided(
     xp: Any, x: Array, size: Shape, stride: Shape, offset: int, x_stride: Shape
 ) -> Array:
     actual = zip(x.shape, element_strides(x), x_stride, strict=True)
-    before, after = bounds(x)
-    inside = 0 in size or (offset >= -before and offset + span(size, stride) <= after)
+    inside = x.flags.c_contiguous and offset >= 0 and offset + span(size, stride) <= x.size
+    if not inside and 0 not in size:
+        before, after = bounds(x)
+        inside = offset >= -before and offset + span(size, stride) <= after
     if inside and (not x.size or all(n == 1 or a == b for n, a, b in actual)):
         return strided(xp, x, size, stride, offset)
     room = span(x.shape, x_stride)
@@ -85,8 +94,8 @@ def as_strided(
 
 @lowers(reinterpret.VIEW_AS_REAL)
 def view_as_real(xp: Any, x: Array) -> Array:
-    doubled = tuple(2 * s for s in element_strides(x))
-    return strided(xp, x.real, (*x.shape, 2), (*doubled, 1))
+    part = x.real.dtype
+    return strided(xp, x, (*x.shape, 2), (*[s // part.itemsize for s in x.strides], 1), 0, part)
 
 
 @lowers(reinterpret.VIEW_AS_COMPLEX)
