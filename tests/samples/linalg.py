@@ -4,6 +4,7 @@ from tests.samples import S, T
 
 A3 = T(3, 3, kind="spd")
 BATCH = T(2, 3, 3, kind="spd")
+PIVOTS = T(3, kind="int32", low=3, high=4)  # every row changes places with the last
 
 ROWS = [
     # products
@@ -83,6 +84,13 @@ ROWS = [
     S("linalg.lu_factor_ex", T(4, 2)),
     S("linalg.lu", T(2, 3, 3)),
     S("lu", A3),
+    S("linalg.lu_solve", A3, PIVOTS, T(3, 2)),
+    S("linalg.lu_solve", BATCH, T(2, 3, kind="int32", low=3, high=4), T(4, 3), left=False),
+    S("linalg.lu_solve", A3, PIVOTS, T(3, 2), adjoint=True),
+    S("lu_solve", T(3, 2), A3, PIVOTS),
+    S("lu_unpack", A3, PIVOTS),
+    S("lu_unpack", T(2, 3), T(2, kind="int32", low=2, high=3)),
+    S("linalg.ldl_solve", A3, T(3, kind="int32", low=3, high=4), T(3, 2), _grad=False),
     S("linalg.ldl_factor", A3, _grad=False),
     S("linalg.ldl_factor_ex", A3, _grad=False),
     S("linalg.svdvals", T(4, 3)),
@@ -109,6 +117,8 @@ ROWS = [
     S("linalg.pinv", T(3, 2)),
     S("pinverse", T(2, 3)),
     S("linalg.matrix_rank", T(3, 3)),
+    S("svd_lowrank", T(4, 3), q=2, _random=True, _grad=False, _vmap=False),
+    S("pca_lowrank", T(4, 3), q=2, _random=True, _grad=False, _vmap=False),
     S("linalg.cond", A3),
     S("linalg.cond", A3, 1),
     # vectors and norms
