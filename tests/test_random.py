@@ -205,8 +205,12 @@ def test_rng_state_and_fork() -> None:
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda: ad.manual_seed(1 << 64), RuntimeError),
-        (lambda: ad.manual_seed(-(1 << 63) - 1), RuntimeError),
+        (lambda: ad.manual_seed(1 << 64), ValueError),
+        (lambda: ad.manual_seed(-(1 << 63) - 1), ValueError),
+        (lambda: ad.Generator().manual_seed(2.5), RuntimeError),
+        (lambda: ad.rand_like([1.0]), TypeError),
+        (lambda: ad.randint(0, 2.5, (2,)), TypeError),
+        (lambda: ad.rand(3, out=ad.zeros(3), dtype=ad.float64), RuntimeError),
         (lambda: ad.Generator().set_state(ad.zeros(16)), TypeError),
         (lambda: ad.Generator().set_state(ad.zeros(3, dtype=ad.uint8)), RuntimeError),
         (lambda: ad.rand(2, generator=ad.Generator("cuda")), RuntimeError),
@@ -245,7 +249,8 @@ def test_rng_state_and_fork() -> None:
         (lambda: ad.multinomial(ad.zeros(2), 1), RuntimeError),
         (lambda: ad.multinomial(ad.tensor([1.0, -1.0]), 1), RuntimeError),
         (lambda: ad.multinomial(ad.tensor([1.0, float("inf")]), 1), RuntimeError),
-        (lambda: ad.multinomial(ad.tensor([1.0, 0.0]), 2), RuntimeError),
+        (lambda: ad.multinomial(ad.zeros(0), 1, True), RuntimeError),
+        (lambda: ad.multinomial(ad.ones(2), 1, out=ad.zeros(1)), RuntimeError),
         (lambda: ad.multinomial(ad.tensor([1, 2]), 1), RuntimeError),
     ],
 )
@@ -508,6 +513,7 @@ def test_multinomial_follows_its_weights() -> None:
     keep = weights > 0
     expected = weights[keep] / weights.sum() * SAMPLES
     assert stats.chisquare(observed[keep], expected).pvalue > LEAST_P
+    assert ad.multinomial(ad.tensor([0.0, 0.0, 1.0]), 3).tolist() == [2, 0, 1]
     rows = ad.multinomial(ad.tensor(np.tile(weights, (20_000, 1))), 2).numpy()
     assert rows.shape == (20_000, 2)
     assert (rows[:, 0] != rows[:, 1]).all()

@@ -28,9 +28,11 @@ _STATE = struct.Struct("<QQ")
 
 def check_seed(seed: Any) -> int:
     """A seed as an unsigned 64-bit number; negative ones count from the top."""
+    if not hasattr(seed, "__index__") and not is_tensor(seed):
+        raise RuntimeError(f"manual_seed: expected an integer, received {type(seed).__name__}")
     value = int(seed)
     if not -(1 << 63) <= value <= MASK:
-        raise RuntimeError(
+        raise ValueError(
             f"manual_seed: overflow: received {value}, expected a value in "
             "[-0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff]"
         )
@@ -188,7 +190,7 @@ def defaults() -> tuple[Device, ...]:
 
 def seed_all(seed: Any) -> Generator:
     """Seed the default generator of every device; returns the CPU's."""
-    value = check_seed(seed)
+    value = check_seed(int(seed))
     _refuse_in_capture("manual_seed")
     _LAST_SEED[:] = [value]
     for generator in _DEFAULTS.values():

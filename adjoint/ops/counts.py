@@ -19,7 +19,7 @@ from adjoint.core.rng import Generator
 from adjoint.core.spec import Spec, broadcast_shapes
 from adjoint.ops.arguments import sizes
 from adjoint.ops.creation import finish
-from adjoint.ops.random import check_inexact, create, draw
+from adjoint.ops.random import check_inexact, check_tensor, create, draw
 from adjoint.ops.samplers import fill, standard
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def bernoulli(
     >>> ad.bernoulli(ad.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
+    check_tensor("bernoulli", input)
     if p is not None:
         return _bernoulli_number(input, float(p), generator)
     if not input.dtype.is_floating_point:
@@ -77,6 +78,8 @@ def bernoulli(
 
 
 def _bernoulli_number(like: Tensor, p: float, generator: Generator | None) -> Tensor:
+    if like.dtype.is_complex:
+        raise NotImplementedError(f"bernoulli: not implemented for {like.dtype.name!r}")
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli: expects p to be in [0, 1], but got p={p}")
     return fill("bernoulli", "bernoulli", (p,), like, generator)
@@ -88,7 +91,7 @@ def bernoulli_fill(input: Tensor, p: Any = 0.5, *, generator: Generator | None =
     if not is_tensor(p):
         return _bernoulli_number(input, float(p), generator)
     if not p.dtype.is_floating_point:
-        raise RuntimeError(
+        raise NotImplementedError(
             f"bernoulli_: expected probabilities tensor to have floating type, got {p.dtype.name}"
         )
     p = p.to(input.device).expand(tuple(input.shape))
@@ -183,8 +186,10 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 @public()
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers of successes in `count` trials of probability `prob`."""
-    if count.dtype is not prob.dtype or not count.dtype.is_floating_point:
-        raise ValueError(
+    if not count.dtype.is_floating_point:
+        raise ValueError(f"binomial: expected a floating-point count, received {count.dtype.name}")
+    if count.dtype is not prob.dtype:
+        raise RuntimeError(
             f"binomial: expected count and prob of one floating-point dtype, received "
             f"{count.dtype.name} and {prob.dtype.name}"
         )
@@ -192,16 +197,19 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return BINOMIAL(_words("binomial", tuple(shape), count, generator), count, prob)
 
 
-@public(method=True, out=True)
+@public(method=True)
 def multinomial(
     input: Tensor,
     num_samples: int,
     replacement: bool = False,
     *,
     generator: Generator | None = None,
+    out: Any = None,
 ) -> Tensor:
     """Indices of categories drawn with the weights in each row of `input`."""
     _check_multinomial(input, num_samples, replacement)
+    if out is not None and out.dtype is not dt.int64:
+        raise RuntimeError(f"multinomial: expects Long tensor out, got {out.dtype.name}")
     weights = input.detach()
     if replacement:
         shape = (*input.shape[:-1], num_samples)
@@ -211,7 +219,8 @@ def multinomial(
         noise = draw(
             "multinomial", "exponential", (1.0,), shape, dt.float64, input.device, generator
         )
-    return MULTINOMIAL(weights, noise, count=num_samples, replacement=replacement)
+    made = MULTINOMIAL(weights, noise, count=num_samples, replacement=replacement)
+    return finish(made, False, "multinomial", out)
 
 
 def _check_multinomial(input: Tensor, num_samples: int, replacement: bool) -> None:

@@ -12,6 +12,7 @@ from adjoint.core.dtype import DType
 from adjoint.core.families import primitive
 from adjoint.core.layout import check_layout, format_strides
 from adjoint.core.public import public
+from adjoint.core.record import is_tensor
 from adjoint.core.rng import Generator, generator_for
 from adjoint.core.spec import Spec, contiguous_strides
 from adjoint.ops.arguments import sizes
@@ -100,6 +101,20 @@ def check_inexact(name: str, dtype: DType) -> None:
         )
 
 
+def check_out(name: str, dtype: DType | None, out: Any) -> None:
+    """Refuse a dtype that contradicts the tensor to write to."""
+    if out is not None and dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(
+            f"{name}: dtype {dtype.name} does not match dtype of out parameter ({out.dtype.name})"
+        )
+
+
+def check_tensor(name: str, x: Any) -> None:
+    """Refuse what is no tensor."""
+    if not is_tensor(x):
+        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
+
+
 def create(
     name: str,
     law: tuple[Any, ...],
@@ -113,6 +128,7 @@ def create(
 ) -> Tensor:
     """A new tensor of samples of a law (its name and arguments), as its options ask for it."""
     check_layout(name, layout)
+    check_out(name, dtype, out)
     if dtype is None:
         dtype = dt.get_default_dtype() if out is None else out.dtype
     if law[0] != "integers":
@@ -123,6 +139,7 @@ def create(
 
 
 def _like(name: str, law: tuple[Any, ...], x: Tensor, memory_format: Any, **options: Any) -> Tensor:
+    check_tensor(name, x)
     options["dtype"] = options["dtype"] or x.dtype
     if options["device"] is None:
         options["device"] = x.device
@@ -249,7 +266,10 @@ def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
             f"{name}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     if dtype.is_complex:
-        raise NotImplementedError(f"{name}: not implemented for {dtype.name!r}")
+        raise RuntimeError(
+            f"{name}: handles only integral, floating-point and boolean types, received "
+            f"{dtype.name}"
+        )
     least, most = value_range(dtype)
     if dtype.is_floating_point:
         most, least = {"float16": (65504, -65504)}.get(dtype.name, (1 << 63, -(1 << 63)))
@@ -263,6 +283,8 @@ def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
 
 def _bounds(name: str, low: Any, high: Any, dtype: DType) -> tuple[str, int, int]:
     least, most = (0, low) if high is None else (low, high)
+    if isinstance(least, float) or isinstance(most, float):
+        raise TypeError(f"{name}: the bounds must be integers, received {least!r} and {most!r}")
     bounds = int(least), int(most)  # tensors give their one element
     check_bounds(name, *bounds, dtype)
     return ("integers", *bounds)
@@ -313,6 +335,7 @@ def randint_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of `input`."""
+    check_tensor("randint_like", input)
     low, high = (0, high) if low is None else (low, high)
     return _like(
         "randint_like",
@@ -341,11 +364,14 @@ def randperm(
 ) -> Tensor:
     """A random order of 0, 1, ... n - 1."""
     check_layout("randperm", layout)
+    check_out("randperm", dtype, out)
     if dtype is None:
         dtype = dt.int64 if out is None else out.dtype
     if n < 0:
         raise RuntimeError(f"randperm: n must be non-negative, received {n}")
-    if dtype.is_complex or n - 1 > value_range(dtype)[1]:
+    if dtype.is_complex or dtype is dt.bool_:
+        raise NotImplementedError(f"randperm: not implemented for {dtype.name!r}")
+    if n - 1 > value_range(dtype)[1]:
         raise RuntimeError(f"randperm: n is too large for {dtype.name}: received {n}")
     where = place(device if device is not None or out is None else out.device)
     levels = batch_levels("randperm")

@@ -50,6 +50,7 @@ def check_continuous(name: str, dtype: DType) -> None:
 def uniform(
     input: Tensor,
     from_: float = 0.0,
+    /,
     to: float = 1.0,
     *,
     generator: Generator | None = None,
@@ -107,7 +108,8 @@ def log_normal(
     input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Exponentials of normal numbers in the shape of `input`."""
-    check_continuous("log_normal", input.dtype)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"log_normal: not implemented for {input.dtype.name!r}")
     if not std > 0:
         raise RuntimeError(f"log_normal: expects std > 0.0, but found std={std}")
     return fill("log_normal", "log_normal", (float(mean), float(std)), input, generator)
@@ -142,6 +144,8 @@ def random(
             f"{bounds} and {keywords}"
         )
     given |= keywords
+    if any(isinstance(bound, float) for bound in given.values()):
+        raise TypeError(f"random_: the bounds must be integers, received {given}")
     if input.dtype.is_complex:
         raise NotImplementedError(f"random_: not implemented for {input.dtype.name!r}")
     low, high = given.get("from"), given.get("to")

@@ -232,7 +232,7 @@ def _check_weights(xp: Any, weights: Array) -> Array:
         raise RuntimeError(
             "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
         )
-    largest = weights.max(axis=-1, keepdims=True)
+    largest = weights.max(axis=-1, keepdims=True, initial=0)
     if not xp.all(largest > 0):
         raise RuntimeError(
             "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
@@ -244,16 +244,12 @@ def _check_weights(xp: Any, weights: Array) -> Array:
 def multinomial(xp: Any, weights: Array, noise: Array, *, count: int, replacement: bool) -> Array:
     weights = weights.astype(np.float64)
     shape = (*weights.shape[:-1], count)
-    if weights.size == 0:
+    if not all(weights.shape[:-1]):
         return xp.empty(shape, np.int64)
     largest = _check_weights(xp, weights)
     if not replacement:
-        if not xp.all(xp.count_nonzero(weights, axis=-1) >= count):
-            raise RuntimeError(
-                "multinomial: invalid multinomial distribution (with replacement=False, not "
-                "enough non-negative category to sample)"
-            )
-        # The order in which independent exponential clocks of these rates ring.
+        # The order in which independent exponential clocks of these rates ring; those that never
+        # do come last, so that only they are left when too many samples are asked for.
         order = xp.argsort(noise / (weights / largest), axis=-1, kind="stable")
         return order[..., :count].astype(np.int64)
     # Whole-numbered weights: their sums are exact in any order, on any device.
