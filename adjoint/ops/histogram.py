@@ -18,14 +18,9 @@ from adjoint.ops.elementwise import where
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
+_refuse = depends_on_values("bincount", "Call it outside, or use histc with a fixed range.")
 # BINCOUNT(x) or BINCOUNT(x, weights)
-BINCOUNT = primitive(
-    "bincount",
-    depends_on_values("bincount", "Use histc with fixed bins."),
-    None,
-    operands=("*xs",),
-    native_check=True,
-)
+BINCOUNT = primitive("bincount", _refuse, None, operands=("*xs",), batch=_refuse, native_check=True)
 # HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x.
 HISTC = primitive("histc", lambda x, *_, bins: Spec((bins,), x.dtype, x.device), None, None, None)
 

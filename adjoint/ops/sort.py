@@ -32,8 +32,8 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
     return _infer_some(x, dim, 1)
 
 
-# Positions along `dim`; NaN is larger than every number. Equal elements of short rows and of a stable
-# sort keep their order.
+# Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
+# if `stable`, keep their order.
 ARGSORT = primitive("argsort", infer_positions, None, shift=shift_dim, native_check=True)
 TOPK = primitive("topk", _infer_some, None, shift=shift_dim, native_check=True)
 KTHVALUE = primitive("kthvalue", _infer_one, None, shift=shift_dim, native_check=True)

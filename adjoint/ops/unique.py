@@ -13,16 +13,11 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
+_refuse = depends_on_values("unique", "Call it outside, or compare sorted neighbours.")
 # Each gives (values, inverse, counts); dim None means the flattened elements.
-UNIQUE = primitive(
-    "unique", depends_on_values("unique", "Call it outside."), None, outputs=3, native_check=True
-)
+UNIQUE = primitive("unique", _refuse, None, outputs=3, batch=_refuse, native_check=True)
 UNIQUE_CONSECUTIVE = primitive(
-    "unique_consecutive",
-    depends_on_values("unique_consecutive", "Call it outside."),
-    None,
-    outputs=3,
-    native_check=True,
+    "unique_consecutive", _refuse, None, outputs=3, batch=_refuse, native_check=True
 )
 
 
