@@ -55,8 +55,8 @@ def _p_norm_vjp(
     if isinf(ord):
         hit = size.eq(out).to(size.dtype)
         return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
-    scale = (size / out).masked_fill(out.eq(0), 0)
-    return x.sgn() * (_power(scale, ord - 1).masked_fill(size.eq(0), 0) * g)
+    none = size.eq(0).logical_or(out.eq(0))
+    return x.sgn() * (_power((size / out).masked_fill(none, 1), ord - 1).masked_fill(none, 0) * g)
 
 
 P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32")
