@@ -25,7 +25,7 @@ from adjoint.ops.index import (
     index_put,
     selected_shape,
 )
-from adjoint.ops.nonzero import spread
+from adjoint.ops.nonzero import NONZERO, spread
 from adjoint.ops.views import SLICE
 from adjoint.tensor.item import known, plain_number, scalar_tensor
 from adjoint.tensor.keys import Basic, Picks, quick_index, split_key
@@ -75,11 +75,22 @@ def getitem(self: Tensor, key: Any) -> Any:
     if not picks:
         return SLICE(self, index=basic)
     x = self if _is_whole(basic, array.shape) else SLICE(self, index=basic)
+    if len(picks) == 1 and picks[0][1].dtype is bool_:
+        return _select(x, *picks[0])
     x, picks = _pick_scalars(x, picks)
     if not picks:
         return x
     dims, indices = _indices(x, picks)
     return INDEX(x, *indices, dims=dims)
+
+
+def _select(x: Tensor, dim: int, mask: Tensor) -> Tensor:
+    """The slices where one mask holds, by positions in the flattened dimensions it covers."""
+    check_mask(mask, x.shape, dim)
+    if mask.ndim > 1:
+        x = x.reshape((*x.shape[:dim], mask.numel(), *x.shape[dim + mask.ndim :]))
+        mask = mask.reshape(-1)
+    return INDEX(x, NONZERO(mask).reshape(-1), dims=(dim,))
 
 
 def shown_by(array: Any, key: Any) -> Any:

@@ -55,13 +55,31 @@ def _renamed(error: IndexError) -> IndexError:
 
 @lowers(index.INDEX)
 def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool = True) -> Array:
-    where = full_index(xp, x, dims, indices, wrap)
     try:
-        out = x[where]
+        # `take` needs half the time of x[index], a quarter along a middle dimension, but it
+        # copies an array that is not contiguous; by flat positions it needs a third.
+        if len(dims) == 1 and x.flags.c_contiguous:
+            full_index(xp, x, dims, indices, wrap)
+            return x.take(indices[0], axis=dims[0])
+        if len(dims) == x.ndim and x.flags.c_contiguous and indices[0].size > 64:
+            return x.reshape(-1).take(flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices)))
+        out = x[full_index(xp, x, dims, indices, wrap)]
     except IndexError as error:
         raise _renamed(error) from None
     # Where the indexed block stays in the middle NumPy's result is a transposed array.
     return out if not out.ndim else xp.ascontiguousarray(out)
+
+
+def in_bounds(xp: Any, shape: tuple[int, ...], indices: tuple[Array, ...]) -> tuple[Array, ...]:
+    """An index per dimension of a shape, checked and counted from the start."""
+    result = []
+    for d, (picks, size) in enumerate(zip(indices, shape, strict=True)):
+        bad = out_of_bounds(xp, picks, size, -size)
+        if bad is not None:
+            raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+        negative = picks.size and picks.min() < 0
+        result.append(xp.where(picks < 0, picks + size, picks) if negative else picks)
+    return tuple(result)
 
 
 @lowers(index.INDEX_PUT)
@@ -121,11 +139,10 @@ def add_at(
     """
     if len(dims) == 1 and dims[0] == 0:  # rows: no need to index an array of all positions
         row = x.size // x.shape[0] if x.shape[0] else 0
-        picks = xp.where(indices[0] < 0, indices[0] + x.shape[0], indices[0])
-        bad = out_of_bounds(xp, picks, x.shape[0], 0)
-        if bad is not None:
-            raise IndexError(f"index {bad} is out of bounds for axis 0 with size {x.shape[0]}")
+        (picks,) = in_bounds(xp, x.shape[:1], indices)
         positions = picks[..., None] * row + xp.arange(row)
+    elif len(dims) == x.ndim:
+        positions = flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices))
     else:
         positions = xp.arange(x.size).reshape(x.shape)[where]
     return combine_at(xp, xp.add, x, positions, values)
@@ -178,7 +195,10 @@ def along(xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
 
 @lowers(gather.GATHER)
 def gather_(xp: Any, x: Array, picks: Array, dim: int) -> Array:
-    return x[along(xp, x, picks, dim)]
+    where = along(xp, x, picks, dim)
+    if x.flags.c_contiguous and picks.size > 64:
+        return x.reshape(-1).take(flat_positions(xp, x.shape, where))
+    return x[where]
 
 
 @lowers(gather.SCATTER)
@@ -215,7 +235,7 @@ def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: 
 def nonzero_(xp: Any, x: Array) -> Array:
     if not x.ndim:
         return xp.zeros((int(x != 0), 0), dtype=np.int64)
-    return xp.stack(xp.nonzero(x), axis=-1).astype(np.int64, copy=False)
+    return xp.stack(xp.nonzero(x), axis=0).T  # a column lies in one piece, as in PyTorch
 
 
 @lowers(nonzero.NONZERO_STATIC)
