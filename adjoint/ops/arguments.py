@@ -51,6 +51,12 @@ def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     return shape
 
 
+def need_tensor(name: str, x: Any) -> None:
+    """Refuse what is no tensor."""
+    if not is_tensor(x):
+        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
+
+
 def listed(dims: Any) -> tuple[Any, ...]:
     """One dimension or several, as a tuple."""
     return (dims,) if hasattr(dims, "__index__") else tuple(dims)

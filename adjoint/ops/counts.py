@@ -17,9 +17,9 @@ from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.core.rng import Generator
 from adjoint.core.spec import Spec, broadcast_shapes
-from adjoint.ops.arguments import sizes
+from adjoint.ops.arguments import need_tensor, sizes
 from adjoint.ops.creation import finish
-from adjoint.ops.random import check_inexact, check_tensor, create, draw
+from adjoint.ops.random import check_inexact, create, draw
 from adjoint.ops.samplers import fill, standard
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bernoulli(
     >>> ad.bernoulli(ad.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
-    check_tensor("bernoulli", input)
+    need_tensor("bernoulli", input)
     if p is not None:
         return _bernoulli_number(input, float(p), generator)
     if not input.dtype.is_floating_point:

@@ -11,9 +11,9 @@ from adjoint.core.families import primitive
 from adjoint.core.layout import check_layout, contiguous_format, format_strides, ordered_strides
 from adjoint.core.placement import chosen
 from adjoint.core.public import method, public
-from adjoint.core.record import HOOKS, is_tensor
+from adjoint.core.record import HOOKS
 from adjoint.core.spec import Spec
-from adjoint.ops.arguments import checked_scalar, ints, sizes
+from adjoint.ops.arguments import checked_scalar, ints, need_tensor, sizes
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -238,8 +238,7 @@ def _like(
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:
-    if not is_tensor(x):
-        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
+    need_tensor(name, x)
     shape = tuple(x._array.shape)
     return filled(
         name,

@@ -12,10 +12,9 @@ from adjoint.core.dtype import DType
 from adjoint.core.families import primitive
 from adjoint.core.layout import check_layout, format_strides
 from adjoint.core.public import public
-from adjoint.core.record import is_tensor
 from adjoint.core.rng import Generator, generator_for
 from adjoint.core.spec import Spec, contiguous_strides
-from adjoint.ops.arguments import sizes
+from adjoint.ops.arguments import need_tensor, sizes
 from adjoint.ops.creation import EMPTY, finish, place, shape_of
 
 if TYPE_CHECKING:
@@ -109,12 +108,6 @@ def check_out(name: str, dtype: DType | None, out: Any) -> None:
         )
 
 
-def check_tensor(name: str, x: Any) -> None:
-    """Refuse what is no tensor."""
-    if not is_tensor(x):
-        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
-
-
 def create(
     name: str,
     law: tuple[Any, ...],
@@ -139,7 +132,7 @@ def create(
 
 
 def _like(name: str, law: tuple[Any, ...], x: Tensor, memory_format: Any, **options: Any) -> Tensor:
-    check_tensor(name, x)
+    need_tensor(name, x)
     options["dtype"] = options["dtype"] or x.dtype
     if options["device"] is None:
         options["device"] = x.device
@@ -335,7 +328,7 @@ def randint_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of `input`."""
-    check_tensor("randint_like", input)
+    need_tensor("randint_like", input)
     low, high = (0, high) if low is None else (low, high)
     return _like(
         "randint_like",

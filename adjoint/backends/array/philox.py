@@ -1,4 +1,4 @@
-"""Philox 4x32-10 in whole-array integer operations.
+"""Philox 4x32-10 in whole-array integer operations, and as one kernel on a GPU.
 
 A block's four words are kept as two 64-bit words, a = c0 << 32 | c1 and b = c2 << 32 | c3: a round
 then is one 64-bit product, two shifts and two exclusive-ors on both at once. The stream of 64-bit
@@ -33,19 +33,14 @@ def keys_of(seed: int) -> list[tuple[int, int]]:
     return [((k0 + r * W0) & LOW, (k1 + r * W1) & LOW) for r in range(ROUNDS)]
 
 
+# Constants are arrays, because converting a scalar adds 0.5 us to each ufunc call.
+_SHIFT = np.array(32, _U64)
+_MULTIPLIERS = np.array([[M1], [M0]], _U64)
+
+
 @lru_cache(maxsize=64)
-def _constants(xp: Any, place: int, seed: int) -> tuple[Array, Array, tuple[Array, ...]]:
-    """The shift, the multipliers and the round keys as arrays; `place` numbers the device.
-
-    Arrays, because converting a scalar adds 0.5 us to each ufunc call.
-    """
-    table = [[M1, M0], *([k0 << 32, k1 << 32] for k0, k1 in keys_of(seed))]
-    columns = xp.asarray(np.array(table, _U64).reshape(-1, 2, 1))
-    return xp.asarray(np.array(32, _U64)), columns[0], tuple(columns[1:])
-
-
-def _place(xp: Any) -> int:
-    return 0 if xp is np else int(xp.cuda.runtime.getDevice())
+def _key_columns(seed: int) -> tuple[Array, ...]:
+    return tuple(np.array([[k0 << 32], [k1 << 32]], _U64) for k0, k1 in keys_of(seed))
 
 
 def block(seed: int, c0: int, c1: int, c2: int, c3: int) -> tuple[int, int]:
@@ -56,47 +51,81 @@ def block(seed: int, c0: int, c1: int, c2: int, c3: int) -> tuple[int, int]:
     return c0 << 32 | c1, c2 << 32 | c3
 
 
-def rounds(xp: Any, seed: int, state: Array, done: int = 0) -> Array:
-    """The rounds after the first `done` on a (2, n) state of 64-bit words, in place."""
-    shift, multipliers, keys = _constants(xp, _place(xp), seed)
-    product = xp.empty_like(state)
+def rounds(seed: int, state: Array, done: int = 0) -> Array:
+    """The rounds after the first `done` on a (2, n) NumPy state of 64-bit words, in place."""
+    product = np.empty_like(state)
     swapped = state[::-1]
-    for key in keys[done:]:
-        xp.right_shift(swapped, shift, out=product)
-        xp.multiply(product, multipliers, out=product)
-        xp.left_shift(state, shift, out=state)
-        xp.bitwise_xor(state, product, out=state)
-        xp.bitwise_xor(state, key, out=state)
+    for key in _key_columns(seed)[done:]:
+        np.right_shift(swapped, _SHIFT, out=product)
+        np.multiply(product, _MULTIPLIERS, out=product)
+        np.left_shift(state, _SHIFT, out=state)
+        np.bitwise_xor(state, product, out=state)
+        np.bitwise_xor(state, key, out=state)
+    return state
+
+
+@lru_cache(maxsize=1)
+def _device_kernel(xp: Any) -> Any:
+    """All rounds in one launch where launches are dear: the same integers as `rounds`."""
+    return xp.ElementwiseKernel(
+        "uint64 counter, uint32 retry, uint32 k0, uint32 k1",
+        "uint64 a, uint64 b",
+        f"""
+        unsigned int c0 = (unsigned int)counter, c1 = (unsigned int)(counter >> 32);
+        unsigned int c2 = retry, c3 = 0, x = k0, y = k1;
+        for (int r = 0; r < {ROUNDS}; r++) {{
+            unsigned long long p = {M0}ull * c0, q = {M1}ull * c2;
+            c0 = (unsigned int)(q >> 32) ^ c1 ^ x;
+            c1 = (unsigned int)q;
+            c2 = (unsigned int)(p >> 32) ^ c3 ^ y;
+            c3 = (unsigned int)p;
+            x += {W0}u;
+            y += {W1}u;
+        }}
+        a = (unsigned long long)c0 << 32 | c1;
+        b = (unsigned long long)c2 << 32 | c3;
+        """,
+        "adjoint_philox",
+    )
+
+
+def _on_device(xp: Any, seed: int, counters: Array, retry: int) -> Array:
+    state = xp.empty((2, counters.size), _U64)
+    key = np.uint32(seed & LOW), np.uint32(seed >> 32)
+    _device_kernel(xp)(counters, np.uint32(retry), *key, state[0], state[1])
     return state
 
 
 def scattered(xp: Any, seed: int, counters: Array, retry: int) -> Array:
     """Blocks at any counters (uint64) of a retry, as a (2, n) array of 64-bit words."""
-    state = xp.empty((2, counters.size), _U64)
+    if xp is not np:
+        return _on_device(xp, seed, counters, retry)
+    state = np.empty((2, counters.size), _U64)
     state[0] = (counters << 32) | (counters >> 32)
     state[1] = retry << 32
-    return rounds(xp, seed, state)
+    return rounds(seed, state)
 
 
 def consecutive(xp: Any, seed: int, start: int, count: int) -> Array:
     """Blocks start, start + 1, ... whose counters share their upper 32 bits, as (2, n)."""
+    if xp is not np:
+        return _on_device(xp, seed, xp.arange(count, dtype=_U64) + _U64(start), 0)
     low, high = start & LOW, start >> 32
-    if count <= FEW and xp is np:
+    if count <= FEW:
         made = [block(seed, low + i, high, 0, 0) for i in range(count)]
         return np.array(made, _U64).T
     # Two rounds simplified: c1, c2 and c3 are the same for all blocks.
     (j0, j1), (k0, k1) = keys_of(seed)[:2]
-    shift = _constants(xp, _place(xp), seed)[0]
-    state = xp.empty((2, count), _U64)
+    state = np.empty((2, count), _U64)
     a, b = state
-    xp.multiply(xp.arange(low, low + count, dtype=_U64), _U64(M0), out=b)
-    xp.bitwise_xor(b, _U64(j1 << 32), out=b)
-    xp.right_shift(b, shift, out=a)
-    xp.multiply(a, _U64(M1), out=a)
-    xp.bitwise_xor(a, _U64(k0 << 32), out=a)
-    xp.left_shift(b, shift, out=b)
-    xp.bitwise_xor(b, _U64(((high ^ j0) * M0) ^ (k1 << 32)), out=b)
-    return rounds(xp, seed, state, done=2)
+    np.multiply(np.arange(low, low + count, dtype=_U64), _U64(M0), out=b)
+    np.bitwise_xor(b, _U64(j1 << 32), out=b)
+    np.right_shift(b, _SHIFT, out=a)
+    np.multiply(a, _U64(M1), out=a)
+    np.bitwise_xor(a, _U64(k0 << 32), out=a)
+    np.left_shift(b, _SHIFT, out=b)
+    np.bitwise_xor(b, _U64(((high ^ j0) * M0) ^ (k1 << 32)), out=b)
+    return rounds(seed, state, done=2)
 
 
 def words(xp: Any, seed: int, offset: int, count: int, size: int) -> Iterator[tuple[int, Array]]:
