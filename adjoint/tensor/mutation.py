@@ -41,6 +41,12 @@ def update(
     """An in-place operation: compute(target, ...) written into target."""
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
+    if not result._requires_grad:
+        into, array = direct_array(target), result._array
+        if into is not None and array.dtype == into.dtype and array.shape == into.shape:
+            HOOKS.array.copy_into(into, array)
+            target._storage.version += 1
+            return target
     if result._node is not None and CONTEXT.grad_enabled:
         HOOKS.preserve(target, result, since)
     return assign(name, target, result)

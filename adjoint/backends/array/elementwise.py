@@ -303,6 +303,7 @@ def relu(xp: Any, x: Array) -> Array:
 
 @lowers(logical.LEFT_SHIFT)
 def left_shift(xp: Any, x: Array, y: Array) -> Array:
+    x, y = pair(xp, x, y)
     bits = 8 * x.dtype.itemsize
     inside = (y >= 0) & (y < bits)
     return xp.where(inside, xp.left_shift(x, xp.where(inside, y, 0)), 0).astype(x.dtype)
@@ -310,6 +311,7 @@ def left_shift(xp: Any, x: Array, y: Array) -> Array:
 
 @lowers(logical.RIGHT_SHIFT)
 def right_shift(xp: Any, x: Array, y: Array) -> Array:
+    x, y = pair(xp, x, y)
     last = 8 * x.dtype.itemsize - 1  # shifting by one less than the width leaves the sign alone
     inside = (y >= 0) & (y <= last)
     shifted = xp.right_shift(x, xp.where(inside, y, last).astype(y.dtype))

@@ -83,6 +83,8 @@ def cast_operand(x: Any, target: Any) -> Any:
     """An array or scalar in the dtype computed in."""
     if target is None:
         return x
+    if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
+        return x  # fits every signed type, so the library takes it as it is
     if target.__class__ is tuple:
         return x.astype(target[0]).astype(target[1])
     if hasattr(x, "astype"):
