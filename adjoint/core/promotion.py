@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
+from adjoint.core.host import HostScalar
 from adjoint.core.spec import Spec
 
 
@@ -35,7 +36,7 @@ def common_dtype(operands: Iterable[Any]) -> DType:
     for x in operands:
         if isinstance(x, (bool, int, float, complex)):
             scalars.append(dt.of_scalar(x))
-        elif hasattr(x, "get"):  # a HostScalar counts as the number it holds now
+        elif isinstance(x, HostScalar):  # counts as the number it holds now
             scalars.append(dt.of_scalar(x.get()))
         else:
             (dims if len(x.shape) else zeros).append(x.dtype)

@@ -96,12 +96,32 @@ NAMED.update(
 
 @lowers(arithmetic.ADDCMUL)
 def addcmul(xp: Any, x: Array, y: Array, z: Array, w: Any) -> Array:
-    return x + (y * z if _is_one(w) else w * y * z)
+    product = y * z
+    return _sum_into(xp, x, product if _is_one(w) else _scaled(product, w))
 
 
 @lowers(arithmetic.ADDCDIV)
 def addcdiv(xp: Any, x: Array, y: Array, z: Array, w: Any) -> Array:
-    return x + (y / z if _is_one(w) else w * y / z)
+    return _sum_into(xp, x, (y if _is_one(w) else w * y) / z)
+
+
+# Temporaries are reused: at a million elements a fresh array costs as much as the arithmetic.
+
+
+def _sum_into(xp: Any, x: Array, fresh: Array) -> Array:
+    """x + fresh, in the memory of `fresh` where it has the shape of the sum."""
+    if fresh.ndim and fresh.shape == x.shape:
+        fresh += x
+        return fresh
+    return x + fresh
+
+
+def _scaled(fresh: Array, w: Any) -> Array:
+    """fresh * w, in place where that can be."""
+    if fresh.ndim and not (isinstance(w, complex) and fresh.dtype.kind != "c"):
+        fresh *= w
+        return fresh
+    return fresh * w
 
 
 def _is_one(w: Any) -> bool:
@@ -112,7 +132,7 @@ def _is_one(w: Any) -> bool:
 def lerp(xp: Any, x: Array, y: Array, z: Any) -> Array:
     near = abs(z) < 0.5  # from the nearer end, so that weights 0 and 1 are exact
     if not hasattr(z, "dtype"):
-        return x + z * (y - x) if near else y - (y - x) * (1 - z)
+        return _sum_into(xp, x if near else y, _scaled(y - x, z if near else z - 1))
     return xp.where(near, x + z * (y - x), y - (y - x) * (1 - z))
 
 
@@ -175,6 +195,10 @@ def pow_(xp: Any, x: Any, y: Any) -> Array:
     if not hasattr(y, "dtype"):
         if y == 2:
             return x * x
+        if y == 3:  # a general power costs a hundred times as much
+            return x * x * x
+        if y == -2:
+            return 1 / (x * x)
         if y == 0.5:
             return xp.sqrt(x)
         if y == 1:
@@ -210,7 +234,12 @@ def exp2(xp: Any, x: Array) -> Array:
 
 @lowers(exponential.SIGMOID)
 def sigmoid(xp: Any, x: Array) -> Array:
-    return 1 / (1 + xp.exp(-x))
+    if not x.ndim:
+        return 1 / (1 + xp.exp(-x))
+    out = xp.negative(x)
+    xp.exp(out, out=out)
+    out += 1
+    return xp.reciprocal(out, out=out)
 
 
 @lowers(exponential.LOGIT)
@@ -276,7 +305,8 @@ def sign_(xp: Any, x: Array) -> Array:
     if x.dtype.kind == "b":
         return x.copy()
     if x.dtype.kind == "f":  # a NaN has sign 0
-        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+        out = xp.sign(x)
+        return xp.where(out == out, out, xp.zeros((), x.dtype))
     return xp.sign(x)
 
 
@@ -293,7 +323,10 @@ def signbit(xp: Any, x: Array) -> Array:
 
 @lowers(bounds.CLAMP)
 def clamp(xp: Any, x: Array, y: Any, z: Any) -> Array:
-    return xp.minimum(xp.maximum(x, y), z)
+    low = xp.maximum(x, y)
+    # In place where the upper bound cannot enlarge the result.
+    inside = low.ndim and (not hasattr(z, "shape") or z.shape in ((), low.shape))
+    return xp.minimum(low, z, out=low) if inside else xp.minimum(low, z)
 
 
 @lowers(bounds.RELU)
