@@ -232,8 +232,8 @@ def _check_weights(xp: Any, weights: Array) -> Array:
         raise RuntimeError(
             "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
         )
-    largest = weights.max(axis=-1, keepdims=True, initial=0)
-    if not xp.all(largest > 0):
+    largest = weights.max(axis=-1, keepdims=True) if weights.shape[-1] else weights
+    if not largest.size or not xp.all(largest > 0):
         raise RuntimeError(
             "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
         )
