@@ -49,10 +49,10 @@ def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
     order = None if leaf.is_contiguous() else dense_order(leaf)
     if order is not None:
         inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
-        grad = grad.permute(order).clone().permute(inverse)
+        grad = row_major(grad.permute(order)).permute(inverse)
         return grad if keep_graph else alias(grad)
     if keep_graph:
-        return grad.clone()
+        return row_major(grad)
     shared = bool(grad._chain) or is_shared(grad) or not grad.is_contiguous()
     return alias(row_major(grad) if shared else grad)
 

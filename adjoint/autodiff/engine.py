@@ -141,16 +141,17 @@ class Backward:
     def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         """Run a node that has hooks, or of which only some results are wanted."""
         extra = node.extra
+        needed = None
+        # As in PyTorch: a target on the way to another is seen before its hooks change it.
+        if self.targets is not None and node in self.keep:
+            self.capture(node, grads)
         if extra is not None:
             for nr, hooks in tuple(extra.tensor_hooks.items()):
                 if grads[nr] is not None:
                     grads[nr] = hooks(grads[nr])
-        needed = None
         if self.targets is not None:
-            for nr, grad in enumerate(grads):
-                if grad is not None and (node, nr) in self.targets:
-                    self.found[node, nr] = grad
             if node not in self.keep:
+                self.capture(node, grads)
                 return ()
             needed = [e is not None and self.wanted(e) for e in node.edges]
         if extra is not None:
@@ -167,6 +168,12 @@ class Backward:
         if not self.retain_graph:
             node.release()
         return results
+
+    def capture(self, node: Node, grads: list[Any]) -> None:
+        """Keep the cotangents that were asked for."""
+        for nr, grad in enumerate(grads):
+            if grad is not None and (node, nr) in self.targets:  # type: ignore[operator]
+                self.found[node, nr] = grad
 
     def wanted(self, edge: Edge) -> bool:
         """Whether some target is reached along an edge."""

@@ -187,7 +187,7 @@ def grad(
     roots = listed(outputs)
     chosen = listed(inputs)
     if not chosen:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
     edges: list[Edge] = []
     for t in chosen:

@@ -169,6 +169,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value and self.grad_fn is not None:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
     @property
