@@ -198,7 +198,8 @@ def atleast_3d(*tensors: Any) -> Any:
 @public(method=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions `start_dim` to `end_dim` merged into one; a view where strides allow."""
-    ndim = input.ndim
+    shape = input._array.shape
+    ndim = len(shape)
     a, b = wrap_dim("flatten", start_dim, ndim), wrap_dim("flatten", end_dim, ndim)
     if a > b:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -206,7 +207,6 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         return input.reshape(1)
     if a == b:
         return input
-    shape = input.shape
     return input.reshape((*shape[:a], prod(shape[a : b + 1]), *shape[b + 1 :]))
 
 

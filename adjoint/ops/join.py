@@ -81,14 +81,15 @@ def _listed(name: str, tensors: Any) -> list[Any]:
     if is_tensor(tensors):
         raise TypeError(f"{name}: expected a tuple or list of Tensors, received one Tensor")
     many = list(tensors)
+    mixed = False
     for i, x in enumerate(many):
         if not is_tensor(x):
             raise TypeError(f"{name}: expected Tensor as element {i}, received {type(x).__name__}")
+        mixed = mixed or x._array.dtype != many[0]._array.dtype
     if not many:
         kind = ValueError if name == "cat" else RuntimeError
         raise kind(f"{name}: expected a non-empty list of Tensors")
-    first = many[0].dtype
-    if all(x.dtype is first for x in many):
+    if not mixed:
         return many
     common = common_dtype(many)
     return [x.to(common) for x in many]
@@ -96,13 +97,14 @@ def _listed(name: str, tensors: Any) -> list[Any]:
 
 def _cat(tensors: Any, dim: int) -> Tensor:
     many = _listed("cat", tensors)
-    for i, x in enumerate(many):
-        if not x._array.shape:
-            raise RuntimeError(
-                f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated"
-            )
-    kept = [x for x in many if x._array.shape != (0,)] or many  # a leniency PyTorch keeps
-    return CAT(*kept, dim=wrap_dim("cat", dim, kept[0].ndim))
+    shapes = [x._array.shape for x in many]
+    if () in shapes:
+        raise RuntimeError(
+            f"cat: zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated"
+        )
+    if (0,) in shapes:  # a leniency PyTorch keeps: such a tensor joins any others
+        many = [x for x in many if x._array.shape != (0,)] or many
+    return CAT(*many, dim=wrap_dim("cat", dim, many[0].ndim))
 
 
 @public(aliases=("concat",))

@@ -114,7 +114,10 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
 @method(name="reshape")
 def reshape_method(self: Tensor, *args: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where strides allow, else a copy."""
-    sizes = resolve_shape("reshape", self._array.size, ints("reshape", args, shape))
+    array = self._array
+    sizes = ints("reshape", args, shape)
+    if -1 in sizes or prod(sizes) != array.size:
+        sizes = resolve_shape("reshape", array.size, sizes)
     if not self.is_contiguous() and view_strides(self._array.shape, self.stride(), sizes) is None:
         self = self.contiguous()
     return RESHAPE(self, shape=sizes)
@@ -122,7 +125,8 @@ def reshape_method(self: Tensor, *args: Any, shape: Any = None) -> Tensor:
 
 def viewed(self: Tensor, sizes: Shape) -> Tensor:
     """The same memory in another shape; an error where that needs a copy."""
-    sizes = resolve_shape("view", self._array.size, sizes)
+    if -1 in sizes or prod(sizes) != self._array.size:
+        sizes = resolve_shape("view", self._array.size, sizes)
     if not self.is_contiguous():
         _reshape_window(self, sizes)
     return RESHAPE(self, shape=sizes)
@@ -167,7 +171,9 @@ def permute_method(self: Tensor, *args: Any, dims: Any = None) -> Tensor:
             f"desired ordering of dimensions, i.e. input.dim() = {self.ndim} is not equal to "
             f"len(dims) = {len(given)}"
         )
-    return PERMUTE(self, dims=wrap_dims("permute", given, self.ndim))
+    if sorted(given) != list(range(len(given))):
+        given = wrap_dims("permute", given, len(given))
+    return PERMUTE(self, dims=given)
 
 
 # -- expand -------------------------------------------------------------------------------------
@@ -210,6 +216,14 @@ def expand(self: Tensor, *args: Any, size: Any = None, implicit: bool = False) -
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})"
         )
+    fits = min(sizes, default=0) >= 0
+    for n, m in zip(old, sizes[added:], strict=True):
+        fits = fits and (n == m or n == 1)
+    return EXPAND(self, shape=sizes if fits else _expanded(old, sizes, added))
+
+
+def _expanded(old: Shape, sizes: Shape, added: int) -> Shape:
+    """The shape `expand` means: -1 keeps a size; an error where sizes do not fit."""
     shape = list(sizes)
     for i, n in enumerate(sizes):
         if n < 0 and (n != -1 or i < added):
@@ -228,7 +242,7 @@ def expand(self: Tensor, *args: Any, size: Any = None, implicit: bool = False) -
                 f"({have}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
                 f"Tensor sizes: {list(old)}"
             )
-    return EXPAND(self, shape=tuple(shape))
+    return tuple(shape)
 
 
 # -- slice --------------------------------------------------------------------------------------

@@ -32,7 +32,9 @@ def strided(
         return xp.ndarray(shape, dtype, memptr=x.data + offset * size, strides=steps)
     if x.flags.c_contiguous and offset >= 0 and x.size:
         try:  # the common case, four times as fast; NumPy checks the bounds
-            return np.ndarray(shape, dtype, x.reshape(-1).view(np.uint8), offset * size, steps)
+            # Only NumPy's own dtypes can be lent as a buffer.
+            buffer = x if x.dtype.isbuiltin == 1 else x.reshape(-1).view(np.uint8)
+            return np.ndarray(shape, dtype, buffer, offset * size, steps)
         except (ValueError, TypeError):
             pass  # beyond x, into the storage around it
     interface = {
