@@ -79,6 +79,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.matmul(ad.ones(2, 3), ad.ones(3))
     tensor([3., 3.])
     """
+    if not is_tensor(other):
+        raise TypeError(f"matmul: other must be a Tensor, received {type(other).__name__}")
     return product(input, other)
 
 

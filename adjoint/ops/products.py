@@ -142,16 +142,15 @@ def multiply_chain(name: str, tensors: Sequence[Tensor]) -> Tensor:
     return multiply(0, len(tensors) - 1)
 
 
-@public()
-def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+@public(out=True)
+def chain_matmul(*matrices: Tensor) -> Tensor:
     """Product of matrices, multiplied in the order that costs least."""
     if not matrices:
         raise RuntimeError("chain_matmul: expected one or more matrices")
     for m in matrices:
         if m.ndim != 2:
             raise RuntimeError(f"chain_matmul: expected 2-D tensors, received {tuple(m.shape)}")
-    result = multiply_chain("chain_matmul", matrices)
-    return result if out is None else out.copy_(result)
+    return multiply_chain("chain_matmul", matrices)
 
 
 # -- cross --------------------------------------------------------------------------------------
@@ -164,6 +163,8 @@ def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
             f"{name}: inputs must have the same number of dimensions, received {input.ndim} and "
             f"{other.ndim}"
         )
+    if input.dtype is bool_:
+        raise NotImplementedError(f"{name}: not implemented for 'Bool'")
     d = wrap_dim(name, dim, input.ndim)
     if input.shape[d] != 3 or other.shape[d] != 3:
         raise RuntimeError(
@@ -293,6 +294,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
                 f"addr: for integral input tensors, argument {argument} must not be a floating "
                 f"point number, received {factor!r}"
             )
+        if isinstance(factor, bool) and dtype is not bool_:
+            raise RuntimeError(f"addr: boolean {argument} only supported for boolean results")
     if dtype is bool_:
         beta, alpha = bool(beta), bool(alpha)
     return _combine("addr", input.to(dtype), products.to(dtype), beta, alpha)

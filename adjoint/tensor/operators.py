@@ -103,7 +103,12 @@ def install_operators() -> None:
     for name, compute in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(compute))
     setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
+    setattr(Tensor, "__rmatmul__", _rmatmul)  # noqa: B010
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
     return matmul.product(self, other) if is_tensor(other) else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    return matmul.product(other, self) if is_tensor(other) else NotImplemented

@@ -275,8 +275,7 @@ def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
     real = np.zeros(0, x.dtype).real.dtype
     if 0 in x.shape:
         return xp.zeros(x.shape[:-1], real), x.copy()
-    if not _finite(xp, x):
-        return xp.full(x.shape[:-1], np.nan, real), xp.full(x.shape, np.nan, x.dtype)
+    _need_finite(xp, x, "linalg.eigh")
     if xp is np and _is_single(x):
         from scipy.linalg import eigh as solve
 

@@ -30,12 +30,12 @@ def check_inexact(name: str, *tensors: Any, halves: bool = False) -> None:
         if not is_tensor(x):
             raise TypeError(f"{name}: expected a Tensor, received {type(x).__name__}")
         if not x.dtype.is_inexact:
-            raise RuntimeError(
+            raise NotImplementedError(  # a RuntimeError, and what some of PyTorch's kernels raise
                 f"{name}: Expected a floating point or complex tensor as input. Got "
                 f"{x.dtype.name}. Convert it with .to(...)."
             )
         if x.dtype.is_half and not halves:
-            raise RuntimeError(
+            raise NotImplementedError(
                 f"{name}: Low precision dtypes not supported. Got {x.dtype.name}. Convert to "
                 "float32."
             )

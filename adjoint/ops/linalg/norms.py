@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.dtype import DType
+from adjoint.core.dtype import DType, promote_types
 from adjoint.core.public import public
 from adjoint.core.spec import wrap_dims
 from adjoint.ops.linalg.common import check_inexact, check_matrix
@@ -36,7 +36,8 @@ def vector_norm(
     >>> ad.linalg.vector_norm(ad.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return p_norm("linalg.vector_norm", input, ord, dim, keepdim, dtype)
+    input = _as_dtype("linalg.vector_norm", input, dtype)
+    return p_norm("linalg.vector_norm", input, ord, dim, keepdim)
 
 
 def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
@@ -49,6 +50,11 @@ def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
         kind = "complex" if A.dtype.is_complex else "real"
         raise RuntimeError(
             f"{name}: dtype should be {kind} for {kind} inputs, but got {dtype.name}"
+        )
+    if promote_types(A.dtype, dtype) is not dtype:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({A.dtype.name}) should be convertible without "
+            f"narrowing to the specified dtype ({dtype.name})"
         )
     return A.to(dtype)
 
@@ -68,15 +74,17 @@ def _matrix_dims(name: str, A: Tensor, dim: Any) -> tuple[int, int]:
     return wrapped[0], wrapped[1]
 
 
+def _extreme(values: Tensor, ord: float, dim: int, keepdim: bool) -> Tensor:
+    """The largest of values that are not negative (0 of none), or the smallest."""
+    if ord < 0:
+        return values.amin(dim, keepdim)
+    return values.amax(dim, keepdim) if values.shape[dim] else values.sum(dim, keepdim)
+
+
 def _singular_norm(name: str, A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
     check_matrix(name, A)
     values = SVD(A.movedim(dims, (-2, -1)), full_matrices=False)[1]
-    if ord == "nuc":
-        out = values.sum(-1)
-    elif values.shape[-1]:
-        out = values.amax(-1) if ord == 2 else values.amin(-1)
-    else:
-        raise RuntimeError(f"{name}: the norm of order {ord} of an empty matrix is not defined")
+    out = values.sum(-1) if ord == "nuc" else _extreme(values, ord, -1, keepdim=False)
     return out.reshape(reduced_shape(A.shape, dims, keepdim=True)) if keepdim else out
 
 
@@ -96,7 +104,7 @@ def _matrix_norm(
     sums = p_norm(name, A, 1, summed, keepdim)
     if not keepdim and reduced > summed:
         reduced -= 1
-    return sums.amax(reduced, keepdim) if ord > 0 else sums.amin(reduced, keepdim)
+    return _extreme(sums, ord, reduced, keepdim)
 
 
 @public(namespaces=("linalg",), out=True)
@@ -109,6 +117,8 @@ def matrix_norm(
     dtype: DType | None = None,
 ) -> Tensor:
     """A norm of matrices: Frobenius, nuclear, or of order 1, 2, inf or their negatives."""
+    if isinstance(dim, int):
+        raise TypeError(f"linalg.matrix_norm: dim must be a tuple of two ints, received {dim}")
     return _matrix_norm("linalg.matrix_norm", input, ord, dim, keepdim, dtype)
 
 
@@ -131,13 +141,13 @@ def norm(
             f"{input.ndim}D."
         )
     if ord is None:
-        return p_norm(name, input, 2, dim, keepdim, dtype)
+        return p_norm(name, _as_dtype(name, input, dtype), 2, dim, keepdim)
     pair = (0, 1) if dim is None and input.ndim == 2 else dim
     if isinstance(ord, str) or (pair is not None and not isinstance(pair, int) and len(pair) == 2):
         if pair is None:
             pair = tuple(range(input.ndim))
         return _matrix_norm(name, input, ord, pair, keepdim, dtype)
-    return p_norm(name, input, ord, pair, keepdim, dtype)
+    return p_norm(name, _as_dtype(name, input, dtype), ord, pair, keepdim)
 
 
 @public(namespaces=("linalg",), out=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import bool_, int64
 from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
@@ -142,16 +143,17 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 @public(namespaces=("linalg",))
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of each element, in a new last dimension."""
-    if N is not None and N <= 1:
-        raise RuntimeError(f"linalg.vander: N must be greater than 1, received {N}")
     x = x if x.ndim else x.unsqueeze(0)
     size = x.shape[-1] if N is None else N
+    if size <= 1:
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, received {size}")
+    if x.dtype.is_half or x.dtype is bool_:
+        raise RuntimeError(
+            "linalg.vander: supports floating point, complex, and integer tensors, but got "
+            f"{x.dtype.name}"
+        )
     if not x.dtype.is_inexact:
-        from adjoint.core.dtype import int64
-
         x = x.to(int64)
     ones = x.new_ones((*x.shape, 1))
-    if size <= 1:
-        return ones[..., :size]
     powers = x.unsqueeze(-1).expand((*x.shape, size - 1)).cumprod(-1)
     return _cat([ones, powers], -1)
