@@ -55,8 +55,10 @@ def _p_norm_vjp(
     if isinf(ord):
         hit = size.eq(out).to(size.dtype)
         return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
-    none = size.eq(0).logical_or(out.eq(0))
-    return x.sgn() * (_power((size / out).masked_fill(none, 1), ord - 1).masked_fill(none, 0) * g)
+    zero = out.eq(0)
+    none = size.eq(0).logical_or(zero)  # divided and raised where that is safe, 0 elsewhere
+    ratio = (size / out.masked_fill(zero, 1)).masked_fill(none, 1)
+    return x.sgn() * (_power(ratio, ord - 1).masked_fill(none, 0) * g)
 
 
 P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32")

@@ -50,6 +50,8 @@ def all_dims(name: str, dim: Any, ndim: int) -> Dims:
     """The dimensions a `dim` argument means: None and () are all of them."""
     if dim is None:
         return tuple(range(ndim))
+    if dim.__class__ is int and -ndim <= dim < ndim:
+        return (dim + ndim if dim < 0 else dim,)
     if not isinstance(dim, (tuple, list)):
         dim = (as_int(dim),)
     elif len(dim) == 0:

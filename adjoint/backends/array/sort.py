@@ -41,7 +41,7 @@ def topk(xp: Any, x: Array, dim: int, k: int, largest: bool, in_order: bool) -> 
     x = widen(x)
     n = x.shape[dim]
     few = xp is np and 0 < k * 4 <= n and n >= 64
-    if few and not (x.dtype.kind == "f" and bool(np.isnan(x).any())):
+    if few and not missing(x):
         chosen = np.moveaxis(_few(np.moveaxis(x, dim, -1), k, largest), -1, dim)
         order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
         return np.take_along_axis(chosen, order, dim)
@@ -97,14 +97,33 @@ def _few(x: Array, k: int, largest: bool) -> Array:
     better = x > bound if largest else x < bound
     room = k - better.sum(axis=-1, keepdims=True)
     equal = x == bound
-    taken = better | (equal & (np.cumsum(equal, axis=-1) <= room))
+    if (equal.sum(axis=-1, keepdims=True) > room).any():
+        equal &= np.cumsum(equal, axis=-1) <= room
+    taken = better | equal
     return np.nonzero(taken)[-1].reshape(*x.shape[:-1], k)
+
+
+def missing(x: Array) -> bool:
+    """Whether there is a NaN."""
+    return x.dtype.kind == "f" and bool(np.isnan(x).any())
+
+
+def nth(xp: Any, x: Array, dim: int, k: int) -> Array:
+    """The position of the k-th element (from 0) of each row in a stable ascending order."""
+    if xp is not np or missing(x):
+        return part(ascending(xp, x, dim), dim, k, k + 1).astype(np.int64, copy=False)
+    value = part(np.partition(x, k, axis=dim), dim, k, k + 1)
+    equal = x == value
+    if (equal.sum(axis=dim) == 1).all():
+        return np.argmax(equal, axis=dim, keepdims=True)
+    before = (x < value).sum(axis=dim, keepdims=True)
+    return np.argmax(np.cumsum(equal, axis=dim) == k - before + 1, axis=dim, keepdims=True)
 
 
 @lowers(sort.KTHVALUE)
 def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
     x = widen(x)
-    found = part(ascending(xp, x, dim), dim, k - 1, k).astype(np.int64, copy=False)
+    found = nth(xp, x, dim, k - 1)
     if xp is not np:
         return found
     return settle(x, found, tied_at(x, found, dim), dim, lambda row: ties.quick_select(row, k - 1))
@@ -114,24 +133,29 @@ def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
 def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
     x = widen(x)
     n = x.shape[dim]
-    order = ascending(xp, x, dim)
-    if x.dtype.kind != "f":
-        return part(order, dim, (n - 1) // 2, (n - 1) // 2 + 1)
-    missing = xp.isnan(x).sum(axis=dim, keepdims=True)
-    middle = xp.maximum(n - missing - 1, 0) // 2 if omit else xp.full_like(missing, (n - 1) // 2)
+    if not missing(x):
+        return nth(xp, x, dim, (n - 1) // 2)
+    absent = xp.isnan(x).sum(axis=dim, keepdims=True)
+    middle = xp.maximum(n - absent - 1, 0) // 2 if omit else xp.full_like(absent, (n - 1) // 2)
     if not omit:  # the first NaN stands right after the numbers
-        middle = xp.where(missing > 0, n - missing, middle)
-    return xp.take_along_axis(order, middle, dim).astype(np.int64, copy=False)
+        middle = xp.where(absent > 0, n - absent, middle)
+    return xp.take_along_axis(ascending(xp, x, dim), middle, dim).astype(np.int64, copy=False)
 
 
 @lowers(sort.MEDIAN)
 def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) -> Array:
     kept = [d for d in range(x.ndim) if d not in dims]
     rows = [x.shape[d] for d in kept]
-    flat = x.transpose((*kept, *dims)).reshape((*rows, prod(x.shape[d] for d in dims)))
-    last = len(rows)
-    out = xp.take_along_axis(flat, argmedian(xp, flat, last, omit), last)
-    return out.reshape([1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else rows)
+    n = prod(x.shape[d] for d in dims)
+    flat = x.transpose((*kept, *dims)).reshape((*rows, n))
+    wide, last = widen(flat), len(rows)
+    if missing(wide):
+        out = xp.take_along_axis(flat, argmedian(xp, wide, last, omit), last)
+    else:
+        middle = (n - 1) // 2
+        out = part(xp.partition(wide, middle, axis=last), last, middle, middle + 1)
+    shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else rows
+    return out.reshape(shape).astype(x.dtype, copy=False)
 
 
 @lowers(sort.ARGMODE)
