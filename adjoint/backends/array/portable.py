@@ -10,6 +10,7 @@ of Wichura, Algorithm AS 241 (the normal quantile).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,15 @@ Array = Any
 Table = tuple[float, ...]
 
 
+@cache
+def _constants(coefficients: Table, dtype: Any, host: bool) -> tuple[Any, ...]:
+    # NumPy takes arrays a third faster than scalars; CuPy takes NumPy's scalars only.
+    return tuple(np.array(c, dtype) if host else dtype.type(c) for c in coefficients)
+
+
 def polynomial(x: Array, coefficients: Table) -> Array:
     """c0 + x * (c1 + x * (c2 + ...)), by Horner's rule; scalars take x's dtype."""
-    scalars = [x.dtype.type(c) for c in coefficients]
+    scalars = _constants(coefficients, x.dtype, isinstance(x, np.ndarray))
     total = x * scalars[-1]
     for c in scalars[-2:0:-1]:
         total += c
