@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
@@ -15,6 +16,7 @@ from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.ops.elementwise import where
 from adjoint.ops.index import INDEX
+from adjoint.ops.join import cat
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -55,15 +57,20 @@ def _pad(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
 
 
 class Pixels:
-    """The image laid out for gathering: rows of channels, found by coordinates."""
+    """The image laid out for gathering: rows of channels, found by coordinates.
 
-    def __init__(self, input: Tensor) -> None:
+    Where coordinates may lie outside the image, one more row of zeros stands for all of outside.
+    """
+
+    def __init__(self, input: Tensor, *, bounded: bool) -> None:
         self.sizes = tuple(input.shape[2:])
         batch, channels = input.shape[:2]
-        count = 1
-        for n in self.sizes:
-            count *= n
-        self.table = input.reshape((batch, channels, count)).permute(0, 2, 1)  # (N, HW, C)
+        self.count = prod(self.sizes)
+        rows = input.reshape((batch, channels, self.count)).permute(0, 2, 1)  # (N, HW, C)
+        self.bounded = bounded
+        self.table = (
+            rows.contiguous() if bounded else cat([rows, rows.new_zeros((batch, 1, channels))], 1)
+        )
         self.lanes = input.new_arange(batch).reshape((batch, 1))
 
     def at(self, coordinates: Sequence[Tensor]) -> Tensor:
@@ -72,11 +79,13 @@ class Pixels:
         inside: Any = None
         for x, size in zip(coordinates, self.sizes, strict=True):
             x = x.masked_fill(x.isnan(), 0)
-            within = (x >= 0).logical_and(x <= size - 1)
-            inside = within if inside is None else inside.logical_and(within)
+            if not self.bounded:
+                within = (x >= 0).logical_and(x <= size - 1)
+                inside = within if inside is None else inside.logical_and(within)
             flat = flat * size + x.clamp(0, size - 1).to(dt.int64)
-        found = INDEX(self.table, self.lanes, flat, dims=(0, 1))
-        return found.masked_fill(inside.logical_not().unsqueeze(-1), 0)
+        if not self.bounded:
+            flat = flat.masked_fill(inside.logical_not(), self.count)
+        return INDEX(self.table, self.lanes, flat, dims=(0, 1))
 
 
 def _nearest(pixels: Pixels, points: Sequence[Tensor], _: Callable[..., Any]) -> Tensor:
@@ -131,12 +140,9 @@ INTERPOLATE = (_linear, _nearest, _cubic)
 
 
 def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool) -> Tensor:
-    pixels = Pixels(x)
+    pixels = Pixels(x, bounded=padding != ZEROS)
     batch, *out = y.shape[:-1]
-    count = 1
-    for n in out:
-        count *= n
-    grid = y.reshape((batch, count, len(out)))
+    grid = y.reshape((batch, prod(out), len(out)))
 
     def pad(p: Tensor, size: int) -> Tensor:
         return _pad(p, size, padding, align)

@@ -1,8 +1,10 @@
-"""Kernels of Fourier transforms."""
+"""Kernels of Fourier transforms: SciPy's on the CPU, several times as fast as NumPy's in float32."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from adjoint.backends.array.table import lowers
 from adjoint.ops import fft, spectral
@@ -10,11 +12,23 @@ from adjoint.ops import fft, spectral
 Array = Any
 
 
+def library(xp: Any) -> Any:
+    """The transforms that belong to an array library."""
+    if xp is np:
+        import scipy.fft
+
+        return scipy.fft
+    return xp.fft
+
+
 @lowers(fft.FFT)
 def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: str) -> Array:
     if not x.size:
         return x.copy()
-    return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=dims, norm=norm)
+    transforms = library(xp)
+    if len(dims) == 1:
+        return (transforms.ifft if inverse else transforms.fft)(x, axis=dims[0], norm=norm)
+    return (transforms.ifftn if inverse else transforms.fftn)(x, axes=dims, norm=norm)
 
 
 def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
@@ -25,14 +39,14 @@ def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
 def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
     if not x.size:
         return _empty(xp, x, dim, x.shape[dim] // 2 + 1, xp.result_type(x, xp.complex64))
-    return xp.fft.rfft(x, axis=dim, norm=norm)
+    return library(xp).rfft(x, axis=dim, norm=norm)
 
 
 @lowers(fft.IRFFT)
 def irfft(xp: Any, x: Array, dim: int, n: int, norm: str) -> Array:
     if not x.size:
         return _empty(xp, x, dim, n, x.real.dtype)
-    return xp.fft.irfft(x, n, axis=dim, norm=norm)
+    return library(xp).irfft(x, n, axis=dim, norm=norm)
 
 
 def _windows(xp: Any, x: Array, start: int, count: int, size: int, hop: int) -> Array:

@@ -20,6 +20,12 @@ Step = Callable[[int, Array, Array, Array], Array]  # (k, x, p_k, p_(k-1)) -> p_
 def recur(xp: Any, x: Array, n: Array, first: Array, step: Step) -> Array:
     """p_n(x) from p_0 = 1, p_1 = first and the recurrence; each element stops at its degree."""
     before, now = xp.ones_like(x), first
+    if n.ndim == 0:  # one degree for all: no element waits for another
+        for k in range(1, int(n)):
+            before, now = now, step(k, x, now, before)
+            if k % 64 == 0 and bool(xp.isnan(now).all()):
+                break  # far beyond what a float holds, as it stays
+        return now if n > 0 else before if n == 0 else xp.zeros_like(x)
     result = xp.where(n == 0, before, xp.where(n < 0, 0.0, now))
     k = 1
     live = (n > k) & ~xp.isnan(now)
@@ -32,9 +38,13 @@ def recur(xp: Any, x: Array, n: Array, first: Array, step: Step) -> Array:
 
 
 def prepare(xp: Any, x: Any, n: Any) -> tuple[Array, Array]:
-    """x in float64 and the degree as an integer, at one shape; a NaN degree counts as 0."""
+    """x in float64 and the degree as an integer, at one shape unless it is a number.
+
+    A NaN degree counts as 0.
+    """
     x, n = xp.asarray(x, dtype=np.float64), xp.asarray(n, dtype=np.float64)
-    x, n = xp.broadcast_arrays(x, n)
+    if n.ndim:
+        x, n = xp.broadcast_arrays(x, n)
     return x, xp.where(xp.isnan(n), 0, xp.clip(xp.trunc(n), -1, 2**53))
 
 
@@ -46,6 +56,8 @@ def _sign(xp: Any, n: Array) -> Array:
 def _chebyshev(x_: Any, n_: Any, xp: Any, first: Any, ends: Any, inside: Any, above: int) -> Array:
     """One of the four kinds: its p_1, its values at 1 and -1, and its form by angles."""
     x, n = prepare(xp, x_, n_)
+    if n.ndim == 0 and n <= above:
+        return recur(xp, x, n, first(x), lambda k, x, p, q: (x + x) * p - q)
     by_angle = (xp.abs(x) < 1) & (n > above)
     at_end = xp.abs(x) == 1
     steps = xp.where(by_angle | at_end, xp.minimum(n, 1), n)
