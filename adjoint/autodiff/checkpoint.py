@@ -269,7 +269,7 @@ def checkpoint_sequential(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Run functions (or a Sequential's children) in order, all but the last segment checkpointed."""
+    """Run functions (or a Sequential's children) in order, checkpointed but for the last part."""
     if use_reentrant is None:
         warnings.warn(
             "checkpoint_sequential: the use_reentrant parameter should be passed explicitly.",

@@ -10,7 +10,7 @@ import pytest
 
 import adjoint
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.compare,
     pytest.mark.filterwarnings("ignore"),  # PyTorch warns about itself
@@ -148,7 +148,7 @@ def equal(ours: Any, theirs: Any) -> None:
 
 def run(lib: Lib, chain: Any, function: Any, *, batched: bool, closed: bool) -> Any:
     double = {"dtype": lib.float64}
-    f = lambda x: function(lib, x)
+    f: Any = lambda x: function(lib, x)
     v = lib.tensor(V, **double)
     if not batched:
         return to_numpy(chain(lib.func, f, lib.tensor(X, **double), v))
@@ -156,7 +156,7 @@ def run(lib: Lib, chain: Any, function: Any, *, batched: bool, closed: bool) -> 
     if not closed:
         return to_numpy(lib.func.vmap(lambda x: chain(lib.func, f, x, v))(xs))
     # each of vmap: the function under the transforms maps over a batch itself
-    g = lambda x: lib.func.vmap(lambda row: f(row * x))(xs).sum()
+    g: Any = lambda x: lib.func.vmap(lambda row: f(row * x))(xs).sum()
     return to_numpy(chain(lib.func, g, lib.tensor(X, **double), v))
 
 
@@ -184,7 +184,7 @@ def tracked_program(lib: Lib, function: Any) -> Any:
     """Transforms inside a .backward() program, closing over what it tracks."""
     w = lib.tensor(X, dtype=lib.float64, requires_grad=True)
     v = lib.tensor(V, dtype=lib.float64)
-    f = lambda x: function(lib, x)
+    f: Any = lambda x: function(lib, x)
     first = lib.func.grad(lambda x: f(x * w))(v)
     pushed = lib.func.jvp(lambda x: f(x + w), (v,), (w,))[1]
     rows = lib.func.vmap(lambda x: f(x * w))(lib.tensor(BATCH, dtype=lib.float64))
@@ -290,7 +290,7 @@ BAD_VMAPS: list[Any] = [
 @pytest.mark.parametrize("case", range(len(BAD_VMAPS)))
 def test_errors(case: int) -> None:
     call = BAD_VMAPS[case]
-    with pytest.raises(Exception) as theirs:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011
         call(torch.func, torch.ones(2, 3))
     with pytest.raises(type(theirs.value)):
         call(adjoint.func, adjoint.ones(2, 3))

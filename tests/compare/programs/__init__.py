@@ -1,0 +1,1 @@
+"""Small programs around the tape, written once and run under both frameworks."""
