@@ -161,7 +161,9 @@ def make_node(
     node.plan = plan
     node.params = params
     node.specs = node.out_specs = None
-    if plan.elementwise:
+    if plan.wants_specs:
+        node.specs = specs_of(operands)
+    elif plan.elementwise:
         array = outs[0]._array
         shape, dtype = array.shape, array.dtype
         for step in plan.steps:
@@ -169,8 +171,6 @@ def make_node(
             if array.dtype is not dtype or array.shape != shape:
                 node.specs = specs_of(operands)
                 break
-    elif plan.wants_specs:
-        node.specs = specs_of(operands)
     if plan.wants_out_specs:
         node.out_specs = tuple([o._spec for o in outs])
     saved: list[Any] = []

@@ -10,7 +10,7 @@ from adjoint.core.dtype import DType
 from adjoint.core.families import elementwise
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
-from adjoint.core.record import is_tensor
+from adjoint.core.record import Record, is_tensor
 from adjoint.ops.arithmetic import MUL
 from adjoint.ops.scalars import log, number, require_fit, require_tensors
 
@@ -41,6 +41,16 @@ def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
 POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", policy="fp32")
 SQRT = elementwise("sqrt", lambda out: 0.5 / out, promotion="float")
 RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", policy="fp32")
+
+
+# x * 2**y for whole y, without overflow on the way.
+LDEXP: Record = elementwise(
+    "ldexp",
+    lambda y, x_spec: LDEXP(y.new_ones((), dtype=x_spec.dtype), y),
+    None,
+    promotion="float",
+    accepts="f",
+)
 
 
 def _check_exponent(input: Any, exponent: int) -> None:
@@ -129,6 +139,8 @@ def rsqrt(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     require_tensors("ldexp", input, other)
-    if not other.ndim:
+    if not (input.dtype.is_complex or other.dtype.is_inexact):
+        return LDEXP(input, other)
+    if not other.ndim and input.dtype is dt.float64:
         other = other.to(common_dtype((input, other)))
     return MUL(input, POW(2.0, other))

@@ -53,6 +53,7 @@ ROWS = [
     S("sqrt", T(3, kind="positive")),
     S("rsqrt", T(3, kind="positive")),
     S("ldexp", T(2, 3), T(3, kind="int", low=-3, high=3)),
+    S("ldexp", T(2, 3), T(3)),
     # -- bounds
     S("maximum", T(2, 3), T(3)),
     S("minimum", T(2, 3), T(3)),

@@ -206,7 +206,7 @@ def pow_(xp: Any, x: Any, y: Any) -> Array:
         if y == -1:
             return 1 / x
     elif y.dtype.kind == "i" and y.size and y.min() < 0:
-        return _integer_power(xp, x, y)
+        return _integer_power(xp, *pair(xp, x, y))
     return xp.power(x, y)
 
 
@@ -217,6 +217,12 @@ def _integer_power(xp: Any, x: Array, y: Array) -> Array:
     parity = xp.where(y % 2 == 0, one, -one)
     inverse = xp.where(x == 1, one, xp.where(x == -1, parity, 0 * one))
     return xp.where(y < 0, inverse, whole)
+
+
+@lowers(power.LDEXP)
+def ldexp(xp: Any, x: Array, y: Array) -> Array:
+    # No exponent beyond these matters, from the smallest double to the largest.
+    return xp.ldexp(x, xp.clip(y, -2200, 2200).astype(np.int32))
 
 
 @lowers(power.RSQRT)
