@@ -1,4 +1,4 @@
-"""Kernels of Fourier transforms: SciPy's on the CPU, several times as fast as NumPy's in float32."""
+"""Kernels of Fourier transforms: SciPy's on the CPU, which are faster than NumPy's in float32."""
 
 from __future__ import annotations
 
