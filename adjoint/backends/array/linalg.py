@@ -5,6 +5,7 @@ NumPy refuses a whole batch for one singular matrix; `info` is then found matrix
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 
@@ -18,6 +19,15 @@ from adjoint.ops.linalg import cholesky, common, det, eigen, powers, qr, solve, 
 from adjoint.tensor.tensor import DTYPE_OF
 
 Array = Any
+
+
+def _strict(xp: Any) -> Any:
+    """A context in which CuPy, like NumPy, raises where a factorisation fails."""
+    if xp is np:
+        return nullcontext()
+    from cupyx import errstate
+
+    return errstate(linalg="raise")
 
 
 def _no_info(xp: Any, x: Array) -> Array:
@@ -43,48 +53,40 @@ def _pivots_of(x: Array) -> Array:
     return lu_factor(np, x, name="", check=False)[2]
 
 
+def _host(xp: Any, x: Array) -> Array:
+    return x if xp is np else xp.asnumpy(x)
+
+
+def _of_regular(
+    xp: Any, kind: str, arrays: tuple[Array, ...], like: Array, name: str, check: bool
+) -> tuple[Array, Array]:
+    """xp.linalg's function of matrices, and info; infinite where a matrix is singular."""
+    fn = getattr(xp.linalg, kind)
+    try:
+        with _strict(xp):
+            return fn(*arrays), _no_info(xp, arrays[0])
+    except np.linalg.LinAlgError:
+        info = _pivots_of(_host(xp, arrays[0]))
+    if check:
+        refuse(name, kind, info)
+    out = xp.full(like.shape, np.inf, like.dtype)
+    for place in map(tuple, np.argwhere(info == 0)):
+        out[place] = fn(*(a[place] for a in arrays))
+    return out, xp.asarray(info)
+
+
 @lowers(solve.INV)
 def inv(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
     if 0 in x.shape:
         return x.copy(), _no_info(xp, x)
-    try:
-        out = xp.linalg.inv(x)
-    except np.linalg.LinAlgError:
-        out = None
-    if out is not None and (xp is np or _finite(xp, out)):
-        return out, _no_info(xp, x)
-    info = _pivots_of(_host(xp, x))
-    if check:
-        refuse(name, "inv", info)
-    if out is None:
-        out = xp.full(x.shape, np.inf, x.dtype)
-        for i in zip(*np.nonzero(info == 0), strict=True) if info.ndim else ():
-            out[i] = xp.linalg.inv(x[i])
-    return out, xp.asarray(info)
-
-
-def _host(xp: Any, x: Array) -> Array:
-    return x if xp is np else xp.asnumpy(x)
+    return _of_regular(xp, "inv", (x,), x, name, check)
 
 
 @lowers(solve.SOLVE)
 def solve_(xp: Any, x: Array, y: Array, name: str, check: bool) -> tuple[Array, Array]:
     if 0 in x.shape or 0 in y.shape:
         return xp.zeros(y.shape, y.dtype), _no_info(xp, x)
-    try:
-        out = xp.linalg.solve(x, y)
-    except np.linalg.LinAlgError:
-        out = None
-    if out is not None and (xp is np or _finite(xp, out)):
-        return out, _no_info(xp, x)
-    info = _pivots_of(_host(xp, x))
-    if check:
-        refuse(name, "solve", info)
-    if out is None:
-        out = xp.full(y.shape, np.inf, y.dtype)
-        for i in zip(*np.nonzero(info == 0), strict=True) if info.ndim else ():
-            out[i] = xp.linalg.solve(x[i], y[i])
-    return out, xp.asarray(info)
+    return _of_regular(xp, "solve", (x, y), y, name, check)
 
 
 @lowers(solve.TRIANGULAR_SOLVE)
@@ -119,12 +121,10 @@ def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[A
     if 0 in x.shape:
         return x.copy(), _no_info(xp, x)
     try:
-        out = xp.linalg.cholesky(x if xp is np else xp.tril(x))
+        with _strict(xp):
+            return xp.linalg.cholesky(x if xp is np else xp.tril(x)), _no_info(xp, x)
     except np.linalg.LinAlgError:
-        out = None
-    if out is not None and (xp is np or _finite(xp, out)):
-        return out, _no_info(xp, x)
-    here = _host(xp, x)
+        here = _host(xp, x)
     potrf = lapack("potrf", here)
     out, info = each_matrix(lambda a: potrf(a, lower=1, clean=1), here, 2)
     info = info.astype(np.int32)
@@ -175,6 +175,12 @@ def cofactor(xp: Any, x: Array) -> Array:
 # -- orthogonal factors -------------------------------------------------------------------------
 
 
+def _identity(xp: Any, like: Array, rows: int, columns: int) -> Array:
+    """Identity matrices in the batch of `like`: the orthogonal factors of empty matrices."""
+    eye = xp.eye(rows, columns, dtype=like.dtype)
+    return xp.broadcast_to(eye, (*like.shape[:-2], rows, columns)).copy()
+
+
 @lowers(qr.QR)
 def qr_(xp: Any, x: Array, mode: str) -> tuple[Array, Array]:
     m, n = x.shape[-2:]
@@ -191,7 +197,7 @@ def _empty_qr(xp: Any, x: Array, m: int, n: int, mode: str) -> tuple[Array, Arra
     batch = x.shape[:-2]
     q = xp.empty((0,), x.dtype)
     if mode != "r":
-        q = xp.broadcast_to(xp.eye(m, k, dtype=x.dtype), (*batch, m, k)).copy()
+        q = _identity(xp, x, m, k)
     return q, xp.zeros((*batch, k, n), x.dtype)
 
 
@@ -208,17 +214,10 @@ def geqrf(xp: Any, x: Array) -> tuple[Array, Array]:
 def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
     m, n = x.shape[-2:]
     if 0 in x.shape:
-        k, batch = min(m, n), x.shape[:-2]
-        real = np.zeros(0, x.dtype).real.dtype
-        u = xp.broadcast_to(
-            xp.eye(m, m if full_matrices else k, dtype=x.dtype),
-            (*batch, m, m if full_matrices else k),
-        )
-        v = xp.broadcast_to(
-            xp.eye(n if full_matrices else k, n, dtype=x.dtype),
-            (*batch, n if full_matrices else k, n),
-        )
-        return u.copy(), xp.zeros((*batch, k), real), v.copy()
+        k = min(m, n)
+        rows, columns = (m, n) if full_matrices else (k, k)
+        values = xp.zeros((*x.shape[:-2], k), np.zeros(0, x.dtype).real.dtype)
+        return _identity(xp, x, m, rows), values, _identity(xp, x, columns, n)
     _need_finite(xp, x, "linalg.svd")
     u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
     return u, s, vh
