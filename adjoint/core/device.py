@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 # Device types that have a backend; `backends` adds to it when it registers one.
 KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda"}
+# The index a device type without one means now; a backend adds its own when it is first used.
+CURRENT_INDEX: Final[dict[str, Callable[[], int]]] = {}
 
 
 class Device:

@@ -16,7 +16,7 @@ import threading
 from typing import Any
 
 from adjoint.core.context import CONTEXT
-from adjoint.core.device import CPU, Device
+from adjoint.core.device import CPU, CURRENT_INDEX, Device
 from adjoint.core.dtype import uint8
 from adjoint.core.public import PUBLIC
 from adjoint.core.record import is_tensor
@@ -173,7 +173,7 @@ _LAST_SEED: list[int] = []  # what manual_seed set, for devices first used later
 def default_generator_of(device: Device) -> Generator:
     """The generator a draw on `device` uses when none is given."""
     if device.type != "cpu" and device.index is None:
-        device = Device(device.type, 0)
+        device = Device(device.type, CURRENT_INDEX.get(device.type, int)())
     found = _DEFAULTS.get(device)
     if found is None:
         found = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from adjoint.backends.array.cuda import current_device, device_count, is_available
+from adjoint.backends.array.cuda import device_count
 from adjoint.core.device import Device
 from adjoint.core.rng import Generator, default_generator_of
 
 
 def _generator(device: Any = "cuda") -> Generator:
-    where = Device(device)
-    if where.index is None:
-        where = Device("cuda", current_device() if is_available() else 0)
-    return default_generator_of(where)
+    return default_generator_of(Device(device))
 
 
 def manual_seed(seed: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 
-from adjoint.core.device import CPU, Device
+from adjoint.core.device import CPU, CURRENT_INDEX, Device
 from adjoint.tensor.tensor import DEVICE_OF
 
 Array = Any
@@ -37,6 +37,7 @@ def cupy() -> Any:
     if count == 0:
         raise RuntimeError("cuda: a CUDA device was asked for, but the driver reports no GPU.")
     DEVICE_OF[module.ndarray] = lambda array: Device("cuda", array.device.id)
+    CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
     _cupy = module
     return module
 
