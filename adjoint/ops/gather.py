@@ -31,6 +31,7 @@ GATHER: Record = linear(
     None,
     operands=("x", "index"),
     shift=shift_dim,
+    native_check=True,
 )
 
 
@@ -50,6 +51,7 @@ SCATTER: Record = linear(
     None,
     operands=("x", "y", "index"),
     shift=shift_dim,
+    native_check=True,
 )
 
 

@@ -65,6 +65,7 @@ SCATTER_REDUCE: Record = primitive(
     None,
     operands=("x", "y", "index"),
     shift=shift_dim,
+    native_check=True,
 )
 
 

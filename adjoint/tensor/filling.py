@@ -12,13 +12,19 @@ from adjoint.ops.creation import FULL
 from adjoint.ops.elementwise import WHERE
 from adjoint.ops.index import INDEX_PUT
 from adjoint.tensor.item import check_number, elements, plain_number, scalar_tensor
-from adjoint.tensor.mutation import assign, direct_array, update, write
+from adjoint.tensor.mutation import assign, constants, direct_array, update, write
 from adjoint.tensor.tensor import Tensor
 
 
 @method
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Overwrite with the elements of `other`, broadcast and converted."""
+    if isinstance(other, Tensor) and constants(other, self):
+        array, source = direct_array(self), other._array
+        if array is not None and source.shape == array.shape and source.dtype == array.dtype:
+            HOOKS.array.copy_into(array, source)
+            self._storage.version += 1
+            return self
     if not is_tensor(other):
         other = scalar_tensor(_number("copy_", other), self, "copy_")
     source = other.to(device=self.device, dtype=self.dtype)

@@ -29,7 +29,7 @@ from adjoint.ops.nonzero import NONZERO, spread
 from adjoint.ops.views import SLICE
 from adjoint.tensor.item import known, plain_number, scalar_tensor
 from adjoint.tensor.keys import Basic, Picks, quick_index, split_key
-from adjoint.tensor.mutation import assign, direct_array, update, write
+from adjoint.tensor.mutation import assign, constants, direct_array, update, write
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor, mark_view, window
 
@@ -69,8 +69,11 @@ def getitem(self: Tensor, key: Any) -> Any:
         if (self._requires_grad or self._base is not None) and CONTEXT.grad_enabled:
             HOOKS.attach(SLICE, (self,), params, out)
         return out
-    if isinstance(key, Tensor) and key.dtype is int64 and key._array.shape and array.shape:
-        return INDEX(self, key, dims=(0,))
+    if isinstance(key, Tensor) and key._array.shape and array.shape:
+        if key.dtype is int64 and key.device == self.device:
+            return INDEX(self, key, dims=(0,))
+        if key.dtype is bool_ and key.device == self.device:
+            return _select(self, 0, key)
     basic, picks = split_key(self, key)
     if not picks:
         return SLICE(self, index=basic)
@@ -114,13 +117,11 @@ def _pick_scalars(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
-    index = quick_index(key, self._array.shape)
-    if index is not None:
-        basic: Basic = index
-        picks: Picks = []
-        if _write_directly(self, key, value):
-            return
-    else:
+    basic = quick_index(key, self._array.shape)
+    picks: Picks = []
+    if _write_directly(self, key, value, basic):
+        return
+    if basic is None:
         basic, picks = split_key(self, key)
     if key is False:
         return
@@ -140,24 +141,33 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         _write_indexed(target, value, picks)
 
 
-def _write_directly(self: Tensor, key: Any, value: Any) -> bool:
+def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> bool:
     """The common writes, of a constant off the tape, without a view; whether it was one."""
     kind = value.__class__
-    if kind is float or kind is int:
-        if kind is int and not self.dtype.is_inexact:
+    number = kind is float or kind is int
+    if number:
+        if not self.dtype.is_inexact:  # an integer may have to wrap around, a float to be checked
             return False
-        source = value
-    elif isinstance(value, Tensor) and _constants(value, self):
-        source = value._array
-    else:
+    elif not isinstance(value, Tensor) or not constants(value, self):
         return False
     array = direct_array(self)
     if array is None:
         return False
-    shown = shown_by(array, key)
-    if source is not value and (source.shape != shown.shape or source.dtype != shown.dtype):
+    source = value if number else value._array
+    if basic is not None:
+        shown = shown_by(array, key)
+        if not number and (source.shape != shown.shape or source.dtype != shown.dtype):
+            return False
+        HOOKS.array.copy_into(shown, source)
+    elif number and isinstance(key, Tensor) and key._array.shape and constants(key, self):
+        if key.dtype is int64 and array.shape:
+            HOOKS.array.put_into(array, source, (0,), (key._array,))
+        elif key.dtype is bool_ and key.shape == array.shape:
+            HOOKS.array.fill_where(array, key._array, source)
+        else:
+            return False
+    else:
         return False
-    HOOKS.array.copy_into(shown, source)
     self._storage.version += 1
     return True
 
@@ -214,7 +224,7 @@ def _write_masked(target: Tensor, value: Tensor, dim: int, mask: Tensor) -> None
     elif at >= 0:
         value = value.reshape((*shape[:at], *(1,) * mask.ndim, *shape[at + 1 :]))
     held = mask.reshape((*mask.shape, *(1,) * len(trailing)))
-    if value.ndim == 0 and _constants(value, mask):
+    if value.ndim == 0 and constants(value, mask):
         array = direct_array(target)
         if array is not None:
             HOOKS.array.fill_where(array, held._array, value._array)
@@ -235,7 +245,7 @@ def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
         rank = max(map(len, shapes))
         here, there = block_position(kept), block_position(dims)
         value = value.movedim(tuple(range(here, here + rank)), tuple(range(there, there + rank)))
-    if _constants(value, *indices):
+    if constants(value, *indices):
         array = direct_array(target)
         if array is not None:
             HOOKS.array.put_into(array, value._array, dims, tuple([i._array for i in indices]))
@@ -251,15 +261,6 @@ def index_put_(
 ) -> Tensor:
     """In-place form of `index_put`."""
     return update("index_put_", input, index_put, indices, values, accumulate)
-
-
-def _constants(*tensors: Tensor) -> bool:
-    """Whether all are concrete, on one device and off the tape."""
-    first = tensors[0].device
-    return CONTEXT.plain and not any(
-        type(t._array) is Window or t.device != first or (CONTEXT.grad_enabled and t.requires_grad)
-        for t in tensors
-    )
 
 
 def install_indexing() -> None:

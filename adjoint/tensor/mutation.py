@@ -109,6 +109,15 @@ def direct_array(target: Tensor) -> Any:
     return array
 
 
+def constants(*tensors: Tensor) -> bool:
+    """Whether all are concrete, on one device and off the tape."""
+    first = tensors[0].device
+    return CONTEXT.plain and not any(
+        type(t._array) is Window or t.device != first or (CONTEXT.grad_enabled and t.requires_grad)
+        for t in tensors
+    )
+
+
 def leak_message() -> str:
     """The error for a symbolic tensor used outside the trace or transform that made it."""
     return (

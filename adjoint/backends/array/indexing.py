@@ -41,6 +41,8 @@ def full_index(
     if xp is not np or not wrap:
         for d, picks in zip(dims, indices, strict=True):
             size = x.shape[d]
+            if xp is np and error is IndexError and (not picks.size or picks.min() >= 0):
+                continue
             bad = out_of_bounds(xp, picks, size, -size if wrap else 0)
             if bad is not None:
                 raise error(f"index {bad} is out of bounds for dimension {d} with size {size}")
