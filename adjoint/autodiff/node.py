@@ -138,7 +138,7 @@ class TapeNode(Node):
             if tensor.__class__ is not Packed:
                 return tensor
             edge, tensor = tensor.edge, tensor.load()
-            if output is None and edge is not None and CONTEXT.grad_enabled:
+            if output is None and edge is not None:
                 return placed(tensor, edge)
         elif tensor._storage.version != self.versions[k]:
             raise stale(tensor, self.versions[k], self.name())

@@ -1,0 +1,276 @@
+"""The tape: what it keeps, when it lets go, how deep it goes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+
+def leaf(*values: float) -> Any:
+    return ad.tensor(list(values) or [1.0, 2.0, 3.0], dtype=ad.float64, requires_grad=True)
+
+
+@pytest.fixture
+def no_collector() -> Any:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_a_hundred_thousand_operations_deep() -> None:
+    x = leaf()
+    y = x
+    for _ in range(100_000):
+        y = y + x
+    y.sum().backward()
+    assert x.grad.tolist() == [100_001.0] * 3
+    del y  # neither does freeing the chain overflow
+
+
+def test_deep_graph_freed_unused() -> None:
+    y = leaf()
+    for _ in range(100_000):
+        y = y.sin()
+    del y
+
+
+PROGRAMS = {
+    "elementwise": lambda x: (x * x).exp().sin(),
+    "view": lambda x: (x * 1)[1:].reshape(2, 1),
+    "write": lambda x: x.clone().mul_(x).exp_(),
+    "write through view": lambda x: _written(x),
+    "reduction": lambda x: x.softmax(0) * x.max(),
+}
+
+
+def _written(x: Any) -> Any:
+    y = x.clone()
+    y[0].mul_(x[1])
+    return y
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("backward", [True, False])
+def test_freed_by_reference_counting(no_collector: Any, name: str, backward: bool) -> None:
+    x = leaf()
+    y = PROGRAMS[name](x)
+    node, result = weakref.ref(y.grad_fn), weakref.ref(y)
+    if backward:
+        y.sum().backward()
+    del y
+    assert node() is None
+    assert result() is None
+
+
+def test_retained_gradient_makes_no_cycle(no_collector: Any) -> None:
+    y = leaf() * 2
+    y.retain_grad()
+    y.sum().backward()
+    node = weakref.ref(y.grad_fn)
+    del y
+    assert node() is None
+
+
+def test_double_backward_is_freed(no_collector: Any) -> None:
+    x = leaf()
+    (g,) = ad.autograd.grad((x**3).sum(), x, create_graph=True)
+    node = weakref.ref(g.grad_fn)
+    (g * g).sum().backward()
+    del g
+    assert node() is None
+
+
+def kept_bytes(build: Any) -> int:
+    """What a program's result keeps alive, in bytes of array memory."""
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.take_snapshot()
+    result = build()
+    after = tracemalloc.take_snapshot()
+    tracemalloc.stop()
+    del result
+    return sum(s.size_diff for s in after.compare_to(before, "filename") if s.size_diff > 0)
+
+
+def test_a_chain_keeps_only_what_its_rules_need() -> None:
+    n, length = 100_000, 10
+    x = ad.ones(n, dtype=ad.float64, requires_grad=True)
+
+    def sines() -> Any:
+        y = x
+        for _ in range(length):
+            y = y.sin().reshape(n // 10, 10).reshape(n)
+        return y
+
+    # sin keeps its operand: x, which exists already, and nine results; plus the result itself.
+    assert kept_bytes(sines) < (length + 0.5) * n * 8
+
+    def sums() -> Any:
+        y = x
+        for _ in range(length):
+            y = (y + 1).reshape(n // 10, 10).reshape(n)
+        return y
+
+    assert kept_bytes(sums) < 1.5 * n * 8  # addition keeps nothing: one result is alive
+
+
+def test_only_tracked_operands_decide_what_is_saved() -> None:
+    x = leaf()
+    big = ad.ones(3, dtype=ad.float64)
+    held = weakref.ref(big)
+    y = x + big
+    z = big * 2
+    del big, z
+    assert held() is None
+    constant = ad.ones(3, dtype=ad.float64)
+    product = x * constant
+    other = weakref.ref(constant)
+    del constant
+    assert other() is not None  # x's gradient needs it
+    product.sum().backward()
+    assert other() is None
+    assert y.requires_grad
+
+
+def test_structural_zeros_are_not_materialised() -> None:
+    seen: list[Any] = []
+
+    class Pair(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.set_materialize_grads(False)
+            return x * 1, x * 2
+
+        @staticmethod
+        def backward(ctx: Any, a: Any, b: Any) -> Any:
+            seen.append((a, b))
+            return b
+
+    x = leaf()
+    Pair.apply(x)[1].sum().backward()
+    assert seen[0][0] is None
+    y = leaf()
+    (x * y.detach()).sum().backward()
+    assert y.grad is None
+
+
+def test_backward_records_nothing() -> None:
+    x = leaf()
+    y = (x * x).sum()
+    y.backward()
+    assert not x.grad.requires_grad
+    with ad.no_grad():
+        z = leaf()
+        assert z.requires_grad
+        assert not (z * 2).requires_grad
+
+
+def test_grad_modes_belong_to_their_thread() -> None:
+    seen: list[bool] = []
+    with ad.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(ad.is_grad_enabled()))
+        thread.start()
+        thread.join()
+        assert not ad.is_grad_enabled()
+    assert seen == [True]
+
+
+def test_backward_in_threads() -> None:
+    w = leaf()
+    grads: dict[int, Any] = {}
+
+    def work(k: int) -> None:
+        x = leaf(*[float(k)] * 3)
+        for _ in range(50):
+            (g,) = ad.autograd.grad((x * x * w.detach()).sum(), x)
+        grads[k] = g
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k, g in grads.items():
+        np.testing.assert_allclose(g.numpy(), 2.0 * k * np.array([1.0, 2.0, 3.0]))
+
+
+def test_stale_error_names_the_operation() -> None:
+    x = leaf()
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(
+        RuntimeError, match=r"modified by an inplace operation.*ExpBackward0.*version 0"
+    ):
+        y.sum().backward()
+
+
+def test_second_backward_names_the_operation() -> None:
+    y = (leaf() ** 2).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match=r"second time \(PowBackward0\).*retain_graph=True"):
+        y.backward()
+
+
+def test_writes_pytorch_refuses_are_differentiated_right() -> None:
+    x = leaf(0.5, 1.0, 1.5)
+    y = x * 1
+    y.mul_(y)
+    y.exp_().sin_()
+    y.sum().backward()
+    v = np.array([0.5, 1.0, 1.5])
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(np.exp(v * v)) * np.exp(v * v) * 2 * v)
+
+
+def test_replaced_data_makes_saved_values_stale() -> None:
+    x = leaf()
+    y = x * x
+    x.data = ad.zeros(3, dtype=ad.float64)
+    with pytest.raises(RuntimeError, match="modified"):
+        y.sum().backward()
+
+
+def test_reading_the_gradient_of_a_non_leaf_warns() -> None:
+    y = leaf() * 2
+    with pytest.warns(UserWarning, match="not a leaf"):
+        assert y.grad is None
+
+
+def test_anomaly_names_the_forward_line() -> None:
+    with pytest.warns(UserWarning, match="Anomaly"):
+        mode = ad.autograd.detect_anomaly()
+    with mode:
+        x = leaf(0.0)
+        y = (x / x) * x  # the line to be named
+        with pytest.raises(RuntimeError, match=r"returned nan values(.|\n)*test_autograd_tape"):
+            y.sum().backward()
+    with ad.autograd.set_detect_anomaly(True, check_nan=False):
+        assert ad.is_anomaly_enabled()
+        z = leaf(0.0)
+        (z / z).sum().backward()
+    assert not ad.is_anomaly_enabled()
+    with ad.autograd.set_detect_anomaly(True):
+        a = leaf()
+        b = a.exp()
+        b.add_(1)
+        with pytest.raises(RuntimeError) as caught:
+            b.sum().backward()
+        assert "b = a.exp()" in "".join(caught.value.__notes__)
+
+
+def test_leaf_gradients_arrive_in_order_of_last_use() -> None:
+    a, b, c = leaf(), leaf(), leaf()
+    seen: list[str] = []
+    for name, x in zip("abc", (a, b, c), strict=True):
+        x.register_post_accumulate_grad_hook(lambda _, name=name: seen.append(name))
+    ((a * b) * c + b).sum().backward()
+    assert set(seen) == {"a", "b", "c"}
+    assert seen.index("c") < seen.index("a")
