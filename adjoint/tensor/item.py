@@ -9,7 +9,7 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import bool_
 from adjoint.core.host import HostScalar
 from adjoint.core.public import method, public
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.creation import FULL
 from adjoint.tensor.mutation import payload
 from adjoint.tensor.storage import Window
@@ -31,14 +31,14 @@ def known(x: Tensor) -> Any:
 
 
 def elements(x: Tensor, name: str, remedy: str) -> Any:
-    """The array of elements, or an error that says why there is none."""
+    """The elements as an array on the host, or an error that says why there are none."""
     array = known(x)
     if array is None:
         raise RuntimeError(
             f"{name}: the value of this tensor ({x._spec}) is not known inside vmap or while "
             f"tracing. {remedy}"
         )
-    return array
+    return HOOKS.array.to_host(array)
 
 
 _KEEP = "Keep it a tensor, or return it and convert it outside."
