@@ -12,6 +12,7 @@ from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import broadcast_shapes, wrap_dim
+from adjoint.ops.join import stack
 from adjoint.ops.matmul import MATMUL, check_dtypes, product
 
 if TYPE_CHECKING:
@@ -174,8 +175,6 @@ def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
     shape = broadcast_shapes(name, tuple(input.shape), tuple(other.shape))
     a, b = input.expand(shape).unbind(d), other.expand(shape).unbind(d)
     parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
-    from adjoint.ops.join import stack
-
     return stack(parts, d)
 
 

@@ -10,6 +10,7 @@ from adjoint.core.public import method, public
 from adjoint.core.record import Record
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
+from adjoint.ops.join import cat
 from adjoint.ops.linalg.common import (
     MATMUL,
     adjoint_of,
@@ -67,16 +68,10 @@ def _lu_vjp(gs: Any, outs: Any, x_spec: Spec) -> Tensor:
     middle = lower.tril(-1) + upper.triu()
     block = _times_inverse_upper(_adjoint_lower(square_l, middle), square_u)
     if columns > rows:
-        block = _cat(block, _adjoint_lower(square_l, g[..., k:]), -1)
+        block = cat([block, _adjoint_lower(square_l, g[..., k:])], -1)
     elif rows > columns:
-        block = _cat(block, _times_inverse_upper(g[..., k:, :], square_u), -2)
+        block = cat([block, _times_inverse_upper(g[..., k:, :], square_u)], -2)
     return take_rows(block, PERMUTATION(pivots, size=rows, inverse=True))
-
-
-def _cat(x: Tensor, y: Tensor, dim: int) -> Tensor:
-    from adjoint.ops.join import cat
-
-    return cat([x, y], dim)
 
 
 def _adjoint_lower(L: Tensor, x: Tensor) -> Tensor:

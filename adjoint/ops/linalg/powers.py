@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adjoint.core.dtype import bool_, int64
 from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
+from adjoint.ops.join import cat
 from adjoint.ops.linalg.common import (
     MATMUL,
     adjoint_of,
@@ -24,18 +25,12 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 
-def _cat(tensors: list[Any], dim: int) -> Any:
-    from adjoint.ops.join import cat
-
-    return cat(tensors, dim)
-
-
 def _exp_vjp(g: Tensor, x: Tensor) -> Tensor:
     """The upper right block of exp([[x^H, g], [0, x^H]])."""
     n = x.shape[-1]
     xh = adjoint_of(x)
-    rows = [_cat([xh, g], -1), _cat([xh.new_zeros(xh.shape), xh], -1)]
-    return MATRIX_EXP(_cat(rows, -2))[..., :n, n:]
+    rows = [cat([xh, g], -1), cat([xh.new_zeros(xh.shape), xh], -1)]
+    return MATRIX_EXP(cat(rows, -2))[..., :n, n:]
 
 
 MATRIX_EXP: Record = primitive("matrix_exp", lambda x: x, _exp_vjp, shift=same_params)
@@ -156,4 +151,4 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
         x = x.to(int64)
     ones = x.new_ones((*x.shape, 1))
     powers = x.unsqueeze(-1).expand((*x.shape, size - 1)).cumprod(-1)
-    return _cat([ones, powers], -1)
+    return cat([ones, powers], -1)

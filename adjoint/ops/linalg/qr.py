@@ -9,6 +9,7 @@ from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
+from adjoint.ops.join import cat
 from adjoint.ops.linalg.common import (
     MATMUL,
     add_all,
@@ -69,16 +70,10 @@ def _qr_vjp(gs: Any, x: Tensor, outs: Any, mode: str, x_spec: Spec) -> Tensor | 
     # A = [X | Y] and R = [U | V]: X = Q U is square, and V = Q^H Y.
     if g_r is None:
         block = _tall_vjp(g_q, None, Q, R[..., :m])
-        return _cat(block, block.new_zeros((*x_spec.shape[:-1], n - m)))
+        return cat([block, block.new_zeros((*x_spec.shape[:-1], n - m))], -1)
     g_u, g_v = g_r[..., :m], g_r[..., m:]
     g_q = add_all(g_q, MATMUL(x[..., m:], adjoint_of(g_v)))
-    return _cat(_tall_vjp(g_q, g_u, Q, R[..., :m]), MATMUL(Q, g_v))
-
-
-def _cat(x: Tensor, y: Tensor) -> Tensor:
-    from adjoint.ops.join import cat
-
-    return cat([x, y], -1)
+    return cat([_tall_vjp(g_q, g_u, Q, R[..., :m]), MATMUL(Q, g_v)], -1)
 
 
 def _qr_batch(size: int, x: Tensor, mode: str) -> tuple[Tensor, Tensor]:

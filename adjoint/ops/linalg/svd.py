@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import int64
 from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record, is_tensor
@@ -178,8 +179,6 @@ def matrix_rank(
         atol, rtol = tol, 0.0
     atol, rtol = _tolerances(name, input, atol, rtol)
     if 0 in input.shape[-2:]:
-        from adjoint.core.dtype import int64
-
         return input.new_zeros(tuple(input.shape[:-2]), dtype=int64)
     if hermitian:
         values = EIGH(input.detach(), upper=False)[0].abs()

@@ -1,0 +1,122 @@
+"""What linear algebra promises beyond its samples: errors, gauges, exactness, orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+linalg: Any = ad.linalg
+
+
+def matrix(*shape: int, seed: int = 0) -> Any:
+    return ad.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (linalg.inv, "diagonal element 2 is zero"),
+        (lambda a: linalg.solve(a, a), "input matrix is singular"),
+        (linalg.cholesky, "leading minor of order 2 is not positive-definite"),
+        (linalg.lu_factor, r"U\[2,2\] is zero"),
+    ],
+)
+def test_singular_input_is_an_error_that_says_where(fn: Any, message: str) -> None:
+    singular = ad.tensor([[1.0, 0.0], [0.0, 0.0]])
+    with pytest.raises(linalg.LinAlgError, match=message):
+        fn(singular)
+    with pytest.raises(RuntimeError, match=r"Batch element 1"):
+        fn(ad.stack([ad.eye(2), singular]))
+
+
+def test_ex_forms_report_instead_of_raising() -> None:
+    batch = ad.stack([ad.eye(2), ad.zeros(2, 2), 2 * ad.eye(2)])
+    inverse, info = linalg.inv_ex(batch)
+    assert info.tolist() == [0, 1, 0]
+    assert inverse[2].tolist() == [[0.5, 0.0], [0.0, 0.5]]
+    assert linalg.cholesky_ex(batch - 1).info.dtype is ad.int32
+
+
+def test_zero_beta_ignores_what_input_holds() -> None:
+    nan = ad.full((2, 2), float("nan"))
+    assert ad.addmm(nan, ad.eye(2), ad.eye(2), beta=0).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert ad.baddbmm(nan, ad.ones(1, 2, 2), ad.ones(1, 2, 2), beta=0).tolist() == [
+        [[2.0, 2.0]] * 2
+    ]
+
+
+def test_integer_products_are_exact() -> None:
+    big = 2**53 + 1
+    assert (ad.tensor([[big, 0]]) @ ad.tensor([[1], [0]])).item() == big
+
+
+def test_products_of_two_dtypes_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="same dtype"):
+        ad.ones(2, 2) @ ad.ones(2, 2, dtype=ad.float64)
+    with pytest.raises(NotImplementedError, match="Bool"):
+        ad.ones(2, 2, dtype=ad.bool) @ ad.ones(2, 2, dtype=ad.bool)
+
+
+@pytest.mark.parametrize("half", [ad.float16, ad.bfloat16])
+def test_products_of_halves_accumulate_in_float32(half: Any) -> None:
+    ones = ad.ones(1, 4096, dtype=half)
+    assert (ones @ ones.T).item() == 4096
+
+
+@pytest.mark.parametrize("shapes", [((2, 0, 3), (3, 4)), ((2, 3, 0), (0, 4)), ((0,), (0, 2))])
+def test_empty_products(shapes: Any) -> None:
+    x, y = (np.zeros(s) for s in shapes)
+    assert (ad.tensor(x) @ ad.tensor(y)).numpy().tolist() == (x @ y).tolist()
+
+
+def test_determinants_differentiate_to_third_order_and_at_singular_matrices() -> None:
+    third = ad.func.jacrev(ad.func.hessian(linalg.det))(matrix(3, 3))
+    assert third[0, 0, 1, 1, 2, 2].item() == pytest.approx(1)
+    assert third[1, 1, 1, 1, 1, 1].item() == pytest.approx(0, abs=1e-9)
+    singular = ad.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
+    linalg.det(singular).backward()
+    np.testing.assert_allclose(singular.grad.numpy(), [[4, -2], [-2, 1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("fn", [linalg.eig, linalg.eigh])
+def test_a_loss_that_depends_on_a_phase_is_an_error(fn: Any) -> None:
+    a = (matrix(3, 3) + 1j * matrix(3, 3, seed=1)).requires_grad_()
+    vectors = fn(a).eigenvectors
+    with pytest.raises(RuntimeError, match="ill-defined"):
+        (vectors.real.sum() + vectors.imag.sum()).backward()
+
+
+def test_r_alone_has_no_gradient() -> None:
+    a = matrix(4, 2).requires_grad_()
+    with pytest.raises(RuntimeError, match="mode='reduced'"):
+        linalg.qr(a, mode="r").R.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("...ij,...jk->...ik", ((2, 1, 3, 4), (5, 4, 2))),
+        ("iij,j->i", ((3, 3, 2), (2,))),
+        ("ab,bc,cd,de->ae", ((2, 3), (3, 4), (4, 5), (5, 2))),
+        ("i,j", ((2,), (3,))),
+        ("b...,...a->a...", ((2, 3, 4), (3, 4, 5))),
+    ],
+)
+def test_einsum_equals_numpy(equation: str, shapes: Any) -> None:
+    arrays = [np.random.default_rng(i).normal(size=s) for i, s in enumerate(shapes)]
+    got = ad.einsum(equation, *map(ad.tensor, arrays))
+    np.testing.assert_allclose(got.numpy(), np.einsum(equation, *arrays), rtol=1e-12, atol=1e-12)
+
+
+def test_low_rank_factors_reproduce_a_low_rank_matrix() -> None:
+    ad.manual_seed(0)
+    a = matrix(20, 3) @ matrix(3, 15, seed=1)
+    U, S, V = ad.svd_lowrank(a, q=3)
+    np.testing.assert_allclose((U * S @ V.T).numpy(), a.numpy(), atol=1e-10)
+    U, S, V = ad.pca_lowrank(a, q=3)
+    centred = a - a.mean(0, keepdim=True)
+    np.testing.assert_allclose((U * S @ V.T).numpy(), centred.numpy(), atol=1e-10)
