@@ -69,7 +69,7 @@ def plain_cube(x: Any) -> Any:
 
 X = ad.tensor([0.5, 1.0, 2.0], dtype=ad.float64)
 V = ad.tensor([1.0, -1.0, 0.5], dtype=ad.float64)
-CONTEXTS = {
+CONTEXTS: dict[str, Any] = {
     "grad": lambda f: F.grad(lambda x: f(x).sum())(X),
     "grad of grad": lambda f: F.grad(lambda x: (F.grad(lambda x: f(x).sum())(x) * V).sum())(X),
     "jvp": lambda f: F.jvp(f, (X,), (V,))[1],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.autograd import Function
 
 
 def leaf(*values: float) -> Any:
@@ -144,7 +145,7 @@ def test_only_tracked_operands_decide_what_is_saved() -> None:
 def test_structural_zeros_are_not_materialised() -> None:
     seen: list[Any] = []
 
-    class Pair(ad.autograd.Function):
+    class Pair(Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             ctx.set_materialize_grads(False)

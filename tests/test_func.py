@@ -1,0 +1,252 @@
+"""Function transforms against finite differences and each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import func as F
+
+
+def inplace(x: Any) -> Any:
+    y = x.clone()
+    y[0] = x[1] * x[2]
+    y[1:] *= x[:2]
+    return (y * x).sum() + y[0] * y[-1]
+
+
+def indexed(x: Any) -> Any:
+    i = ad.tensor([2, 0, 0])
+    z = ad.zeros(3, dtype=x.dtype).index_put((i,), x[i] * x, accumulate=True)
+    return (z * z).sum()
+
+
+def joined(x: Any) -> Any:
+    y = ad.cat([x, x * x])
+    return (ad.where(y > 0.5, y * y, y) * y.flip(0)).sum()
+
+
+def products(x: Any) -> Any:
+    m = x.unsqueeze(0) * x.unsqueeze(1)
+    return (m @ m @ x).softmax(0)[0] + (m @ x).sum()
+
+
+def views(x: Any) -> Any:
+    z = x.reshape(3, 1).expand(3, 2).clone()
+    z[:, 0].add_(x * x)
+    z[1].mul_(x[0])
+    return (z * z).sum()
+
+
+FUNCTIONS: dict[str, Any] = {
+    "smooth": lambda x: (x.sin() * x.exp()).sum(),
+    "softmax": lambda x: (x.softmax(0) * x).sum() + x.logsumexp(0),
+    "in place": inplace,
+    "indexed": indexed,
+    "joined": joined,
+    "products": products,
+    "views": views,
+}
+X = ad.tensor([0.3, 0.9, 1.7], dtype=ad.float64)
+V = ad.tensor([1.0, -0.5, 2.0], dtype=ad.float64)
+STEP = 1e-6
+
+
+def difference(f: Any, x: Any) -> Any:
+    """The derivative of f by central differences, the input's dimension last."""
+    columns = []
+    for j in range(x.numel()):
+        e = np.zeros(x.numel())
+        e[j] = STEP
+        moved = ad.tensor(e, dtype=ad.float64)
+        columns.append((f(x + moved).numpy() - f(x - moved).numpy()) / (2 * STEP))
+    return np.stack(columns, -1)
+
+
+FIRST: dict[str, Any] = {
+    "grad": lambda f: F.grad(f)(X),
+    "jacrev": lambda f: F.jacrev(f)(X),
+    "jacfwd": lambda f: F.jacfwd(f)(X),
+    "vjp": lambda f: F.vjp(f, X)[1](ad.tensor(1.0, dtype=ad.float64))[0],
+    "vmapped jvp": lambda f: F.vmap(lambda v: F.jvp(f, (X,), (v,))[1])(X.new_eye(3)),
+    "linearize": lambda f: F.vmap(F.linearize(f, X)[1])(X.new_eye(3)),
+    "vmap of grad": lambda f: F.vmap(F.grad(f))(X.expand(2, 3))[1],
+    "grad of vmap": lambda f: F.grad(lambda x: F.vmap(f)(x).sum())(X.expand(2, 3))[0],
+    "chunked": lambda f: F.jacrev(f, chunk_size=1)(X),
+}
+SECOND: dict[str, Any] = {
+    "hessian": lambda f: F.hessian(f)(X),
+    "jacfwd of jacfwd": lambda f: F.jacfwd(F.jacfwd(f))(X),
+    "jacrev of jacrev": lambda f: F.jacrev(F.jacrev(f))(X),
+    "jacrev of jacfwd": lambda f: F.jacrev(F.jacfwd(f))(X),
+    "vmap of hvp": lambda f: F.vmap(lambda v: F.hvp(f, (X,), (v,)))(X.new_eye(3)),
+    "vmap of grad of jvp": lambda f: F.vmap(
+        lambda v: F.grad(lambda x: F.jvp(f, (x,), (v,))[1])(X)
+    )(X.new_eye(3)),
+    "vmap of hessian": lambda f: F.vmap(F.hessian(f))(X.expand(2, 3))[1],
+    "hessian of vmap": lambda f: F.hessian(lambda x: F.vmap(f)(x.expand(2, 3)).sum() / 2)(X),
+    "functional": lambda f: ad.autograd.functional.hessian(f, X),
+    "functional, vectorized": lambda f: ad.autograd.functional.hessian(f, X, vectorize=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("way", FIRST)
+def test_first_derivative(way: str, name: str) -> None:
+    f = FUNCTIONS[name]
+    np.testing.assert_allclose(FIRST[way](f).numpy(), difference(f, X), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("way", SECOND)
+def test_second_derivative(way: str, name: str) -> None:
+    f = FUNCTIONS[name]
+    wanted = difference(F.grad(f), X)
+    np.testing.assert_allclose(SECOND[way](f).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_argnums_aux_and_trees() -> None:
+    f: Any = lambda a, b: ((a["w"] * b).sum(), {"kept": b * 2})
+    a, b = {"w": X}, V
+    g, aux = F.grad(f, has_aux=True)(a, b)
+    np.testing.assert_allclose(g["w"].numpy(), V.numpy())
+    np.testing.assert_allclose(aux["kept"].numpy(), 2 * V.numpy())
+    ga, gb = F.grad(lambda a, b: f(a, b)[0], argnums=(0, 1))(a, b)
+    np.testing.assert_allclose(gb.numpy(), X.numpy())
+    assert set(ga) == {"w"}
+    (value, _), gradient = F.value_and_grad(f, has_aux=True)(a, b)
+    np.testing.assert_allclose(value.item(), float((X * V).sum()))
+    np.testing.assert_allclose(gradient["w"].numpy(), V.numpy())
+    jac, kept = F.jacfwd(lambda x: (x * x, x.sum()), has_aux=True)(X)
+    np.testing.assert_allclose(jac.numpy(), np.diag(2 * X.numpy()))
+    assert kept.shape == ()
+    last = F.grad(lambda a, b: (a * b * b).sum(), argnums=-1)(X, V)
+    np.testing.assert_allclose(last.numpy(), 2 * X.numpy() * V.numpy())
+
+
+def test_closures_over_tracked_tensors() -> None:
+    w = X.clone().requires_grad_()
+    g = F.grad(lambda x: (x * x * w).sum())(V)
+    g.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), 2 * V.numpy())
+    w.grad = None
+    t = F.jvp(lambda x: (x * w).sin(), (V,), (X,))[1]
+    rows = F.vmap(lambda v: (v * w).sum())(V.expand(2, 3))
+    (t.sum() + rows.sum()).backward()
+    c, s = np.cos(V.numpy() * X.numpy()), np.sin(V.numpy() * X.numpy())
+    wanted = (c - s * V.numpy() * X.numpy()) * X.numpy() + 2 * V.numpy()
+    np.testing.assert_allclose(w.grad.numpy(), wanted)
+
+
+def test_no_grad_inside_counts_and_outside_does_not() -> None:
+    def f(x: Any) -> Any:
+        with ad.no_grad():
+            c = x * x
+        return (x - c).sum()
+
+    assert F.grad(f)(X).tolist() == [1.0] * 3
+    with ad.no_grad():
+        assert F.grad(f)(X).tolist() == [1.0] * 3
+    # forward mode does not know no_grad
+    np.testing.assert_allclose(F.jvp(f, (X,), (V,))[1].item(), float((V - 2 * X * V).sum()))
+
+
+def test_detach_is_constant_at_every_level() -> None:
+    f = lambda x: (x.detach() * x * x).sum()
+    np.testing.assert_allclose(F.grad(f)(X).numpy(), 2 * X.numpy() ** 2)
+    second = F.grad(lambda x: F.grad(f)(x).sum())(X)
+    np.testing.assert_allclose(second.numpy(), 2 * X.numpy())
+    np.testing.assert_allclose(F.jvp(f, (X,), (V,))[1].item(), float((2 * X * X * V).sum()))
+
+
+def test_structural_zero_tangents() -> None:
+    out, t = F.jvp(lambda x: ad.ones(2), (X,), (V,))
+    assert t.tolist() == [0.0, 0.0]
+    assert out.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="strict"):
+        F.jvp(lambda x: ad.ones(2), (X,), (V,), strict=True)
+    assert F.grad(lambda x: ad.ones(()))(X).tolist() == [0.0] * 3
+
+
+def test_values_may_not_leave_their_transform() -> None:
+    kept: list[Any] = []
+    F.grad(lambda x: kept.append(x) or x.sum())(X)  # type: ignore[func-returns-value]
+    with pytest.raises(RuntimeError):
+        kept[0] + 1
+    outside = ad.zeros(3, dtype=ad.float64)
+    with pytest.raises(RuntimeError, match="made outside"):
+        F.vmap(lambda x: outside.add_(x))(X.expand(2, 3))
+
+
+def test_vmap_randomness() -> None:
+    draw = lambda x: x + ad.rand(2)
+    zeros = ad.zeros(3, 2)
+    with pytest.raises(RuntimeError, match="random"):
+        F.vmap(draw)(zeros)
+    same = F.vmap(draw, randomness="same")(zeros)
+    assert same[0].tolist() == same[1].tolist()
+    different = F.vmap(draw, randomness="different")(zeros)
+    assert different[0].tolist() != different[1].tolist()
+
+
+class Affine:
+    """Stands for a module: named parameters and buffers, and a call."""
+
+    def __init__(self, scale: float) -> None:
+        self._parameters = {"w": ad.full((2,), scale, requires_grad=True)}
+        self._buffers = {"b": ad.ones(2)}
+        self.training = True
+
+    def __getattr__(self, name: str) -> Any:
+        for table in (self.__dict__["_parameters"], self.__dict__["_buffers"]):
+            if name in table:
+                return table[name]
+        raise AttributeError(name)
+
+    def named_parameters(self, remove_duplicate: bool = True) -> Any:
+        return self._parameters.items()
+
+    def named_buffers(self, remove_duplicate: bool = True) -> Any:
+        return self._buffers.items()
+
+    def __call__(self, x: Any, *, scale: float = 1.0) -> Any:
+        return (x * self.w + self.b) * scale
+
+
+def test_functional_call_and_ensembles() -> None:
+    models = [Affine(1.0), Affine(2.0)]
+    x = ad.ones(2)
+    out = F.functional_call(models[0], {"w": ad.zeros(2)}, (x,), {"scale": 3.0})
+    assert out.tolist() == [3.0, 3.0]
+    assert models[0].w.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="missing"):
+        F.functional_call(models[0], {"w": ad.zeros(2)}, (x,), strict=True)
+    with pytest.raises(ValueError, match="multiple"):
+        F.functional_call(models[0], [{"w": x}, {"w": x}], x)
+    params, buffers = F.stack_module_state(models)
+    assert params["w"].requires_grad
+    run = lambda p, b: F.functional_call(models[0], (p, b), x)
+    assert F.vmap(run)(params, buffers).tolist() == [[2.0, 2.0], [3.0, 3.0]]
+    g = F.grad(lambda p: F.functional_call(models[0], p, x).sum())(dict(models[0]._parameters))
+    assert g["w"].tolist() == [1.0, 1.0]
+
+
+def test_an_error_leaves_the_context_as_it_was() -> None:
+    def fail(x: Any) -> Any:
+        raise ZeroDivisionError
+
+    for transform in (F.grad, F.vmap, F.jacrev, F.jacfwd):
+        with pytest.raises(ZeroDivisionError):
+            transform(fail)(X)
+    assert (X + 1).tolist() == (X.numpy() + 1).tolist()
+    assert ad.is_grad_enabled()
+
+
+def test_debug_unwrap_and_functionalize() -> None:
+    seen: list[Any] = []
+    F.vmap(F.grad(lambda x: seen.append(F.debug_unwrap(x).tolist()) or x * x))(X)  # type: ignore[func-returns-value]
+    assert seen == [X.tolist()]
+    assert F.functionalize(inplace) is inplace
