@@ -11,7 +11,7 @@ from numbers import Number
 from typing import Any
 
 from adjoint.core.host import HostScalar
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.value import TensorBase
 from adjoint.ops import arithmetic, comparison, division, logical, matmul, power, sign
 from adjoint.tensor.mutation import update
@@ -21,16 +21,18 @@ _OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
 Method = Callable[..., Any]
 
 
-def _number(x: Any) -> Any:
-    """The Python number in a NumPy scalar; NotImplemented for anything else."""
-    return x.item() if isinstance(x, Number) and hasattr(x, "item") else NotImplemented
+def _foreign(x: Any) -> Any:
+    """A NumPy scalar as a number, a NumPy array as a tensor; NotImplemented for anything else."""
+    if isinstance(x, Number) and hasattr(x, "item"):
+        return x.item()
+    return HOOKS.array.wrap(x) if hasattr(x, "__array_interface__") else NotImplemented
 
 
 def _forward(compute: Method) -> Method:
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERAND):
             return compute(self, other)
-        other = _number(other)
+        other = _foreign(other)
         return other if other is NotImplemented else compute(self, other)
 
     return method
@@ -42,7 +44,7 @@ def _reflected(compute: Method) -> Method:
             raise TypeError(f"a reflected operator of Tensor takes one, not {type(self).__name__}")
         if isinstance(other, _OPERAND):
             return compute(other, self)
-        other = _number(other)
+        other = _foreign(other)
         return other if other is NotImplemented else compute(other, self)
 
     return method
@@ -51,7 +53,7 @@ def _reflected(compute: Method) -> Method:
 def _inplace(name: str, compute: Method) -> Method:
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(other, _OPERAND):
-            other = _number(other)
+            other = _foreign(other)
         return other if other is NotImplemented else update(name, self, compute, other)
 
     return method

@@ -1,0 +1,236 @@
+"""PyTorch's semantics of elementwise operations, where they are easy to get wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+inf, nan = math.inf, math.nan
+
+
+def values(x: Any) -> Any:
+    return x.detach().numpy().tolist()
+
+
+def gradient(fn: Any, *xs: Any) -> list[Any]:
+    leaves = [ad.tensor(x, dtype=ad.float64, requires_grad=True) for x in xs]
+    out = fn(*leaves)
+    return [values(g) for g in ad.autograd.grad(out.sum(), leaves)]
+
+
+# -- integers -----------------------------------------------------------------------------------
+
+
+def test_integer_division_rounds_as_asked() -> None:
+    x = ad.tensor([-7, 7, -1])
+    assert values(x // 2) == [-4, 3, -1]
+    assert values(x % 2) == [1, 1, 1]
+    assert values(x % -2) == [-1, -1, -1]
+    assert values(ad.fmod(x, 2)) == [-1, 1, -1]
+    assert values(ad.div(x, 2, rounding_mode="trunc")) == [-3, 3, 0]
+    assert (x / 2).dtype is ad.float32
+
+
+@pytest.mark.parametrize("fn", [ad.floor_divide, ad.remainder, ad.fmod], ids=str)
+def test_integers_divided_by_zero_raise(fn: Any) -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fn(ad.tensor([1, 2]), ad.tensor([1, 0]))
+    assert math.isnan(ad.fmod(ad.tensor([1.0]), 0).item())
+
+
+def test_integers_wrap_around() -> None:
+    x = ad.tensor([250], dtype=ad.uint8)
+    assert values(x + 10) == [4]
+    assert values(x * ad.tensor([2], dtype=ad.uint8)) == [244]
+    assert values(ad.tensor([0], dtype=ad.uint8) - 1) == [255]
+    assert values(ad.tensor([100], dtype=ad.int8) + 300) == [-112]
+
+
+def test_shifts_out_of_range() -> None:
+    x = ad.tensor([1, -1])
+    assert values(x << 64) == [0, 0]
+    assert values(x << -1) == [0, 0]
+    assert values(x >> 100) == [0, -1]
+    assert values(3 << ad.tensor([1, 2])) == [6, 12]
+
+
+def test_integer_powers() -> None:
+    assert values(ad.tensor([2, -1, 1, 0]) ** ad.tensor([-1, -3, -2, -1])) == [0, -1, 1, 0]
+    assert values(ad.pow(2, ad.tensor([-1, 3]))) == [0, 8]
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        ad.tensor([2]) ** -1
+    assert values(ad.tensor([2.0]) ** -1) == [0.5]
+    assert (ad.tensor([True]) ** 2).dtype is ad.int64
+
+
+# -- booleans and other refusals ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (lambda b: b - b, "logical_xor"),
+        (lambda b: ad.tensor([1]) - b, "bool tensor"),
+        (lambda b: -b, "logical_not"),
+        (lambda b: +b, "bool tensor"),
+        (lambda b: b // b, "not implemented for bool"),
+        (lambda b: ad.add(ad.tensor([1]), ad.tensor([1]), alpha=1.5), "floating point number"),
+        (lambda b: ad.add(ad.tensor([1.0]), 1, alpha=True), "Boolean alpha"),
+        (lambda b: ad.tensor([1.0]) & 1, "not implemented for float32"),
+        (lambda b: ad.tensor([1j]) < 0, "not implemented for complex64"),
+        (lambda b: ad.clamp(ad.tensor([1.0])), "at least one"),
+        (lambda b: ad.where(ad.tensor([1.0]), 1, 2), "boolean"),
+        (lambda b: ad.tensor([1.0]).masked_fill(ad.tensor([1]), 0), "boolean"),
+        (lambda b: ad.tensor([1]).masked_fill(b, inf), "overflow"),
+        (lambda b: ad.div(ad.tensor([1]), 2, rounding_mode="up"), "rounding_mode"),
+        (lambda b: ad.isclose(ad.tensor([1]), ad.tensor([1.0])), "did not match"),
+        (lambda b: ad.tensor([1.0]).float_power_(2), "float64"),
+        (lambda b: ad.tensor([1j]).abs_(), "complex"),
+        (lambda b: ad.ones(2) + ad.ones(3), "must match"),
+        (lambda b: ad.addcdiv(ad.tensor([1]), ad.tensor([1]), ad.tensor([1])), "integer division"),
+    ],
+)
+def test_refusals(fn: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        fn(ad.tensor([True]))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda: ad.exp(1.0),
+        lambda: ad.maximum(ad.tensor([1.0]), 2),
+        lambda: ad.eq(2, ad.tensor([1.0])),
+        lambda: ad.mul(ad.tensor([1.0]), "a"),
+        lambda: ad.tensor([1.0]) + None,
+        lambda: ad.atan2(ad.tensor([1.0]), 1.0),
+    ],
+)
+def test_what_is_no_tensor_is_a_type_error(fn: Any) -> None:
+    with pytest.raises(TypeError):
+        fn()
+
+
+# -- dtypes -------------------------------------------------------------------------------------
+
+
+def test_result_dtypes() -> None:
+    f32, f64, i64 = ad.ones(2), ad.ones(2, dtype=ad.float64), ad.tensor([1, 2])
+    half = ad.ones(2, dtype=ad.float16)
+    assert (f32 + f64).dtype is ad.float64
+    assert (f32 + ad.tensor(1.0, dtype=ad.float64)).dtype is ad.float32
+    assert (i64 + 1.5).dtype is ad.float32
+    assert (half * 2.5).dtype is ad.float16
+    assert (half + i64).dtype is ad.float16
+    assert (half + ad.ones(2, dtype=ad.bfloat16)).dtype is ad.float32
+    assert ad.exp(i64).dtype is ad.float32
+    assert ad.abs(ad.tensor([3 + 4j])).dtype is ad.float32
+    assert (f32 * 1j).dtype is ad.complex64
+    assert ad.where(ad.tensor([True, False]), 1, 2).dtype is ad.int64
+    assert ad.clamp(i64, max=1.5).dtype is ad.float32
+    assert (i64 == 1.0).dtype is ad.bool
+
+
+def test_integers_become_halves_before_they_compute() -> None:
+    x = ad.tensor([2.0], dtype=ad.float16)
+    assert values(x + ad.tensor([100000])) == [inf]
+
+
+# -- NaN, infinity, ties ------------------------------------------------------------------------
+
+
+def test_nan_in_extremes() -> None:
+    x, y = ad.tensor([nan, 1.0]), ad.tensor([0.0, nan])
+    assert all(map(math.isnan, values(ad.maximum(x, y))))
+    assert values(ad.fmax(x, y)) == [0.0, 1.0]
+    assert values(ad.fmin(x, y)) == [0.0, 1.0]
+    assert math.isnan(values(ad.clamp(x, 0, 1))[0])
+    assert values(ad.sign(x))[0] == 0.0
+
+
+def test_zero_and_infinity() -> None:
+    x = ad.tensor([0.0, -0.0, inf, nan])
+    assert values(ad.signbit(x)) == [False, True, False, False]
+    assert values(ad.xlogy(ad.tensor([0.0, 0.0]), ad.tensor([0.0, inf]))) == [0.0, 0.0]
+    assert values(ad.nan_to_num(x))[2:] == [pytest.approx(3.4028235e38), 0.0]
+    assert values(1 / x)[:2] == [inf, -inf]
+    assert values(ad.copysign(ad.tensor([1.0]), -0.0)) == [-1.0]
+
+
+def test_gradients_at_kinks() -> None:
+    assert gradient(ad.abs, [0.0]) == [[0.0]]
+    assert gradient(ad.relu, [0.0, 1.0]) == [[0.0, 1.0]]
+    assert gradient(ad.maximum, [1.0, 2.0], [1.0, 1.0]) == [[0.5, 1.0], [0.5, 0.0]]
+    assert gradient(lambda x: ad.clamp(x, 0, 1), [0.0, 1.0, 2.0]) == [[1.0, 1.0, 0.0]]
+    assert gradient(ad.clamp_min, [1.0, 0.0], [1.0, 1.0]) == [[1.0, 0.0], [0.0, 1.0]]
+    assert gradient(ad.floor, [0.5]) == [[0.0]]
+    assert gradient(lambda x: x**0, [0.0]) == [[0.0]]
+    assert gradient(ad.pow, [0.0], [2.0]) == [[0.0], [0.0]]
+    assert gradient(ad.pow, [0.0], [0.0]) == [[0.0], [0.0]]
+    assert gradient(ad.atan2, [0.0], [0.0]) == [[0.0], [0.0]]
+    assert gradient(ad.sgn, [0.0, 2.0]) == [[0.0, 0.0]]
+    assert gradient(lambda x: x / 0, [1.0]) == [[inf]]
+
+
+def test_the_gradient_of_halves_is_a_half() -> None:
+    x = ad.tensor([1.0, 2.0], dtype=ad.float16, requires_grad=True)
+    for out in (ad.maximum(x, x * 0 + 1), x**3, x / 3, x.erf()):
+        (g,) = ad.autograd.grad(out.sum(), x)
+        assert g.dtype is ad.float16
+
+
+def test_complex_gradients_follow_the_conjugate_convention() -> None:
+    z = ad.tensor([3 + 4j], dtype=ad.complex128, requires_grad=True)
+    (g,) = ad.autograd.grad(z.abs().sum(), z)
+    assert values(g) == [pytest.approx(0.6 + 0.8j)]
+    (g,) = ad.autograd.grad((z * (1 + 2j)).real.sum(), z)
+    assert values(g) == [pytest.approx(1 - 2j)]
+    (g,) = ad.autograd.grad(z.angle().sum(), z)
+    assert values(g) == [pytest.approx((-4 + 3j) / 25)]
+
+
+# -- forms --------------------------------------------------------------------------------------
+
+
+def test_inplace_and_out_forms() -> None:
+    x = ad.tensor([1.0, 2.0])
+    assert x.add_(1) is x
+    assert values(x) == [2.0, 3.0]
+    assert x.eq_(2) is x
+    assert values(x) == [1.0, 0.0]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        ad.tensor([1]).div_(2)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        ad.ones(1).add_(ad.ones(2))
+    out = ad.empty(2)
+    assert ad.add(x, 1, out=out) is out
+    assert values(out) == [2.0, 1.0]
+
+
+def test_special_names_are_the_same_functions() -> None:
+    x = ad.tensor([0.25])
+    assert values(ad.special.expit(x)) == values(x.sigmoid())
+    assert values(ad.special.psi(x)) == values(x.digamma())
+    assert values(ad.special.gammaln(x)) == values(x.lgamma())
+    assert values(ad.special.multigammaln(x + 2, 2)) == values((x + 2).mvlgamma(2))
+
+
+def test_frexp_is_a_named_tuple() -> None:
+    mantissa, exponent = ad.frexp(ad.tensor([8.0, -0.75]))
+    assert values(mantissa) == [0.5, -0.75]
+    assert exponent.dtype is ad.int32
+    assert ad.frexp(ad.tensor([1.0])).exponent.item() == 1
+
+
+def test_numpy_operands() -> None:
+    x = ad.tensor([1.0, 2.0])
+    assert (x + np.float32(1)).dtype is ad.float32
+    assert (x * np.int64(2)).dtype is ad.float32
+    assert values(x + np.array([1.0, 1.0])) == [2.0, 3.0]
+    assert values(np.array([1.0, 1.0]) / x) == [1.0, 0.5]
+    assert isinstance(np.float32(2) * x, ad.Tensor)
