@@ -36,6 +36,8 @@ def diff(
             )
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
+    if n == 0:  # whatever is to be put before or after it
+        return input.clone()
     x = input
     if prepend is not None or append is not None:
         x = cat([t for t in (prepend, input, append) if t is not None], d)

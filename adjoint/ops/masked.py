@@ -94,7 +94,7 @@ def masked_prod(
     """The product over `dim` of the elements that `mask` keeps."""
     x = reduction.in_dtype(_filled("prod", input, mask, 1), dtype)
     dims = _dims("prod", dim, input.ndim)
-    return PROD(x, dims=dims, keepdim=bool(keepdim)) if dims or dim is not None else x
+    return PROD(x, dims=dims, keepdim=bool(keepdim)) if dims or isinstance(dim, int) else x
 
 
 @masked

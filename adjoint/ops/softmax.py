@@ -95,7 +95,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
     >>> import adjoint as ad
     >>> ad.logsumexp(ad.tensor([1000.0, 1000.0]), 0)
-    tensor(1000.6931)
+    tensor(1000.6932)
     """
     dims = all_dims("logsumexp", dim, input.ndim)
     x = input if input.dtype.is_inexact else input.to(get_default_dtype())

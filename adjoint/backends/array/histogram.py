@@ -26,13 +26,12 @@ def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int)
 
 @lowers(histogram.HISTC)
 def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
-    dtype = x.dtype
-    x, low, high = widen(x), widen(low), widen(high)
     if not bool(xp.isfinite(low) & xp.isfinite(high)):
         raise RuntimeError(f"histc: range of [{float(low)}, {float(high)}] is not finite")
     x = x[(x >= low) & (x <= high)]
-    at = ((x - low) * bins / (high - low)).astype(np.int64)
-    return xp.bincount(xp.minimum(at, bins - 1), minlength=bins).astype(dtype)
+    # Each step in the dtype of x, halves included: this is what decides between two bins.
+    at = ((x - low) * x.dtype.type(bins) / (high - low)).astype(np.int64)
+    return xp.bincount(xp.minimum(at, bins - 1), minlength=bins).astype(x.dtype)
 
 
 @lowers(histogram.HISTOGRAMDD)
