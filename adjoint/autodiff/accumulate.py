@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
-from adjoint.ops.elementwise import ADD
+from adjoint.ops.arithmetic import ADD
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor, alias, set_grad
 

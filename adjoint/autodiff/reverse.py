@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from adjoint.autodiff.accumulate import claim
 from adjoint.autodiff.engine import Backward
+from adjoint.autodiff.grad_level import GradLevel
 from adjoint.autodiff.jvp_level import JvpLevel
 from adjoint.autodiff.node import (
     AccumulateGrad,
@@ -60,6 +61,11 @@ def place_of(x: Any) -> Edge | None:
     while is_tensor(x) and isinstance(x._storage.level, JvpLevel):
         x = payload(x).primal
     return edge_of(x)
+
+
+def level_of(x: Any) -> Any:
+    """The transform a tensor belongs to, if any."""
+    return x._storage.level if is_tensor(x) else None
 
 
 def _seed(i: int, tensor: Any, grad: Any) -> Any:
@@ -119,6 +125,11 @@ def backward(
 ) -> None:
     """Accumulate the gradients of `tensors` in the leaves' `.grad`."""
     roots = listed(tensors)
+    if CONTEXT.levels and any(isinstance(level_of(t), (GradLevel, VmapLevel)) for t in roots):
+        raise RuntimeError(
+            "backward() called inside a function transform. This is not supported: use func.grad "
+            "or func.vjp instead, or call backward() outside of the transform."
+        )
     grads = [None] * len(roots) if grad_tensors is None else listed(grad_tensors)
     targets = None
     inner: list[tuple[Any, Edge]] = []  # chosen tensors that are no leaves keep a gradient too

@@ -18,6 +18,7 @@ from adjoint.core.value import TensorBase
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view
 
 _new = object.__new__
+_SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
 
 
 class RecordNode(TapeNode):
@@ -101,6 +102,16 @@ class RecordNode(TapeNode):
             else:
                 raise AssertionError(f"{self.name()}: unhandled argument kind {kind}")
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        """PyTorch's view on what was saved: `_saved_self`, `_saved_other`, `_saved_result`."""
+        code = _SAVED_NAMES.get(name)
+        plan = object.__getattribute__(self, "plan")
+        if code is None or code not in plan.saves:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.require_saved()
+        k = plan.saves.index(code)
+        return self.load(k, None, self.output_at(k))
 
     def output_at(self, k: int) -> int | None:
         """Which result the k-th saved value is, if it is one."""
