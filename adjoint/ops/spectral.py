@@ -95,6 +95,28 @@ def _check_lengths(name: str, n_fft: int, hop_length: int | None, win_length: in
     return hop, length
 
 
+def _check_stft(
+    input: Tensor, window: Any, center: bool, onesided: Any, return_complex: Any, align: Any
+) -> None:
+    is_complex = input.dtype.is_complex or (window is not None and window.dtype.is_complex)
+    if return_complex is None and not is_complex:
+        raise RuntimeError(
+            "stft requires the return_complex parameter be given for real inputs. Pass "
+            "return_complex=True."
+        )
+    if onesided and is_complex:
+        raise RuntimeError("stft: cannot have onesided output if window or input is complex")
+    if center and align is not None:
+        raise RuntimeError("stft align_to_window should only be set when center = false")
+    if not input.dtype.is_inexact or input.dtype.is_half:
+        raise RuntimeError(
+            f"stft: expected a tensor of floating point or complex values, received "
+            f"{input.dtype.name}"
+        )
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft: expected a 1D or 2D tensor, received {tuple(input.shape)}")
+
+
 @public(method=True)
 def stft(
     input: Tensor,
@@ -117,23 +139,7 @@ def stft(
     >>> ad.stft(ad.zeros(16), 8, return_complex=True).shape
     adjoint.Size([5, 9])
     """
-    is_complex = input.dtype.is_complex or (window is not None and window.dtype.is_complex)
-    if return_complex is None and not is_complex:
-        raise RuntimeError(
-            "stft requires the return_complex parameter be given for real inputs. Pass "
-            "return_complex=True."
-        )
-    if onesided and is_complex:
-        raise RuntimeError("stft: cannot have onesided output if window or input is complex")
-    if center and align_to_window is not None:
-        raise RuntimeError("stft align_to_window should only be set when center = false")
-    if not input.dtype.is_inexact or input.dtype.is_half:
-        raise RuntimeError(
-            f"stft: expected a tensor of floating point or complex values, received "
-            f"{input.dtype.name}"
-        )
-    if input.ndim not in (1, 2):
-        raise RuntimeError(f"stft: expected a 1D or 2D tensor, received {tuple(input.shape)}")
+    _check_stft(input, window, center, onesided, return_complex, align_to_window)
     if center:
         input = _pad(input, n_fft // 2, n_fft // 2, pad_mode)
     if not 0 < n_fft <= input.shape[-1] + (n_fft if align_to_window else 0):

@@ -1,4 +1,4 @@
-"""Window functions: `hann_window` and its like, and those of `signal.windows`.
+"""Window functions: `hann_window` and its like; `signal_windows` has those of `signal.windows`.
 
 A window of M points is a formula in k = 0 ... M - 1. A symmetric one ends where it begins; a
 periodic one is the symmetric window of M + 1 points without its last, as a transform wants it.
@@ -7,8 +7,8 @@ All are computed in float64 and rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import pi, sqrt
+from collections.abc import Callable, Sequence
+from math import pi
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 Formula = Callable[[Any, float], Any]  # (k, the last k of the symmetric window) -> window
+BLACKMAN = (0.42, 0.5, 0.08)  # coefficients of sums of cosines
+NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 
 
 # -- formulas -----------------------------------------------------------------------------------
 
 
-def _cosines(coefficients: Sequence[float]) -> Formula:
+def cosines_formula(coefficients: Sequence[float]) -> Formula:
     """The sum of (-1)^i a_i cos(2 pi i k / last)."""
 
     def formula(k: Any, last: float) -> Any:
@@ -40,11 +42,14 @@ def _cosines(coefficients: Sequence[float]) -> Formula:
     return formula
 
 
-def _bartlett(k: Any, last: float) -> Any:
+def bartlett_formula(k: Any, last: float) -> Any:
+    """A triangle."""
     return 1 - (k * (2 / last) - 1).abs()
 
 
-def _kaiser(beta: float) -> Formula:
+def kaiser_formula(beta: float) -> Formula:
+    """i0(beta sqrt(1 - t^2)) / i0(beta), with t from -1 to 1."""
+
     def formula(k: Any, last: float) -> Any:
         t = k * 2 / last - 1
         return ((1 - t * t).sqrt() * beta).i0() / (k[:1] * 0 + beta).i0()
@@ -52,7 +57,7 @@ def _kaiser(beta: float) -> Formula:
     return formula
 
 
-def _fill(
+def fill_window(
     formula: Formula,
     length: int,
     periodic: bool,
@@ -101,7 +106,7 @@ def _top(
 ) -> Tensor:
     _check_length(name, length, dtype)
     options = {"dtype": dtype, "device": device, "requires_grad": grad}
-    return _fill(formula, int(length), periodic, options)
+    return fill_window(formula, int(length), periodic, options)
 
 
 @public()
@@ -121,7 +126,7 @@ def hann_window(
     >>> ad.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    formula = _cosines((0.5, 0.5))
+    formula = cosines_formula((0.5, 0.5))
     return _top("hann_window", formula, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -139,7 +144,7 @@ def hamming_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """The Hamming window, alpha - beta cos(2 pi k / N)."""
-    formula = _cosines((alpha, beta))
+    formula = cosines_formula((alpha, beta))
     return _top("hamming_window", formula, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -156,7 +161,7 @@ def bartlett_window(
 ) -> Tensor:
     """The Bartlett window, a triangle."""
     name = "bartlett_window"
-    return _top(name, _bartlett, window_length, periodic, dtype, device, requires_grad)
+    return _top(name, bartlett_formula, window_length, periodic, dtype, device, requires_grad)
 
 
 @public()
@@ -171,7 +176,7 @@ def blackman_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """The Blackman window, a sum of three cosines."""
-    formula = _cosines(BLACKMAN)
+    formula = cosines_formula(BLACKMAN)
     return _top("blackman_window", formula, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -188,230 +193,5 @@ def kaiser_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """The Kaiser window of shape `beta`."""
-    formula = _kaiser(beta)
+    formula = kaiser_formula(beta)
     return _top("kaiser_window", formula, window_length, periodic, dtype, device, requires_grad)
-
-
-# -- signal.windows -----------------------------------------------------------------------------
-
-BLACKMAN = (0.42, 0.5, 0.08)
-NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
-SPACE = ("signal.windows",)
-
-
-def _signal(
-    name: str, formula: Formula, M: int, sym: bool, options: dict[str, Any], *, single: bool = True
-) -> Tensor:
-    layout = options.pop("layout", None)
-    if not hasattr(M, "__index__"):
-        raise TypeError(f"{name}: argument 'M' must be int, not {type(M).__name__}")
-    if M < 0:
-        raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if layout is not None and "strided" not in str(layout):
-        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    dtype = options["dtype"] or dt.get_default_dtype()
-    if dtype not in (dt.float32, dt.float64):
-        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-    return _fill(formula, int(M), not sym, options, single=single)
-
-
-def _options(dtype: Any, layout: Any, device: Any, requires_grad: bool) -> dict[str, Any]:
-    return {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
-
-
-@public(namespaces=SPACE)
-def exponential(
-    M: int,
-    *,
-    center: float | None = None,
-    tau: float = 1.0,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """exp(-|k - center| / tau)."""
-    if tau <= 0:
-        raise ValueError(f"exponential: tau must be positive, got: {tau} instead.")
-    if sym and center is not None:
-        raise ValueError("exponential: center must be None for symmetric windows")
-
-    def formula(k: Any, last: float) -> Any:
-        middle = last / 2 if center is None else center
-        return (-(k - middle).abs() * (1 / tau)).exp()
-
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("exponential", formula, M, sym, options, single=False)
-
-
-@public(namespaces=SPACE)
-def cosine(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Half a period of a sine."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("cosine", lambda k, last: ((k + 0.5) * (pi / (last + 1))).sin(), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def gaussian(
-    M: int,
-    *,
-    std: float = 1.0,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A normal density of standard deviation `std`, 1 at its middle."""
-    if std <= 0:
-        raise ValueError(f"gaussian: standard deviation must be positive, got: {std} instead.")
-
-    def formula(k: Any, last: float) -> Any:
-        t = (k - last / 2) * (1 / (std * sqrt(2)))
-        return (-t * t).exp()
-
-    return _signal("gaussian", formula, M, sym, _options(dtype, layout, device, requires_grad))
-
-
-@public(namespaces=SPACE)
-def kaiser(
-    M: int,
-    *,
-    beta: float = 12.0,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Kaiser window of shape `beta`."""
-    if beta < 0:
-        raise ValueError(f"kaiser: beta must be non-negative, got: {beta} instead.")
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("kaiser", _kaiser(beta), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def bartlett(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Bartlett window, a triangle."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("bartlett", _bartlett, M, sym, options)
-
-
-@public(namespaces=SPACE)
-def general_cosine(
-    M: int,
-    *,
-    a: Iterable[float],
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A sum of cosines with coefficients `a` of alternating sign."""
-    options = _options(dtype, layout, device, requires_grad)
-    if M > 1 and not isinstance(a, Iterable):
-        raise TypeError(f"general_cosine: coefficients must be a list/tuple, received {a!r}")
-    coefficients = tuple(a)
-    if M > 1 and not coefficients:
-        raise ValueError("general_cosine: coefficients cannot be empty")
-    return _signal("general_cosine", _cosines(coefficients), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def general_hamming(
-    M: int,
-    *,
-    alpha: float = 0.54,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """alpha - (1 - alpha) cos(2 pi k / N)."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("general_hamming", _cosines((alpha, 1 - alpha)), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def hamming(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Hamming window."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("hamming", _cosines((0.54, 0.46)), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def hann(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Hann window.
-
-    >>> import adjoint as ad
-    >>> ad.signal.windows.hann(5)
-    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
-    """
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("hann", _cosines((0.5, 0.5)), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def blackman(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Blackman window."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("blackman", _cosines(BLACKMAN), M, sym, options)
-
-
-@public(namespaces=SPACE)
-def nuttall(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The Nuttall window, a sum of four cosines."""
-    options = _options(dtype, layout, device, requires_grad)
-    return _signal("nuttall", _cosines(NUTTALL), M, sym, options)
