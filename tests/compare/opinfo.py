@@ -57,6 +57,8 @@ ADAPTERS = {
     "einsum": lambda tensors, equation: ad.einsum(equation, tensors),
     "where": lambda x, condition, other, **kwargs: ad.where(condition, x, other, **kwargs),
     "zero_": lambda x: x.clone().zero_(),
+    "resize_": lambda x, shape: x.clone().resize_(shape),
+    "resize_as_": lambda x, other: x.clone().resize_as_(other),
     "polygamma": lambda x, n, **kwargs: ad.polygamma(n, x, **kwargs),
     "special.polygamma": lambda x, n, **kwargs: ad.special.polygamma(n, x, **kwargs),
     "linalg.lstsq[grad_oriented]": lambda a, b, driver: ad.linalg.lstsq(a, b, driver=driver)[:2],
