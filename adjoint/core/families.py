@@ -67,6 +67,7 @@ def elementwise(
         options.pop("infer", infer),
         promotion=promotion,
         partials=rules,
+        keeps_layout=True,
         native_check=options.pop("native_check", True),
         **options,
     )

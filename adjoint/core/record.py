@@ -59,6 +59,7 @@ class Record:
     shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
+    keeps_layout: bool = False  # the result lies in memory as operands of its shape do
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     policy: str | None = None  # autocast: "lower", "fp32", "promote"
     compose: Callable[..., Any] | None = None  # composites

@@ -24,6 +24,7 @@ from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.ops.views import VIEW_SCATTER
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Storage, Window
+from adjoint.tensor.strides import result_strides
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, mark_view, meta_of, symbolic, symbolic_view
 
 
@@ -148,10 +149,10 @@ class Trace:
 
     # -- recording ----------------------------------------------------------------------------
 
-    def _wrap(self, value: Value) -> Tensor:
+    def _wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
         storage = Storage(None, trace=self)
         self.cells[storage] = Cell(value, None, ())
-        return symbolic(value.spec, storage)
+        return symbolic(value.spec, storage, strides)
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Add a node for an operation; a view only makes a window."""
@@ -168,7 +169,9 @@ class Trace:
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
         inputs = tuple(self.operand(x) for x in operands)
-        outs = tuple(map(self._wrap, self.graph.add_node(record, inputs, params, out_specs)))
+        values = self.graph.add_node(record, inputs, params, out_specs)
+        strides = result_strides(record, operands, params, out_specs[0].shape)
+        outs = tuple([self._wrap(v, strides) for v in values])
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:

@@ -36,6 +36,7 @@ CAST = linear(
     lambda x, dtype: Spec(x.shape, dtype, x.device),
     lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
     shift=_same_params,
+    keeps_layout=True,
 )
 TO_DEVICE: Record = linear(
     "to_device",
@@ -49,6 +50,7 @@ CLONE: Record = linear(
     lambda x, strides="same": x,
     lambda g: g,
     batch=lambda size, x, strides="same": CLONE(x, strides="same" if strides == "same" else None),
+    keeps_layout=True,
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.layout import contiguous_format, format_strides
 from adjoint.core.public import METHODS, method
-from adjoint.core.record import HOOKS
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.spec import contiguous_strides
 from adjoint.ops import dims, strided
 from adjoint.ops.arguments import sizes
@@ -62,6 +62,14 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
     return self.resize_(the_template.shape, memory_format=memory_format or contiguous_format)
 
 
+def _whole(storage: Any, like: Tensor) -> Tensor:
+    """All of a storage object, as a tensor of `like`'s dtype."""
+    whole: Tensor = HOOKS.array.wrap(storage._storage.buffer)
+    whole._storage = storage._storage
+    flat = whole.as_strided((HOOKS.array.room(whole),), (1,), 0)
+    return flat if flat.dtype is like.dtype else flat.view(like.dtype)
+
+
 @method
 def set_(
     self: Tensor,
@@ -73,7 +81,8 @@ def set_(
     """Make this tensor show the storage of another."""
     if source is None:
         source = self.new_empty((0,))
-    source = getattr(source, "_whole", source)  # a storage object offers its tensor
+    if not is_tensor(source):
+        source = _whole(source, self)
     if source.dtype is not self.dtype:
         raise RuntimeError(
             f"set_: could not set tensor of type {source.dtype.name} to a tensor of type "

@@ -59,14 +59,20 @@ def view_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def _reshape_window(x: Tensor, shape: Shape) -> Window:
+    """Where no strides will do (a gradient that lies otherwise than what it is the gradient of),
+    the elements' order still says what is shown.
+    """
     strides = view_strides(tuple(x.shape), x.stride(), shape)
-    if strides is None:
+    return strides or contiguous_strides(shape), x.storage_offset()
+
+
+def _check_viewable(x: Tensor, shape: Shape) -> None:
+    if view_strides(tuple(x.shape), x.stride(), shape) is None:
         raise RuntimeError(
             f"view: size {list(shape)} is not compatible with input tensor's size {list(x.shape)} "
             f"and stride {x.stride()} (at least one dimension spans across two contiguous "
             "subspaces). Use .reshape(...) instead."
         )
-    return strides, x.storage_offset()
 
 
 RESHAPE: Record = linear(
@@ -128,7 +134,7 @@ def viewed(self: Tensor, sizes: Shape) -> Tensor:
     if -1 in sizes or prod(sizes) != self._array.size:
         sizes = resolve_shape("view", self._array.size, sizes)
     if not self.is_contiguous():
-        _reshape_window(self, sizes)
+        _check_viewable(self, sizes)
     return RESHAPE(self, shape=sizes)
 
 

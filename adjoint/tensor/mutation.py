@@ -15,6 +15,7 @@ from adjoint.core.dtype import can_cast
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record
 from adjoint.tensor.storage import Window
+from adjoint.tensor.strides import lane_strides
 from adjoint.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
 
 
@@ -259,7 +260,7 @@ def make_level_tensor(level: Level, spec: Any, value: Any) -> Tensor:
 
     storage = Storage(None, level=level, payload=value)
     storage.birth = CONTEXT.levels[-1].depth if CONTEXT.levels else 0
-    return symbolic(spec, storage)
+    return symbolic(spec, storage, lane_strides(getattr(value, "primal", value), spec.shape))
 
 
 __all__ = ["Record", "assign", "make_level_tensor", "payload", "value_at", "write"]

@@ -334,10 +334,16 @@ def root_of(view: Tensor) -> Tensor:
     return root
 
 
-def symbolic(spec: Spec, storage: Storage) -> Tensor:
-    """A tensor without elements: the root window of a level's or a capture's storage."""
+def symbolic(spec: Spec, storage: Storage, strides: tuple[int, ...] | None = None) -> Tensor:
+    """A tensor without elements: the root window of a level's or a capture's storage.
+
+    `strides` are those the elements will have, row-major unless given: they decide what `reshape`
+    views and what it copies.
+    """
     t = _new(Tensor)
-    t._array = Window(spec.shape, contiguous_strides(spec.shape), 0, spec.dtype, spec.device)
+    if strides is None:
+        strides = contiguous_strides(spec.shape)
+    t._array = Window(spec.shape, strides, 0, spec.dtype, spec.device)
     t._storage = storage
     t._chain = ()
     t._base = None
