@@ -99,20 +99,23 @@ def methods_stub() -> str:
             lines.append(
                 f"    def {name}_({parameters(fn, as_method=True, out=False)}) -> Tensor: ..."
             )
-    for name, fn in sorted(PROPERTIES.items()):
-        lines.append(f"    @property\n    def {name}(self) -> {returns(fn)}: ...")
+    for name, made in sorted(PROPERTIES.items()):
+        getter = made.fget if isinstance(made, property) else made
+        kind = returns(getter)
+        lines.append(f"    @property\n    def {name}(self) -> {kind}: ...")
+        if isinstance(made, property) and made.fset is not None:
+            lines.append(f"    @{name}.setter\n    def {name}(self, value: {kind}) -> None: ...")
     return "\n".join(lines) + "\n"
 
 
 def facade_stub() -> str:
     """The stub of the package itself: explicit imports, dtypes, and derived functions."""
     source = (ROOT / "__init__.py").read_text()
-    kept = [
-        line for line in source.splitlines() if line.startswith("from adjoint.") and " as " in line
-    ]
+    same_name = re.compile(r"from (adjoint\.|math)\S* import (\w+) as \2$")
+    kept = [line for line in source.splitlines() if same_name.match(line)]
     lines = [HEADER + IMPORTS + "\n".join(kept)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
-    lines.append("\n__version__: str")
+    lines.append("\n__version__: str\ndevice = Device\ndtype = DType")
     names = {d.name for d in dt.DTYPES} | set(dt.ALIASES)
     lines += [f"{name}: DType" for name in sorted(names)]
     extras = assembly.top_level()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 # Device types that have a backend; `backends` adds to it when it registers one.
 KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda"}
@@ -43,6 +43,11 @@ class Device:
                 f"of device string, received {type!r}"
             )
         return _make(kind, index)
+
+    if TYPE_CHECKING:  # given by core.placement: `with device("cuda"):`
+
+        def __enter__(self) -> Device: ...
+        def __exit__(self, *_: object) -> None: ...
 
     def __repr__(self) -> str:
         if self.index is None:

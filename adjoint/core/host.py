@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adjoint.core.context import CONTEXT
 
@@ -47,6 +47,15 @@ class HostScalar:
 
     __index__ = __int__
     __hash__ = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # arithmetic and comparison are put on below
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __lt__(self, other: Any) -> bool: ...
+        def __gt__(self, other: Any) -> bool: ...
+        def __add__(self, other: Any) -> HostScalar: ...
+        def __mul__(self, other: Any) -> HostScalar: ...
+        def __rmul__(self, other: Any) -> HostScalar: ...
 
     def __repr__(self) -> str:
         return f"HostScalar({self.name}={self.get()!r})"

@@ -50,5 +50,5 @@ def _exit(self: Device, *_: object) -> None:
 
 
 # `with device("cuda"):` creates tensors there.
-Device.__enter__ = _enter  # type: ignore[attr-defined]
-Device.__exit__ = _exit  # type: ignore[attr-defined]
+Device.__enter__ = _enter  # type: ignore[method-assign]
+Device.__exit__ = _exit  # type: ignore[method-assign]

@@ -186,7 +186,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
         return self._node
 
     @property
-    def grad(self) -> Tensor | None:
+    def grad(self) -> Any:
         """The accumulated gradient, or None."""
         if CONTEXT.capture is not None:
             return CONTEXT.capture.read_grad(self)

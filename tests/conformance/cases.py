@@ -30,7 +30,7 @@ def resolve(path: str) -> Callable[..., Any]:
     target: Any = ad
     for part in path.split("."):
         target = getattr(target, part)
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 @dataclass
