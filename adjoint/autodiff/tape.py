@@ -68,7 +68,7 @@ class RecordNode(TapeNode):
         else:
             category = DTYPE_OF[partial._array.dtype].category  # type: ignore[attr-defined]
             if category == BOOL:  # booleans select, so that 0 * inf cannot arise
-                g = g.masked_fill(partial.logical_not(), 0)  # type: ignore[attr-defined]
+                g = g.where(partial, 0)
             elif category <= FLOAT:
                 g = g * partial
             else:

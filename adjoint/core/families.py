@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record, Rule, is_tensor
 from adjoint.core.spec import Spec, UnknownShapeError, broadcast_shapes
@@ -82,7 +83,7 @@ def require_operands(name: str, operands: Sequence[Any], tensors: int = 0) -> No
             continue
         if position <= tensors:
             raise TypeError(f"{name}(): argument {position} must be Tensor, not {type(x).__name__}")
-        if not isinstance(x, (bool, int, float, complex)) and not hasattr(x, "get"):
+        if not isinstance(x, (bool, int, float, complex, HostScalar)):
             raise TypeError(
                 f"{name}(): argument {position} must be Tensor or Number, not {type(x).__name__}"
             )
@@ -170,13 +171,13 @@ def pull(record: Record, position: int, look_up: Fn) -> Any:
 def _times(g: Any, p: Any) -> Any:
     """g * p, where 0, 1 and -1 cost nothing and booleans select (so 0 * inf cannot arise)."""
     if not is_tensor(p):
-        if hasattr(p, "get"):  # a HostScalar: comparing it would fix its value
+        if isinstance(p, HostScalar):  # comparing it would fix its value
             return g * p
         if p == 0:  # a step function: the gradient is there, and zero
             return g.new_zeros(g.shape)
         return g if p == 1 else -g if p == -1 else g * p
     if p.dtype.name == "bool":
-        return g.masked_fill(p.logical_not(), 0)
+        return g.where(p, 0)
     return g * p
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
 from adjoint.core.families import elementwise
+from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
@@ -164,7 +165,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 def _value(name: str, value: Any, *tensors: Any) -> Any:
     """The factor in the dtype of the result: whole, where that is an integer type."""
     require_tensors(name, *tensors)
-    if hasattr(value, "get"):
+    if isinstance(value, HostScalar):
         return value
     common = common_dtype(tensors)
     require_fit(name, value, common)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core import dtype as dt
 from adjoint.core.families import elementwise
+from adjoint.core.host import HostScalar
 from adjoint.core.public import method, public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
@@ -93,7 +94,7 @@ def fill_value(name: str, value: Any, target: Tensor) -> Any:
                 "complex. Take its real part first."
             )
         return value if value.dtype is d else value.to(d)
-    if hasattr(value, "get"):
+    if isinstance(value, HostScalar):
         return value
     require_fit(name, value, d)
     if isinstance(value, complex) and not d.is_complex:

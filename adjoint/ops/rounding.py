@@ -70,7 +70,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
     >>> import adjoint as ad
     >>> ad.round(ad.tensor([0.5, 1.5, -2.5]))
-    tensor([0., 2., -2.])
+    tensor([ 0.,  2., -2.])
     """
     if decimals == 0:
         return ROUND(input)

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
+from adjoint.core.host import HostScalar
 from adjoint.core.record import is_tensor
 
 
@@ -18,12 +19,12 @@ def dtype_of(x: Any) -> DType:
 
 def number(x: Any) -> Any:
     """A host scalar's present value; a number itself."""
-    return x.get() if hasattr(x, "get") else x
+    return x.get() if isinstance(x, HostScalar) else x
 
 
 def reciprocal(x: Any) -> Any:
     """1 / x, where a zero number gives infinity as a zero element would."""
-    if is_tensor(x) or hasattr(x, "get") or x != 0:
+    if is_tensor(x) or isinstance(x, HostScalar) or x != 0:
         return 1 / x
     return complex("nan") if isinstance(x, complex) else math.copysign(math.inf, x)
 
@@ -61,7 +62,7 @@ def fits(x: Any, d: DType) -> bool:
 
 def require_fit(name: str, x: Any, d: DType) -> None:
     """PyTorch's error for a number that does not fit a tensor's dtype."""
-    if not is_tensor(x) and not hasattr(x, "get") and not fits(x, d):
+    if not is_tensor(x) and not isinstance(x, HostScalar) and not fits(x, d):
         raise RuntimeError(
             f"{name}: value cannot be converted to type {d.name} without overflow: {x}. "
             "Convert the tensor to a wider dtype."
