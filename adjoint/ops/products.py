@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.dtype import bool_
+from adjoint.core.dtype import bool_, float32
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
@@ -209,11 +209,8 @@ def _factor(name: str, argument: str, factor: Any, like: Tensor) -> Any:
 
 def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * input + alpha * product; with beta 0, NaN and inf of `input` do not matter."""
-    if input.dtype is not product.dtype:
-        raise RuntimeError(
-            f"{name}: input must have the products' dtype, received {input.dtype.name} and "
-            f"{product.dtype.name}. Convert one with .to(...)."
-        )
+    if input.dtype is not product.dtype:  # autocast lowered the product
+        input = input.to(product.dtype)
     beta, alpha = _factor(name, "beta", beta, product), _factor(name, "alpha", alpha, product)
     if input.shape != product.shape:
         if broadcast_shapes(name, tuple(input.shape), tuple(product.shape)) != product.shape:
@@ -226,6 +223,19 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
     if beta == 0:
         return scaled
     return _scale(input, beta) + scaled
+
+
+def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * input + alpha * (x @ y); on the CPU halves are rounded once, at the end."""
+    if input.dtype is not x.dtype:
+        raise RuntimeError(
+            f"{name}: input must have the matrices' dtype, received {input.dtype.name} and "
+            f"{x.dtype.name}. Convert one with .to(...)."
+        )
+    if not x.dtype.is_half or x.device.type != "cpu":
+        return _combine(name, input, product(x, y), beta, alpha)
+    wide = product(x.to(float32), y.to(float32))
+    return _combine(name, input.to(float32), wide, beta, alpha).to(x.dtype)
 
 
 def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) -> None:
@@ -246,14 +256,14 @@ def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) ->
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     _matrix_operands("addmm", mat1, mat2, (2, 2))
-    return _combine("addmm", input, MATMUL(mat1, mat2), beta, alpha)
+    return _affine("addmm", input, mat1, mat2, beta, alpha)
 
 
 @public(method=True, inplace=True, out=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _matrix_operands("addmv", mat, vec, (2, 1))
-    return _combine("addmv", input, product(mat, vec), beta, alpha)
+    return _affine("addmv", input, mat, vec, beta, alpha)
 
 
 @public(method=True, inplace=True, out=True)
@@ -262,7 +272,7 @@ def baddbmm(
 ) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
     _matrix_operands("baddbmm", batch1, batch2, (3, 3))
-    return _combine("baddbmm", input, MATMUL(batch1, batch2), beta, alpha)
+    return _affine("baddbmm", input, batch1, batch2, beta, alpha)
 
 
 @public(method=True, inplace=True, out=True)
@@ -271,11 +281,16 @@ def addbmm(
 ) -> Tensor:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
     _matrix_operands("addbmm", batch1, batch2, (3, 3))
-    # One product sums the batch too: rows (m) by the batch and inner dimensions together.
     b, m, k = batch1.shape
+    if batch1.dtype.is_half and b:  # PyTorch rounds after each matrix; so do we, for its numbers
+        total = _affine("addbmm", input, batch1[0], batch2[0], beta, alpha)
+        for i in range(1, b):
+            total = _affine("addbmm", total, batch1[i], batch2[i], 1, alpha)
+        return total
+    # One product sums the batch too: rows (m) by the batch and inner dimensions together.
     left = batch1.permute(1, 0, 2).reshape((m, b * k))
     right = batch2.reshape((b * k, batch2.shape[2]))
-    return _combine("addbmm", input, MATMUL(left, right), beta, alpha)
+    return _affine("addbmm", input, left, right, beta, alpha)
 
 
 @public(method=True, inplace=True, out=True)
