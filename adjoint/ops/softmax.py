@@ -52,7 +52,7 @@ def _normalised(name: str, record: Any, input: Tensor, dim: Any, dtype: DType | 
     return record(x, dim=d) if x.ndim else record(x.reshape(1), dim=0).reshape(())
 
 
-@public(method=True, out=True, namespaces=("", "special"))
+@public(method=True, out=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) normalised to sum to one along `dim`.
 
@@ -63,7 +63,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return _normalised("softmax", SOFTMAX, input, dim, dtype)
 
 
-@public(method=True, out=True, namespaces=("", "special"))
+@public(method=True, out=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of softmax along `dim`."""
     return _normalised("log_softmax", LOG_SOFTMAX, input, dim, dtype)
@@ -89,7 +89,7 @@ def _logsumexp_vjp(
 LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp, policy="fp32")
 
 
-@public(method=True, out=True, namespaces=("", "special"))
+@public(method=True, out=True)
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials over `dim`, without overflow.
 

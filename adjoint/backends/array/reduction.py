@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,37 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     d = DTYPE_OF[x.dtype]
     if d.is_half:
         return xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32).astype(x.dtype)
+    if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and d.is_inexact:
+        longest = max((e for e in dims if e != x.ndim - 1), key=x.shape.__getitem__, default=None)
+        if longest is not None and x.shape[longest] > LONG:
+            out = sum_in_blocks(x, dims, longest)
+            return out if keepdim else out.reshape(reduction.reduced_shape(x.shape, dims, False))
     return xp.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+
+
+LONG = 1024  # beyond this many terms, adding one after the other loses digits
+
+
+def sum_in_blocks(x: Array, dims: Dims, d: int) -> Array:
+    """A sum with its longest dimension in blocks of about its square root, dimensions kept.
+
+    NumPy adds in pairs along the last dimension only, along others one after the other: two
+    million float32 lost four digits. In blocks it takes the same time.
+    """
+    n = x.shape[d]
+    size = isqrt(n)
+    whole = n // size * size
+    blocks = part(x, d, 0, whole).reshape((*x.shape[:d], whole // size, size, *x.shape[d + 1 :]))
+    inner = tuple(e + (e >= d) for e in dims)
+    total = np.add.reduce(np.add.reduce(blocks, axis=inner, keepdims=True), axis=d)
+    if whole < n:
+        total = total + np.add.reduce(part(x, d, whole, n), axis=dims, keepdims=True)
+    return total
+
+
+def part(x: Array, dim: int, start: int | None, stop: int | None) -> Array:
+    """x[..., start:stop, ...] at `dim`."""
+    return x[(slice(None),) * dim + (slice(start, stop),)]
 
 
 @lowers(product.PROD)

@@ -11,17 +11,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.dtypes import accumulator
-from adjoint.backends.array.reduction import widen
+from adjoint.backends.array.reduction import LONG, part, widen
 from adjoint.backends.array.table import lowers
 from adjoint.ops import scan
 from adjoint.tensor.tensor import DTYPE_OF
 
 Array = Any
-
-
-def part(x: Array, dim: int, start: int | None, stop: int | None) -> Array:
-    """x[..., start:stop, ...] at `dim`."""
-    return x[(slice(None),) * dim + (slice(start, stop),)]
 
 
 def doubling(xp: Any, combine: Callable[[Array, Array], Array], x: Array, dim: int) -> Array:
@@ -50,6 +45,8 @@ def flipped(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
 @lowers(scan.CUMSUM)
 def cumsum(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
     wide = accumulator(DTYPE_OF[x.dtype])
+    if x.shape[dim] > LONG and wide.kind in "fc":
+        wide = np.result_type(wide, np.float64)
     out = xp.cumsum(flipped(xp, x, dim, reverse), axis=dim, dtype=wide)
     return flipped(xp, out, dim, reverse).astype(x.dtype, copy=False)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.reduction import widen
-from adjoint.backends.array.scan import accumulate, part
+from adjoint.backends.array.reduction import part, widen
+from adjoint.backends.array.scan import accumulate
 from adjoint.backends.array.table import lowers
 from adjoint.ops import checks, hashing, search, unique
 
