@@ -11,8 +11,9 @@ from adjoint.ops.scalars import reciprocal as inverse
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
+# Operands, not the result, are saved: the result may then be written to, as PyTorch's may.
 DIV = elementwise(
-    "div", lambda y: inverse(y), lambda y, out: -out / y, promotion="float", policy="promote"
+    "div", lambda y: inverse(y), lambda x, y: -(x / y) / y, promotion="float", policy="promote"
 )
 # Quotients rounded down or towards zero are step functions. Integers divided by zero raise.
 FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if")

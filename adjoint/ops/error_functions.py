@@ -17,7 +17,11 @@ _BOTH = ("", "special")
 ERF = elementwise("erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f")
 ERFC = elementwise("erfc", lambda x: -_ERF * (-x * x).exp(), promotion="float", accepts="f")
 ERFINV = elementwise(
-    "erfinv", lambda out: (out * out).exp() / _ERF, promotion="float", accepts="f", policy="fp32"
+    "erfinv",
+    lambda x: x.erfinv().square().exp() / _ERF,
+    promotion="float",
+    accepts="f",
+    policy="fp32",
 )
 
 

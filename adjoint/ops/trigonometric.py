@@ -49,7 +49,7 @@ HYPOT = elementwise("hypot", lambda x, out: x / out, lambda y, out: y / out, acc
 # sin(pi x) / (pi x)
 SINC = elementwise(
     "sinc",
-    lambda x, out: (((math.pi * x).cos() - out) / x).masked_fill(x == 0, 0),
+    lambda x: (((math.pi * x).cos() - x.sinc()) / x).masked_fill(x == 0, 0),
     promotion="float",
 )
 

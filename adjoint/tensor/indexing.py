@@ -150,6 +150,8 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
             return False
     elif not isinstance(value, Tensor) or not constants(value, self):
         return False
+    if 0 in self._array.strides:  # whether locations repeat depends on what the key shows
+        return False
     array = direct_array(self)
     if array is None:
         return False
