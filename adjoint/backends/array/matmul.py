@@ -11,24 +11,23 @@ from adjoint.backends.array.table import lowers
 from adjoint.core.dtype import DTYPES, bfloat16, bool_
 from adjoint.ops.matmul import MATMUL
 
-# What the library multiplies as PyTorch does. NumPy has no products of halves worth having; they
-# go through float32. CuPy multiplies halves on tensor cores, accumulating in float32.
+# What the libraries multiply as PyTorch does. NumPy has no products of halves worth having; they
+# go through float32. CuPy multiplies halves on tensor cores, accumulating in float32,
+# all but batches of bfloat16.
 _DIRECT = frozenset(d for k, d in NUMPY_OF.items() if k is not bool_ and not k.is_half)
 _WIDE = {NUMPY_OF[d]: accumulator(d) for d in DTYPES if d.is_half}
-_matmul = np.matmul
+_BFLOAT16 = NUMPY_OF[bfloat16]
 
 
 @lowers(MATMUL)
 def matmul(xp: Any, x: Any, y: Any) -> Any:
     dtype = x.dtype
-    if dtype is not y.dtype and dtype != y.dtype:
-        raise TypeError("matmul: operands of two dtypes")  # infer says it better
-    if xp is np:
-        if dtype in _DIRECT:
-            return _matmul(x, y)
-        wide = _WIDE[dtype]  # booleans raise here, and infer says why
-        return _matmul(x.astype(wide), y.astype(wide)).astype(dtype)
-    if dtype == NUMPY_OF[bfloat16] and (x.ndim > 2 or y.ndim > 2):
-        wide = _WIDE[dtype]  # CuPy has no batched products of bfloat16
-        return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
-    return xp.matmul(x, y)
+    if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
+        return xp.matmul(x, y)
+    if dtype != y.dtype or dtype.kind == "b":
+        raise TypeError("matmul: operands of two dtypes, or booleans")  # infer says it better
+    on_tensor_cores = xp is not np and (dtype != _BFLOAT16 or (x.ndim == 2 and y.ndim == 2))
+    if on_tensor_cores or dtype not in _WIDE:
+        return xp.matmul(x, y)
+    wide = _WIDE[dtype]
+    return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
