@@ -140,6 +140,7 @@ def neg(input: Tensor) -> Tensor:
 @public(method=True)
 def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
+    require_tensors("positive", input)
     if input.dtype is dt.bool_:
         raise RuntimeError("positive: the `+` operator, on a bool tensor is not supported.")
     return input
@@ -181,6 +182,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 @public(method=True, inplace=True, out=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
+    require_tensors("addcdiv", input, tensor1, tensor2)
     if not (tensor1.dtype.is_inexact or tensor2.dtype.is_inexact):
         raise RuntimeError(
             "addcdiv: integer division with addcdiv is no longer supported, received "
@@ -191,6 +193,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 
 
 def _in_float(name: str, input: Tensor) -> None:
+    require_tensors(name, input)
     if input.dtype.is_complex:
         raise RuntimeError(f"{name}: not supported for complex tensors, got {input.dtype.name}")
 

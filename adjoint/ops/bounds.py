@@ -9,7 +9,7 @@ from adjoint.core.families import elementwise
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.ops.condition import WHERE
-from adjoint.ops.scalars import require_fit
+from adjoint.ops.scalars import require_fit, require_tensors
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -97,6 +97,7 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 
 def _check_bounds(name: str, input: Tensor, *bounds: Any) -> None:
     """Refuse numbers that do not fit, and the bounds of booleans."""
+    require_tensors(name, input)
     for bound in bounds:
         if bound.__class__ is int:
             require_fit(name, bound, input.dtype)
@@ -143,6 +144,7 @@ def relu(input: Tensor) -> Tensor:
 @public(method=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements within `lambd` of zero replaced by zero."""
+    require_tensors("hardshrink", input)
     if not input.dtype.is_floating_point:
         raise NotImplementedError(
             f"hardshrink: not implemented for {input.dtype.name}. Convert to a floating dtype."

@@ -80,6 +80,7 @@ def isfinite(input: Tensor) -> Tensor:
 
 
 def _is_infinity(name: str, input: Tensor, infinity: float) -> Tensor:
+    require_tensors(name, input)
     if input.dtype.is_complex:
         raise RuntimeError(f"{name}: does not support complex inputs, received {input.dtype.name}")
     if not input.dtype.is_inexact:
@@ -102,9 +103,10 @@ def isneginf(input: Tensor) -> Tensor:
 @public(method=True)
 def isreal(input: Tensor) -> Tensor:
     """Where elements have no imaginary part."""
+    require_tensors("isreal", input)
     if input.dtype.is_complex:
         return EQ(input.imag, 0)
-    return EQ(input, input) | ISNAN(input)
+    return EQ(input, input) | ISNAN(input)  # everywhere: only NaN differs from itself
 
 
 @public(method=True, out=True)

@@ -33,12 +33,14 @@ COMPLEX = elementwise("complex", 1, lambda: 1j, promotion="complex", accepts="f"
 @public(method=True)
 def conj(input: Tensor) -> Tensor:
     """Complex conjugate; a real tensor is returned as it is."""
+    require_tensors("conj", input)
     return CONJ(input) if input.dtype.is_complex else input
 
 
 @public(method=True, inplace=True, out=True)
 def conj_physical(input: Tensor) -> Tensor:
     """Complex conjugate; a real tensor is returned as it is."""
+    require_tensors("conj", input)
     return CONJ(input) if input.dtype.is_complex else input
 
 

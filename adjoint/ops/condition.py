@@ -12,7 +12,7 @@ from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.comparison import EQ, ISNAN
 from adjoint.ops.reinterpret import view_as_complex, view_as_real
-from adjoint.ops.scalars import require_fit
+from adjoint.ops.scalars import require_fit, require_tensors
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -49,12 +49,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     >>> ad.where(ad.tensor([True, False]), ad.tensor([1.0, 2.0]), 0.0)
     tensor([1., 0.])
     """
+    require_tensors("where", condition)
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    if not is_tensor(condition):
-        raise TypeError(
-            f"where: argument 'condition' must be a Tensor, not {type(condition).__name__}"
-        )
     for number, tensor in ((input, other), (other, input)):
         if is_tensor(tensor) and isinstance(number, int):
             require_fit("where", number, tensor.dtype)
@@ -70,10 +67,10 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 @public(method=True, inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`input` with `value` where `mask` holds."""
-    if not is_tensor(mask) or mask.dtype is not dt.bool_:
-        what = mask.dtype.name if is_tensor(mask) else type(mask).__name__
+    require_tensors("masked_fill", input, mask)
+    if mask.dtype is not dt.bool_:
         raise RuntimeError(
-            f"masked_fill: only supports boolean masks, but got mask with dtype {what}. "
+            f"masked_fill: only supports boolean masks, but got mask with dtype {mask.dtype.name}. "
             "Compare first: x.masked_fill(y != 0, value)."
         )
     return WHERE(mask, fill_value("masked_fill", value, input), input)
@@ -98,11 +95,11 @@ def fill_value(name: str, value: Any, target: Tensor) -> Any:
         return value
     require_fit(name, value, d)
     if isinstance(value, complex) and not d.is_complex:
-        if value.imag and d is not dt.bool_:
+        if d is not dt.bool_ and value.imag:
             raise RuntimeError(
                 f"{name}: value cannot be converted to type {d.name} without overflow: {value}"
             )
-        value = value.real if value.real else bool(value)
+        value = bool(value) if d is dt.bool_ else value.real
     return bool(value) if d is dt.bool_ else int(value) if d.category == dt.INT else value
 
 
@@ -122,6 +119,7 @@ def nan_to_num(
     neginf: float | None = None,
 ) -> Tensor:
     """NaN replaced by `nan` (0), infinities by `posinf` and `neginf` (the largest numbers)."""
+    require_tensors("nan_to_num", input)
     if not input.dtype.is_inexact:
         return input.clone()
     if input.dtype.is_complex:

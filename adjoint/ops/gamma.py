@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.families import elementwise
 from adjoint.core.public import public
 from adjoint.core.record import Record
+from adjoint.ops.scalars import require_tensors
 from adjoint.ops.special.real import over
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ public(out=True, namespaces=("special",), name="psi")(digamma)
 
 
 def _polygamma(n: int, input: Tensor) -> Tensor:
+    if not isinstance(n, int):
+        raise TypeError(f"polygamma(): argument 'n' must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError(f"polygamma: does not support negative n, received {n}")
     return POLYGAMMA(input, n=n)
@@ -73,6 +76,9 @@ def polygamma_method(self: Tensor, n: int) -> Tensor:
 @public(method=True, inplace=True, out=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
+    require_tensors("mvlgamma", input)
+    if not isinstance(p, int):
+        raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, received {p}")
     steps = (input.new_arange(p) * -0.5).to(input.dtype if input.dtype.is_inexact else None)

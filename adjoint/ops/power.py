@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
 from adjoint.core.families import elementwise
+from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
 from adjoint.core.record import Record, is_tensor
@@ -95,6 +96,12 @@ def _double(x: Any, common: DType) -> Any:
 
 
 def _float_power_dtype(input: Any, exponent: Any) -> DType:
+    for position, x in enumerate((input, exponent), 1):
+        if not is_tensor(x) and not isinstance(x, (bool, int, float, complex, HostScalar)):
+            raise TypeError(
+                f"float_power(): argument {position} must be Tensor or Number, "
+                f"not {type(x).__name__}"
+            )
     return dt.complex128 if common_dtype((input, exponent)).is_complex else dt.float64
 
 

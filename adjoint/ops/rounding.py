@@ -9,6 +9,7 @@ from adjoint.core.families import elementwise, primitive
 from adjoint.core.public import public
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
+from adjoint.ops.scalars import require_tensors
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -91,6 +92,7 @@ def frac(input: Tensor) -> Tensor:
 @public(method=True, out=True)
 def frexp(input: Tensor) -> Any:
     """Mantissa in [0.5, 1) and exponent of each element: input = mantissa * 2**exponent."""
+    require_tensors("frexp", input)
     return RETURN_TYPES["frexp"](*FREXP(input))
 
 

@@ -56,6 +56,7 @@ def sign(input: Tensor) -> Tensor:
 @public(method=True, inplace=True, out=True)
 def sgn(input: Tensor) -> Tensor:
     """Each element divided by its magnitude; zero at zero."""
+    require_tensors("sgn", input)
     if not input.dtype.is_complex:
         return SIGN(input)
     size = ABS(input)
