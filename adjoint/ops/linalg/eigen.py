@@ -10,11 +10,11 @@ from adjoint.core.record import Record
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
 from adjoint.ops.linalg.common import (
-    ENSURE_ZERO,
     MATMUL,
     adjoint_of,
     check_matrix,
     diag,
+    ensure_zero,
     match_real,
     same_params,
     vector_like,
@@ -53,7 +53,7 @@ def _eigh_vjp(gs: Any, outs: Any) -> Tensor | None:
         return MATMUL(V * g_values.unsqueeze(-2), Vh)
     inner = MATMUL(Vh, g_vectors)
     if V.dtype.is_complex:
-        inner = ENSURE_ZERO(inner, diag(inner).imag, message=_phase_message("linalg_eigh_backward"))
+        inner = ensure_zero(inner, diag(inner).imag, message=_phase_message("linalg_eigh_backward"))
     middle = _off_diagonal(inner / _gaps(values))
     middle = (middle + adjoint_of(middle)) * 0.5
     if g_values is not None:
@@ -79,7 +79,7 @@ def _eig_vjp(gs: Any, outs: Any, x_spec: Spec) -> Tensor | None:
         right = g_values.unsqueeze(-1) * Vh
     else:
         inner = MATMUL(Vh, g_vectors)
-        inner = ENSURE_ZERO(inner, diag(inner).imag, message=_phase_message("linalg_eig_backward"))
+        inner = ensure_zero(inner, diag(inner).imag, message=_phase_message("linalg_eig_backward"))
         scale = diag(inner).real.unsqueeze(-2)
         middle = _off_diagonal((inner - MATMUL(Vh, V) * scale) / _gaps(values).conj())
         if g_values is not None:

@@ -11,12 +11,12 @@ from adjoint.core.record import Record, is_tensor
 from adjoint.core.return_types import RETURN_TYPES
 from adjoint.core.spec import Spec
 from adjoint.ops.linalg.common import (
-    ENSURE_ZERO,
     MATMUL,
     add_all,
     adjoint_of,
     check_matrix,
     diag,
+    ensure_zero,
     matrix_like,
     same_params,
     vector_like,
@@ -60,7 +60,7 @@ def _inner_term(g_u: Any, g_vh: Any, U: Tensor, S: Tensor, Vh: Tensor) -> Any:
     if not U.dtype.is_complex:
         return middle
     phase = add_all(*(None if s is None else diag(s).imag for s in (skew_u, skew_v)))
-    middle = ENSURE_ZERO(middle, phase, message=_PHASE)
+    middle = ensure_zero(middle, phase, message=_PHASE)
     if skew_u is None:
         return middle
     return middle + (diag(skew_u) / (2 * S)).diag_embed()
