@@ -60,7 +60,7 @@ MATMUL: Record = bilinear(
 
 def _batched(size: int, x: Tensor, y: Tensor) -> Tensor:
     """The batched product; a matrix that all of the batch shares is multiplied once."""
-    if x.ndim == y.ndim == 3 and size > 1 and y.stride(0) == 0:
+    if x.ndim == y.ndim == 3 and size > 1 and _is_shared(y):
         rows = x.reshape((size * x.shape[1], x.shape[2]))
         return MATMUL(rows, y.select(0, 0)).reshape((size, x.shape[1], y.shape[2]))
     rank = max(x.ndim, y.ndim)
@@ -69,6 +69,12 @@ def _batched(size: int, x: Tensor, y: Tensor) -> Tensor:
         return t.reshape((t.shape[0], *(1,) * (rank - t.ndim), *t.shape[1:]))
 
     return MATMUL(pad(x), pad(y))
+
+
+def _is_shared(y: Tensor) -> bool:
+    """Whether vmap expanded y itself. A leaf that came expanded wants a gradient per element."""
+    leaf = y._requires_grad and y._node is None
+    return not leaf and bool(y._chain) and y._chain[-1][0].name == "expand" and y.stride(0) == 0
 
 
 @public(method=True, out=True)
