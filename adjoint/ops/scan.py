@@ -145,6 +145,11 @@ def along(name: str, input: Tensor, dim: int) -> tuple[Tensor, int]:
     return (input, d) if input.ndim else (input.reshape(1), 0)
 
 
+def like(input: Tensor, out: Tensor) -> Tensor:
+    """What came of `along`, without the dimension that was added for a 0-d input."""
+    return out if input.ndim else out.reshape(())
+
+
 @public(method=True, inplace=True, out=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The running sum along `dim`.
@@ -154,14 +159,14 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     tensor([1, 3, 6])
     """
     x, d = along("cumsum", in_dtype(input, dtype), dim)
-    return CUMSUM(x, dim=d, reverse=False).reshape(input.shape)
+    return like(input, CUMSUM(x, dim=d, reverse=False))
 
 
 @public(method=True, inplace=True, out=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The running product along `dim`."""
     x, d = along("cumprod", in_dtype(input, dtype), dim)
-    return CUMPROD(x, dim=d, reverse=False).reshape(input.shape)
+    return like(input, CUMPROD(x, dim=d, reverse=False))
 
 
 @public(method=True, out=True)
@@ -170,7 +175,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     if not input.dtype.is_inexact:
         raise NotImplementedError(f"logcumsumexp: not implemented for {input.dtype.name}")
     x, d = along("logcumsumexp", input, dim)
-    return LOGCUMSUMEXP(x, dim=d).reshape(input.shape)
+    return like(input, LOGCUMSUMEXP(x, dim=d))
 
 
 def _cumulative(name: str, input: Tensor, dim: int, largest: bool) -> Any:
@@ -179,7 +184,7 @@ def _cumulative(name: str, input: Tensor, dim: int, largest: bool) -> Any:
     x, d = along(name, input, dim)
     at = CUMEXTREME(x, dim=d, largest=largest)
     values = x.gather(d, at)
-    return RETURN_TYPES[name](values.reshape(input.shape), at.reshape(input.shape))
+    return RETURN_TYPES[name](like(input, values), like(input, at))
 
 
 @public(method=True, out=True)

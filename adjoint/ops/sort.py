@@ -18,7 +18,7 @@ from adjoint.ops.extremes import (
     share_tangent,
 )
 from adjoint.ops.reduction import infer_reduction, shift_reduction
-from adjoint.ops.scan import along, infer_positions, shift_dim
+from adjoint.ops.scan import along, infer_positions, like, shift_dim
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -64,7 +64,7 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
     refuse_complex("sort", input)
     x, d = along("sort", input, dim)
     at = ARGSORT(x, dim=d, descending=descending, stable=bool(stable))
-    return RETURN_TYPES["sort"](x.gather(d, at).reshape(input.shape), at.reshape(input.shape))
+    return RETURN_TYPES["sort"](like(input, x.gather(d, at)), like(input, at))
 
 
 @public(method=True)
@@ -72,7 +72,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     """The positions that put the elements in order along `dim`."""
     refuse_complex("argsort", input)
     x, d = along("argsort", input, dim)
-    return ARGSORT(x, dim=d, descending=descending, stable=stable).reshape(input.shape)
+    return like(input, ARGSORT(x, dim=d, descending=descending, stable=stable))
 
 
 @public(method=True, out=True)
