@@ -91,6 +91,23 @@ def named(name: str) -> DType:
     return _BY_NAME[name]
 
 
+_BY_TYPE: Final = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def as_dtype(name: str, given: object) -> DType:
+    """The dtype an argument means: Python's number types stand for their widest.
+
+    >>> as_dtype("zeros", float)
+    adjoint.float64
+    """
+    if isinstance(given, DType):
+        return given
+    found = _BY_TYPE.get(given) if isinstance(given, type) else None
+    if found is None:
+        raise TypeError(f"{name}: dtype must be a dtype such as float32, received {given!r}")
+    return found
+
+
 def promote_types(a: DType, b: DType) -> DType:
     """The smallest dtype that both convert to.
 

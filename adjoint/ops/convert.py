@@ -87,7 +87,7 @@ def _read_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `to`, by name, whichever of its three forms was used."""
     if args and is_tensor(args[0]):
         names: tuple[str, ...] = ("other", "non_blocking", "copy")
-    elif args and isinstance(args[0], DType):
+    elif args and isinstance(args[0], (DType, type)):
         names = ("dtype", "non_blocking", "copy")
     else:
         names = ("device", "dtype", "non_blocking", "copy")
@@ -131,8 +131,8 @@ def convert(
     x: Tensor, dtype: DType | None, device: Any, copy: bool = False, memory_format: Any = None
 ) -> Tensor:
     """x with another dtype, device or layout; x itself where nothing changes."""
-    if dtype is not None and not isinstance(dtype, DType):
-        raise TypeError(f"to: dtype must be a dtype such as float32, received {dtype!r}")
+    if dtype is not None and dtype.__class__ is not DType:
+        dtype = dt.as_dtype("to", dtype)
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
         raise TypeError(f"to: memory_format must be a memory format, received {memory_format!r}")
     if device is not None and not isinstance(device, (str, int, Device)):

@@ -71,8 +71,8 @@ def filled(
     check_layout(name, layout)
     if dtype is None:
         dtype = dt.get_default_dtype() if out is None else out.dtype
-    if not isinstance(dtype, DType):
-        raise TypeError(f"{name}: dtype must be a dtype such as float32, received {dtype!r}")
+    elif dtype.__class__ is not DType:
+        dtype = dt.as_dtype(name, dtype)
     where = place(device if device is not None or out is None else out.device)
     if value is None:
         made = EMPTY(shape=shape, dtype=dtype, device=where, strides=strides)

@@ -82,6 +82,7 @@ def arange(
         else:
             integers = all(isinstance(v, int) for v in (first, last, by))
             dtype = dt.int64 if integers else dt.get_default_dtype()
+    dtype = dt.as_dtype("arange", dtype)
     if dtype.is_complex or dtype is dt.bool_:
         raise NotImplementedError(f"arange: not implemented for {dtype.name}")
     if not dtype.is_inexact and by and int(by) == 0:
@@ -108,6 +109,7 @@ def _between(start: Any, end: Any, dtype: DType | None, out: Any) -> tuple[Any, 
         dtype = dt.get_default_dtype() if out is None else out.dtype
         if out is None and (isinstance(a, complex) or isinstance(b, complex)):
             dtype = dtype.to_complex()
+    dtype = dt.as_dtype("linspace/logspace", dtype)
     if not dtype.is_complex and (isinstance(a, complex) or isinstance(b, complex)):
         raise RuntimeError(
             "linspace/logspace: inferred dtype complex can't be safely cast to passed dtype "
@@ -186,7 +188,7 @@ def eye(
         raise RuntimeError(f"eye: n and m must be greater or equal to 0, got {n} and {columns}")
     if dtype is None:
         dtype = dt.get_default_dtype() if out is None else out.dtype
-    made = EYE(n=n, m=columns, dtype=dtype, device=place(device))
+    made = EYE(n=n, m=columns, dtype=dt.as_dtype("eye", dtype), device=place(device))
     return finish(made, requires_grad, "eye", out)
 
 
