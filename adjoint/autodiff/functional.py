@@ -227,14 +227,16 @@ def jacobian(
         xs = _prepare(given, create_graph=create_graph)
         outputs, many_out = _call(func, xs, "jacobian")
         _require_dependence(outputs, strict)
-        by_rows = _vectorized_rows if vectorize else _rows
+        by_rows = rows_at_once if vectorize else rows_one_by_one
         table = tuple(by_rows(o, xs, create_graph, strict) for o in outputs)
     done = _finish(table, create_graph=create_graph)
     rows = tuple(_one(row, many) for row in done)
     return _one(rows, many_out)
 
 
-def _rows(out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> tuple[Any, ...]:
+def rows_one_by_one(
+    out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool
+) -> tuple[Any, ...]:
     """The Jacobian of one output, an element at a time."""
     columns: list[list[Any]] = [[] for _ in xs]
     for element in out.reshape(-1).unbind(0) if out.numel() else ():
@@ -252,7 +254,7 @@ def _rows(out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> tu
     )
 
 
-def _vectorized_rows(
+def rows_at_once(
     out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool
 ) -> tuple[Any, ...]:
     """The Jacobian of one output, all elements at once by vmap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -181,8 +182,6 @@ def _as_inputs(inputs: Any) -> tuple[Any, ...]:
         )
     for i, x in enumerate(given):
         if is_tensor(x) and x.requires_grad and x.dtype not in (float64, complex128):
-            import warnings
-
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point or "
                 "complex. This check will likely fail if all the inputs are not of double "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.autodiff.functional import _rows, _vectorized_rows
+from adjoint.autodiff.functional import rows_at_once, rows_one_by_one
 from adjoint.autodiff.node import edge_of
 from adjoint.autodiff.reverse import grad
 from adjoint.core.context import CONTEXT
@@ -170,7 +170,7 @@ class GradientTape:
         found: dict[int, Any] = {}
         if edge_of(target) is not None and asked:
             outer = bool(_RECORDING.tapes)
-            rows = _vectorized_rows if experimental_use_pfor else _rows
+            rows = rows_at_once if experimental_use_pfor else rows_one_by_one
             used = grad(
                 target, asked, target.detach().new_ones(target.shape),
                 retain_graph=True, allow_unused=True,

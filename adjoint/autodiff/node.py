@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.autodiff.saved import Packed, stale
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
+from adjoint.tensor.mutation import payload
 from adjoint.tensor.tensor import Tensor, alias, meta_of
 
-_sequence = itertools.count(1)
+SEQUENCE = itertools.count(1)
 Edge = tuple[Any, int]  # (a Node, which of its results) or (a leaf Tensor, 0)
 
 
@@ -40,7 +42,7 @@ class Node:
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges
         self.outputs = outputs
-        self.sequence = next(_sequence)
+        self.sequence = next(SEQUENCE)
         self.extra = None
 
     def name(self) -> str:
@@ -109,8 +111,6 @@ class AccumulateGrad(Node):
 
 def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     """The node that stands for a leaf: the same one as long as somebody holds it or its hooks."""
-    import weakref
-
     meta = meta_of(leaf)
     found = meta.accumulator() if meta.accumulator is not None else None
     if found is None:
@@ -144,8 +144,6 @@ class TapeNode(Node):
             raise stale(tensor, self.versions[k], self.name())
         if level is not None:
             if tensor._storage.level is level:
-                from adjoint.tensor.mutation import payload
-
                 return payload(tensor)
             return tensor
         if output is None or not CONTEXT.grad_enabled:
@@ -237,4 +235,4 @@ def attach_constant(target: Tensor) -> None:
 
 def sequence_now() -> int:
     """A number larger than that of every node so far."""
-    return next(_sequence)
+    return next(SEQUENCE)

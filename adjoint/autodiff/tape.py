@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.autodiff import plan as kinds
-from adjoint.autodiff.node import Edge, Node, TapeNode, _sequence, edge_of
+from adjoint.autodiff.node import SEQUENCE, Edge, Node, TapeNode, edge_of
 from adjoint.autodiff.plan import Plan, Step, plan_for
 from adjoint.autodiff.saved import Packed, refuse_inference
 from adjoint.core.context import CONTEXT
@@ -167,7 +167,7 @@ def make_node(
     node: RecordNode = _new(plan.node_class)
     node.edges = edges
     node.outputs = len(outs)
-    node.sequence = next(_sequence)
+    node.sequence = next(SEQUENCE)
     node.extra = None
     node.plan = plan
     node.params = params
