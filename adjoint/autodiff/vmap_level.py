@@ -39,6 +39,8 @@ class VmapLevel(Level):
         """The operation on batched values."""
         if record.family == "elementwise" and record.batch is None:
             return record(*self.align(values, batched), **params)
+        if record.share is not None and not all(batched):
+            return record.share(self.size, values, batched, **params)
         full = [
             v if b or not is_tensor(v) else v.expand((self.size, *v.shape))
             for v, b in zip(values, batched, strict=True)

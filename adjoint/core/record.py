@@ -58,6 +58,7 @@ class Record:
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
     shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
+    share: Callable[..., Any] | None = None  # batching that profits from unbatched operands
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
     keeps_layout: bool = False  # the result lies in memory as operands of its shape do
     native_check: bool = False  # the array library's own shape check is as strict as `infer`

@@ -52,17 +52,15 @@ MATMUL: Record = bilinear(
     _infer,
     lambda g, y, x_spec: MATMUL(g, adjoint_of(y)).sum_to_size(x_spec.shape),
     lambda g, x, y_spec: MATMUL(adjoint_of(x), g).sum_to_size(y_spec.shape),
-    batch=lambda size, x, y: _batched(size, x, y),
+    batch=lambda size, x, y: _batched(x, y),
+    share=lambda size, values, batched: _shared(size, values, batched),
     policy="lower",
     native_check=True,
 )
 
 
-def _batched(size: int, x: Tensor, y: Tensor) -> Tensor:
-    """The batched product; a matrix that all of the batch shares is multiplied once."""
-    if x.ndim == y.ndim == 3 and size > 1 and _is_shared(y):
-        rows = x.reshape((size * x.shape[1], x.shape[2]))
-        return MATMUL(rows, y.select(0, 0)).reshape((size, x.shape[1], y.shape[2]))
+def _batched(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two batches: their ranks made equal, the batch staying in front."""
     rank = max(x.ndim, y.ndim)
 
     def pad(t: Tensor) -> Tensor:
@@ -71,10 +69,15 @@ def _batched(size: int, x: Tensor, y: Tensor) -> Tensor:
     return MATMUL(pad(x), pad(y))
 
 
-def _is_shared(y: Tensor) -> bool:
-    """Whether vmap expanded y itself. A leaf that came expanded wants a gradient per element."""
-    leaf = y._requires_grad and y._node is None
-    return not leaf and bool(y._chain) and y._chain[-1][0].name == "expand" and y.stride(0) == 0
+def _shared(size: int, values: list[Tensor], batched: list[bool]) -> Tensor:
+    """One operand is the same for all of the batch: a matrix is then multiplied once."""
+    x, y = values
+    if batched[0]:
+        if x.ndim == 3 and y.ndim == 2:
+            rows = x.reshape((size * x.shape[1], x.shape[2]))
+            return MATMUL(rows, y).reshape((size, x.shape[1], y.shape[1]))
+        return _batched(x, y.expand((size, *y.shape)))
+    return _batched(x.expand((size, *x.shape)), y)
 
 
 @public(method=True, out=True)
