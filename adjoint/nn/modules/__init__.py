@@ -1,0 +1,3 @@
+"""The layers, one file per kind."""
+
+from adjoint.nn.modules.module import Module as Module

@@ -1,0 +1,398 @@
+"""Module: the base of every layer and model."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from adjoint.autodiff.hooks import Handle
+from adjoint.nn.modules.conversion import Conversion
+from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
+from adjoint.nn.modules.hooks import (
+    register_module_backward_hook as register_module_backward_hook,
+)
+from adjoint.nn.modules.hooks import (
+    register_module_buffer_registration_hook as register_module_buffer_registration_hook,
+)
+from adjoint.nn.modules.hooks import register_module_forward_hook as register_module_forward_hook
+from adjoint.nn.modules.hooks import (
+    register_module_forward_pre_hook as register_module_forward_pre_hook,
+)
+from adjoint.nn.modules.hooks import (
+    register_module_full_backward_hook as register_module_full_backward_hook,
+)
+from adjoint.nn.modules.hooks import (
+    register_module_full_backward_pre_hook as register_module_full_backward_pre_hook,
+)
+from adjoint.nn.modules.hooks import (
+    register_module_module_registration_hook as register_module_module_registration_hook,
+)
+from adjoint.nn.modules.hooks import (
+    register_module_parameter_registration_hook as register_module_parameter_registration_hook,
+)
+from adjoint.nn.modules.state import StateDict
+from adjoint.nn.modules.traversal import Traversal
+from adjoint.nn.parameter import Buffer, Parameter
+from adjoint.tensor.tensor import Tensor
+
+TABLES = (
+    "_parameters",
+    "_buffers",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+    "_modules",
+)
+PLAIN_DICTS = ("_parameters", "_buffers", "_modules")
+
+
+class Module(Traversal, Conversion, StateDict):
+    """The base class of layers and models.
+
+    A subclass calls `super().__init__()`, assigns parameters, buffers and other modules to
+    attributes, and defines `forward`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> class Scale(ad.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = ad.nn.Parameter(ad.tensor(2.0))
+        ...
+        ...     def forward(self, x):
+        ...         return self.factor * x
+        >>> Scale()(ad.ones(2)).tolist()
+        [2.0, 2.0]
+    """
+
+    dump_patches: bool = False
+    call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _non_persistent_buffers_set: set[str]
+    _is_full_backward_hook: bool | None
+    _backward_pre_hooks: OrderedDict[int, Any]
+    _backward_hooks: OrderedDict[int, Any]
+    _forward_hooks: OrderedDict[int, Any]
+    _forward_hooks_with_kwargs: OrderedDict[int, Any]
+    _forward_hooks_always_called: OrderedDict[int, Any]
+    _forward_pre_hooks: OrderedDict[int, Any]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            name = type(self).__name__
+            if kwargs:
+                raise TypeError(
+                    f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
+                )
+            if args:
+                raise TypeError(
+                    f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given"
+                )
+        state = self.__dict__
+        state["training"] = True
+        state["_non_persistent_buffers_set"] = set()
+        state["_is_full_backward_hook"] = None
+        for table in TABLES:
+            state[table] = {} if table in PLAIN_DICTS else OrderedDict()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes; every subclass defines it."""
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` and the hooks around it."""
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or GLOBAL.any_call
+        ):
+            return call_with_hooks(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # -- registration -------------------------------------------------------------------------
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Keep a tensor that is no parameter as part of the module.
+
+        Args:
+            name: the attribute it is found under.
+            tensor: the buffer; None reserves the name.
+            persistent: whether it is part of the state dict.
+        """
+        self._check_name("buffer", name, self.__dict__.get("_buffers"))
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{type_name(tensor)}' object to buffer '{name}' (torch Tensor or "
+                "None required)"
+            )
+        for hook in GLOBAL.register_buffer.values():
+            replaced = hook(self, name, tensor)
+            tensor = tensor if replaced is None else replaced
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter under a name; None reserves the name."""
+        self._check_name("parameter", name, self.__dict__.get("_parameters"))
+        if param is None:
+            self._parameters[name] = None
+            return
+        if not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{type_name(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                "the value in the forward() method."
+            )
+        for hook in GLOBAL.register_parameter.values():
+            replaced = hook(self, name, param)
+            param = param if replaced is None else replaced
+        self._parameters[name] = param
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule under a name; None reserves the name."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type_name(module)} is not a Module subclass")
+        self._check_name("module", name, self.__dict__.get("_modules"))
+        self._put_module(name, module)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """The same as `add_module`."""
+        self.add_module(name, module)
+
+    def _put_module(self, name: str, module: Module | None) -> None:
+        for hook in GLOBAL.register_module.values():
+            replaced = hook(self, name, module)
+            module = module if replaced is None else replaced
+        self._modules[name] = module
+
+    def _check_name(self, kind: str, name: Any, table: dict[str, Any] | None) -> None:
+        """Refuse a name that cannot be registered."""
+        if table is None:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {type_name(name)}")
+        if hasattr(self, name) and name not in table:
+            raise KeyError(f"attribute '{name}' already exists")
+        if "." in name:
+            received = f", got: {name}" if kind == "module" else ""
+            raise KeyError(f'{kind} name can\'t contain "."{received}')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+
+    # -- attributes ---------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        state = self.__dict__
+        for table in PLAIN_DICTS:
+            if table in state and name in state[table]:
+                return state[table][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state = self.__dict__
+        parameters = state.get("_parameters")
+        if isinstance(value, Parameter):
+            if parameters is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, "_parameters")
+            self.register_parameter(name, value)
+        elif parameters is not None and name in parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type_name(value)}' as parameter '{name}' "
+                    "(torch.nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            if "_modules" not in state:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, "_modules")
+            self._put_module(name, value)
+        elif name in state.get("_modules", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type_name(value)}' as child module '{name}' "
+                    "(torch.nn.Module or None expected)"
+                )
+            self._put_module(name, value)
+        elif isinstance(value, Buffer) or name in state.get("_buffers", ()):
+            self._set_buffer(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"cannot assign '{type_name(value)}' as buffer '{name}' (torch.nn.Buffer, "
+                "torch.Tensor or None expected)"
+            )
+        if isinstance(value, Buffer):
+            persistent = bool(value.persistent)
+            self._forget(name, "_buffers")
+        else:
+            persistent = name not in self._non_persistent_buffers_set
+        self.register_buffer(name, value, persistent)
+
+    def _forget(self, name: str, kept: str) -> None:
+        """Remove an attribute from where it was, unless that is the table `kept`."""
+        state = self.__dict__
+        state.pop(name, None)
+        for table in PLAIN_DICTS:
+            if table != kept and table in state:
+                state[table].pop(name, None)
+        if kept != "_buffers":
+            state["_non_persistent_buffers_set"].discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        for table in PLAIN_DICTS:
+            if name in self.__dict__.get(table, ()):
+                del self.__dict__[table][name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> Iterable[str]:
+        names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for table in TABLES:  # absent from what an older version pickled
+            self.__dict__.setdefault(table, {} if table in PLAIN_DICTS else OrderedDict())
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Call `hook(module, args)` before `forward`; it may return other arguments.
+
+        Args:
+            hook: the function; with `with_kwargs` it gets `(module, args, kwargs)` and returns
+                None or a pair.
+            prepend: whether to put it before the hooks there are.
+            with_kwargs: whether it gets keyword arguments too.
+        """
+        return HookHandle(
+            self._forward_pre_hooks,
+            hook,
+            (with_kwargs, self._forward_pre_hooks_with_kwargs),
+            prepend=prepend,
+        )
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> Handle:
+        """Call `hook(module, args, output)` after `forward`; it may return another output.
+
+        Args:
+            hook: the function; with `with_kwargs` it gets `(module, args, kwargs, output)`.
+            prepend: whether to put it before the hooks there are.
+            with_kwargs: whether it gets keyword arguments too.
+            always_call: whether it runs even if `forward` raises.
+
+        Example:
+            >>> import adjoint as ad
+            >>> layer = ad.nn.Identity()
+            >>> handle = layer.register_forward_hook(lambda module, args, out: out + 1)
+            >>> layer(ad.zeros(1))
+            tensor([1.])
+        """
+        return HookHandle(
+            self._forward_hooks,
+            hook,
+            (with_kwargs, self._forward_hooks_with_kwargs),
+            (always_call, self._forward_hooks_always_called),
+            prepend=prepend,
+        )
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(module, grad_output)` when the gradient reaches the module's outputs."""
+        return HookHandle(self._backward_pre_hooks, hook, prepend=prepend)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(module, grad_input, grad_output)` when the inputs' gradients are known."""
+        self._need_backward_kind(full=True)
+        return HookHandle(self._backward_hooks, hook, prepend=prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> Handle:
+        """The older form of `register_full_backward_hook`: it sees the last operation only."""
+        self._need_backward_kind(full=False)
+        return HookHandle(self._backward_hooks, hook)
+
+    def _need_backward_kind(self, full: bool) -> None:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single "
+                "Module. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+
+    # -- printing -----------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses when the module is printed."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        own = extra.split("\n") if extra else []
+        below = [
+            f"({name}): " + repr(module).replace("\n", "\n  ")
+            for name, module in self._modules.items()
+        ]
+        if len(own) == 1 and not below:
+            return f"{self._get_name()}({own[0]})"
+        lines = "".join(f"\n  {line}" for line in own + below)
+        return f"{self._get_name()}({lines}\n)" if lines else f"{self._get_name()}()"
+
+
+def type_name(value: Any) -> str:
+    """A value's type as error messages show it."""
+    if isinstance(value, Tensor):
+        return str(value.type()) if type(value) is Tensor else type(value).__qualname__
+    kind = type(value)
+    if kind.__module__ in ("builtins", "__main__"):
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,214 @@
+"""Parameters and buffers: the tensors a module owns, and those whose shape is not known yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.device import Device
+from adjoint.core.dtype import DType
+from adjoint.ops.creation import empty
+from adjoint.tensor.printing import to_string
+from adjoint.tensor.tensor import Tensor, TensorType, alias
+
+
+class _ParameterType(TensorType):
+    """Makes isinstance true for tensors of other classes that were made parameters."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return (
+            cls is Parameter
+            and isinstance(instance, Tensor)
+            and "_is_param" in instance.__dict__
+            and bool(instance.__dict__["_is_param"])
+        )
+
+
+class Parameter(Tensor, metaclass=_ParameterType):
+    """A tensor that is registered when assigned to an attribute of a module.
+
+    Args:
+        data: the elements, shared with the tensor given.
+        requires_grad: whether the parameter is trained.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Parameter(ad.ones(2))
+        Parameter containing:
+        tensor([1., 1.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = empty(0)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Parameter: data must be a Tensor, received {type(data).__name__}")
+        kind: type[Tensor] = cls
+        if type(data) is not Tensor and not isinstance(data, Parameter):
+            kind = type(data)  # a subclass of the user's stays one
+        made = alias(data).as_subclass(kind)
+        if not issubclass(kind, Parameter):
+            made._is_param = True
+        return made.requires_grad_(requires_grad)
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        """All is done by `__new__`."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return memo[id(self)]
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + to_string(self)
+
+
+class _BufferType(TensorType):
+    """Makes isinstance true for tensors marked as buffers."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return (
+            cls is Buffer
+            and isinstance(instance, Tensor)
+            and bool(instance.__dict__.get("_is_buffer", False))
+        )
+
+
+class Buffer(Tensor, metaclass=_BufferType):
+    """A tensor that a module keeps as a buffer when it is assigned to an attribute.
+
+    Args:
+        data: the elements, shared with the tensor given.
+        persistent: whether the buffer is part of the module's state dict.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Buffer(ad.zeros(2), persistent=False)
+        tensor([0., 0.])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = empty(0)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Buffer: data must be a Tensor, received {type(data).__name__}")
+        made = data.detach().requires_grad_(data.requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+_UNINITIALIZED = (
+    "Can't access the {} of an uninitialized parameter or buffer. Call `forward` once with an "
+    "input of the wanted shape, or `materialize`, to give it one."
+)
+
+
+class UninitializedTensorMixin:
+    """What parameters and buffers without a shape have in common."""
+
+    __slots__ = ()
+    cls_to_become: type[Tensor]
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: DType | None = None) -> None:
+        """Give the tensor a shape; its elements are not initialised."""
+        options = {
+            "device": self.data.device if device is None else device,
+            "dtype": self.data.dtype if dtype is None else dtype,
+        }
+        self.data = empty(shape, **options)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        """Not known yet: an error."""
+        raise RuntimeError(_UNINITIALIZED.format("shape"))
+
+    def share_memory_(self) -> Any:
+        """Not possible yet: an error."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. "
+            "Call `forward` once, or `materialize`, first."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter of a lazy module: device and dtype, no shape until `materialize`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> p = ad.nn.UninitializedParameter()
+        >>> p.materialize((2, 3))
+        >>> p.shape
+        adjoint.Size([2, 3])
+    """
+
+    __slots__ = ()
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Device | None = None, dtype: DType | None = None
+    ) -> Any:
+        blank = empty(0, device=device, dtype=dtype)
+        return alias(blank).as_subclass(cls).requires_grad_(requires_grad)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """All is done by `__new__`."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.requires_grad, str(self.device), self.dtype))
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer of a lazy module: device and dtype, no shape until `materialize`."""
+
+    __slots__ = ()
+    cls_to_become = Tensor
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Device | None = None,
+        dtype: DType | None = None,
+        persistent: bool = True,
+    ) -> Any:
+        blank = empty(0, device=device, dtype=dtype)
+        made = alias(blank).as_subclass(cls).requires_grad_(requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """All is done by `__new__`."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.requires_grad, str(self.device), self.dtype))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        return memo[id(self)]
+
+
+def _rebuild(cls: Any, requires_grad: bool, device: str, dtype: DType) -> Any:
+    return cls(requires_grad, device, dtype)
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether a parameter or buffer still waits for its shape."""
+    return isinstance(tensor, UninitializedTensorMixin)
