@@ -166,7 +166,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 def _value(name: str, value: Any, *tensors: Any) -> Any:
     """The factor in the dtype of the result: whole, where that is an integer type."""
     require_tensors(name, *tensors)
-    if isinstance(value, HostScalar):
+    if isinstance(value, HostScalar) or (value.__class__ is float and tensors[0].dtype.is_inexact):
         return value
     common = common_dtype(tensors)
     require_fit(name, value, common)
