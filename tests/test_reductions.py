@@ -1,0 +1,106 @@
+"""What reductions, scans and orderings promise beyond their derivatives."""
+
+from __future__ import annotations
+
+import pickle
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+
+def test_results_are_named() -> None:
+    x = ad.tensor([[3.0, 1.0], [2.0, 5.0]])
+    assert x.max(0)._fields == ("values", "indices")
+    assert x.aminmax().min.item() == 1
+    assert ad.histogram(x, 2)._fields == ("hist", "bin_edges")
+    assert isinstance(x.sort(), ad.return_types.sort)
+    assert pickle.loads(pickle.dumps(ad.return_types.topk(1, 2))) == (1, 2)
+
+
+def test_integers_sum_in_int64_and_halves_in_float32() -> None:
+    assert ad.ones(3, dtype=ad.int8).sum().dtype is ad.int64
+    assert ad.ones(3, dtype=ad.bool).prod().dtype is ad.int64
+    assert ad.ones(4096, dtype=ad.bfloat16).sum().item() == 4096
+    assert ad.full((70000,), 2.0, dtype=ad.float16).mean().item() == 2
+
+
+def test_long_sums_keep_their_digits() -> None:
+    x = np.random.default_rng(0).random((300_000, 3), dtype=np.float32)
+    for got in (ad.tensor(x).sum(0), ad.tensor(x).cumsum(0)[-1]):
+        np.testing.assert_allclose(got.numpy(), x.sum(0, dtype=np.float64), rtol=2e-6)
+
+
+def test_nan_wins_and_sorts_last() -> None:
+    x = ad.tensor([2.0, nan, 1.0])
+    assert x.max().isnan()
+    assert x.argmin().item() == 1
+    assert x.median(0).indices.item() == 1
+    assert x.nanmedian().item() == 1
+    assert x.sort().indices.tolist() == [2, 0, 1]
+    assert x.topk(2).indices.tolist() == [1, 0]
+    assert x.cummax(0).indices.tolist() == [0, 1, 1]
+
+
+def test_reductions_of_nothing() -> None:
+    empty = ad.zeros(0)
+    assert empty.sum().item() == 0
+    assert empty.prod().item() == 1
+    assert empty.mean().isnan()
+    assert empty.all().item()
+    assert empty.logsumexp(0).item() == -inf
+    with pytest.raises(RuntimeError, match="max: expected reduction dim"):
+        empty.max()
+    with pytest.raises(IndexError, match="argmax"):
+        ad.zeros(2, 0).argmax(1)
+
+
+def test_ties_share_or_go_to_the_index() -> None:
+    x = ad.tensor([3.0, 3.0, 1.0], requires_grad=True)
+    assert ad.autograd.grad(x.amax(), x)[0].tolist() == [0.5, 0.5, 0.0]
+    assert ad.autograd.grad(x.max(0).values, x)[0].tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("zeros", [(), (1,), (0, 2)])
+def test_products_differentiate_at_zero(zeros: tuple[int, ...]) -> None:
+    values = [2.0, 3.0, 5.0]
+    for i in zeros:
+        values[i] = 0.0
+
+    def others(*without: int) -> float:
+        return float(np.prod([v for i, v in enumerate(values) if i not in without]))
+
+    x = ad.tensor(values, dtype=ad.float64)
+    for product in (lambda t: t.prod(), lambda t: t.cumprod(0)[-1]):
+        assert ad.func.grad(product)(x).tolist() == [others(i) for i in range(3)]
+        hessian = ad.func.hessian(product)(x).tolist()
+        for i in range(3):
+            for j in range(3):
+                assert hessian[i][j] == (0 if i == j else others(i, j))
+
+
+def test_infinities_in_logsumexp() -> None:
+    assert ad.tensor([-inf, -inf]).logsumexp(0).item() == -inf
+    assert ad.tensor([inf, 1.0]).logsumexp(0).item() == inf
+    assert ad.tensor([-inf, 0.0]).logcumsumexp(0).tolist() == [-inf, 0.0]
+
+
+def test_order_among_equals() -> None:
+    x = ad.tensor([1, 0, 1, 0, 1])
+    assert x.sort(stable=True, descending=True).indices.tolist() == [0, 2, 4, 1, 3]
+    many = ad.zeros(5000)
+    assert many.topk(2).indices.tolist() == [0, 1]
+    assert sorted(many.sort().indices.tolist()) == list(range(5000))
+
+
+def test_numpy_names() -> None:
+    x = ad.ones(2, 3)
+    assert ad.sum(x, axis=1, keepdims=True).shape == (2, 1)
+    assert x.argmax(axis=0).shape == (3,)
+
+
+def test_too_few_degrees_of_freedom_warn() -> None:
+    with pytest.warns(UserWarning, match="degrees of freedom"):
+        assert ad.ones(1).var().isnan()
