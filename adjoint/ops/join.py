@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import can_cast
 from adjoint.core.families import device_of, linear
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
@@ -117,7 +118,14 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
             [1., 1.]])
     """
     joined = _cat(tensors, dim)
-    return joined if out is None else HOOKS.assign_out("cat", out, joined)
+    if out is None:
+        return joined
+    if not can_cast(joined.dtype, out.dtype):
+        raise TypeError(
+            f"cat: input types ({joined.dtype.name}) can't be cast to the desired output type "
+            f"{out.dtype.name}"
+        )
+    return HOOKS.assign_out("cat", out, joined)
 
 
 @public()

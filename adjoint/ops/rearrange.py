@@ -163,7 +163,8 @@ REPEAT_INDICES = primitive(
 
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     if repeats.ndim != 1 or repeats.dtype.name not in ("int64", "int32"):
-        raise RuntimeError(
+        kind = RuntimeError if repeats.ndim != 1 else NotImplementedError
+        raise kind(
             "repeat_interleave: repeats must be a 0-dim or 1-dim int32 or int64 tensor, received "
             f"{repeats._spec}"
         )

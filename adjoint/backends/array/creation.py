@@ -56,19 +56,19 @@ def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device:
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     """Evenly spaced numbers, counted from the nearer end so that both are exact."""
+    first: Any
+    last: Any
     kind = NUMPY_OF[dtype]
     if dtype.is_inexact:
         own = np.dtype(np.float32) if dtype.is_half else kind
-        first, last = (np.asarray(v).astype(kind).astype(own) for v in (start, end))
+        first, last = (np.asarray(v).astype(kind).astype(own)[()] for v in (start, end))
     else:
         own = np.dtype(np.float64)
-        first, last = (np.asarray(float(int(v))) for v in (start, end))
-    if steps > 1:
-        step = ((last - first) / (steps - 1)).astype(own)
-        if dtype.is_half:
-            step = step.astype(kind).astype(own)
-    else:
-        step = np.asarray(0, own)
+        first, last = (np.float64(int(v)) for v in (start, end))
+    # NumPy scalars throughout: CuPy refuses NumPy arrays.
+    step = own.type((last - first) / max(steps - 1, 1))
+    if dtype.is_half:
+        step = own.type(step.astype(kind))
     index = xp.arange(steps).astype(own)
     up = first + step * index
     if steps == 1:
