@@ -275,3 +275,36 @@ def test_gradient_tape_batch_jacobian() -> None:
         [[2.0, 0.0], [0.0, 4.0]],
         [[6.0, 0.0], [0.0, 8.0]],
     ]
+
+
+def test_hooks_keep_what_an_in_place_operation_overwrites() -> None:
+    def fn(x: Any) -> Any:
+        y = x * 1
+        y.mul_(x)
+        y[0].mul_(y[1])
+        y.exp_()
+        return y.sin_()
+
+    def plain(x: Any) -> Any:
+        y = x * x
+        return ad.cat([y[:1] * y[1], y[1:]]).exp().sin().sum()
+
+    wanted = F.grad(plain)(X).numpy()
+    for run in (
+        fn,
+        lambda x: checkpoint(fn, x, use_reentrant=False),
+        lambda x: checkpoint(fn, x, use_reentrant=True),
+    ):
+        x = X.clone().requires_grad_()
+        run(x).sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), wanted)
+    x = X.clone().requires_grad_()
+    with ad.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        y = fn(x)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), wanted)
+    x = X.clone().requires_grad_()
+    with ad.autograd.graph.save_on_cpu():
+        y = fn(x)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -42,6 +43,43 @@ def increment_version(tensor: Any) -> None:
     """Say that a tensor was written to behind the tape's back."""
     for t in (tensor,) if is_tensor(tensor) else tensor:
         t._storage.version += 1
+
+
+class Kept:
+    """A saved tensor that is copied when its storage is about to be written to."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+class allow_mutation_on_saved_tensors:
+    """In the block, a write to a tensor that was saved for backward copies it first."""
+
+    def __enter__(self) -> allow_mutation_on_saved_tensors:
+        self._kept: dict[int, list[weakref.ref[Kept]]] = {}
+        hooks = (self._pack, lambda kept: kept.tensor)
+        self._before = CONTEXT.set(
+            saved_hooks=(*CONTEXT.saved_hooks, hooks), before_write=self._copy
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set(**self._before)
+        self._kept.clear()
+
+    def _pack(self, tensor: Any) -> Kept:
+        kept = Kept(tensor)
+        self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(kept))
+        return kept
+
+    def _copy(self, storage: Any) -> None:
+        for reference in self._kept.pop(id(storage), ()):
+            kept = reference()
+            if kept is not None and kept.tensor._storage is storage:
+                with CONTEXT.having(saved_hooks=(), before_write=None, grad_enabled=False):
+                    kept.tensor = kept.tensor.clone()
 
 
 class MultiHandle:

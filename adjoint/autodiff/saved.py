@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,12 @@ class Packed:
     The hook sees the tensor off the tape; its place there is kept here and given back.
     """
 
-    __slots__ = ("edge", "unpack", "value")
+    __slots__ = ("edge", "source", "unpack", "value")
 
     def __init__(self, tensor: Tensor, edge: Any) -> None:
         pack, self.unpack = CONTEXT.saved_hooks[-1]
         self.edge = edge
+        self.source = weakref.ref(tensor)  # alive as long as the operation that saved it runs
         shown = alias(tensor)
         with CONTEXT.having(saved_hooks=(), grad_enabled=False):
             self.value = pack(shown)

@@ -247,3 +247,8 @@ def preserve(target: Tensor, result: Tensor, since: int) -> None:
                 copy = alias(old).clone()
                 copy._node, copy._nr, copy._requires_grad = edge
                 node.saved[k], node.versions[k] = copy, copy._storage.version  # type: ignore[index]
+            elif old.__class__ is Packed:
+                source = old.source()
+                if source is not None and source._storage is target._storage:
+                    # The hook was shown elements that are about to change: show it a copy.
+                    node.saved[k] = Packed(alias(source).clone(), old.edge)  # type: ignore[index]

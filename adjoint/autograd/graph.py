@@ -1,5 +1,8 @@
 """The tape as users see it: nodes, edges, hooks on what is saved."""
 
+from adjoint.autodiff.graph_tools import (
+    allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
+)
 from adjoint.autodiff.graph_tools import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from adjoint.autodiff.graph_tools import increment_version as increment_version
 from adjoint.autodiff.graph_tools import register_multi_grad_hook as register_multi_grad_hook

@@ -56,6 +56,8 @@ def update(
 def write(target: Tensor, value: Tensor) -> Tensor:
     """Replace what `target` shows by `value`, of the same shape, dtype and device."""
     check_writable(target)
+    if CONTEXT.before_write is not None:
+        CONTEXT.before_write(target._storage)
     if CONTEXT.levels:
         level = highest_level((target, value))
         if level is not None:

@@ -126,3 +126,17 @@ def set_data(t: Any) -> Any:
 @program
 def autograd_functional_strict(t: Any) -> Any:
     t.autograd.functional.jacobian(lambda x: t.ones(2), leaf(t), strict=True)
+
+
+@program
+def mutation_allowed(t: Any) -> Any:
+    with t.autograd.graph.allow_mutation_on_saved_tensors():
+        x = leaf(t)
+        a = x.clone()
+        b = a * a
+        c = b.exp()
+        a.mul_(2)
+        c.zero_()
+        b.sin_()
+        (b + a * a).sum().backward()
+    return x.grad
