@@ -219,6 +219,18 @@ def all_names() -> set[str]:
     return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *ELSEWHERE}
 
 
+def find_in(space: str, name: str) -> Any:
+    """A function of a namespace such as "nn.functional", loading lazy families if need be."""
+    if (space, name) not in PUBLIC:
+        load_lazy()
+    if (space, name) in PUBLIC:
+        return PUBLIC[space, name].fn
+    raise AttributeError(
+        f"module 'adjoint.{space}' has no attribute {name!r}. If PyTorch has it, Adjoint does not "
+        "yet."
+    )
+
+
 def namespace(space: str) -> dict[str, Any]:
     """The functions of a namespace such as "linalg"."""
     load_lazy()

@@ -1,14 +1,21 @@
-"""The functions behind the layers: stateless, parameters passed as arguments."""
+"""The functions behind the layers: stateless, parameters passed as arguments.
+
+Names are those of the public table under "nn.functional"; families that wait for first use load
+when one of theirs is asked for.
+"""
 
 from typing import Any
 
 from adjoint import assembly as _assembly
 
-globals().update(_assembly.namespace("nn.functional"))
-
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'adjoint.nn.functional' has no attribute {name!r}. If PyTorch has it, Adjoint "
-        "does not yet."
-    )
+    if not name.startswith("__"):
+        value = _assembly.find_in("nn.functional", name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'adjoint.nn.functional' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_assembly.namespace("nn.functional")})

@@ -8,7 +8,7 @@ from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.ops.creation import empty
 from adjoint.tensor.printing import to_string
-from adjoint.tensor.tensor import Tensor, TensorType, alias
+from adjoint.tensor.tensor import Tensor, TensorType, alias, wrap
 
 
 class _ParameterType(TensorType):
@@ -99,29 +99,67 @@ class Buffer(Tensor, metaclass=_BufferType):
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Buffer: data must be a Tensor, received {type(data).__name__}")
-        made = data.detach().requires_grad_(data.requires_grad)
+        made: Any = data.detach().requires_grad_(data.requires_grad)
         made.persistent = persistent
         made._is_buffer = True
         return made
 
 
-_UNINITIALIZED = (
-    "Can't access the {} of an uninitialized parameter or buffer. Call `forward` once with an "
-    "input of the wanted shape, or `materialize`, to give it one."
-)
-
-
 class UninitializedTensorMixin:
-    """What parameters and buffers without a shape have in common."""
+    """What parameters and buffers without a shape have in common.
+
+    Device and dtype are those of an empty tensor that only `data` gives; every operation asks for
+    the array of its operands, and is refused.
+    """
 
     __slots__ = ()
     cls_to_become: type[Tensor]
 
+    @property
+    def _array(self) -> Any:
+        raise ValueError(
+            "Attempted to use an uninitialized parameter or buffer. It belongs to a lazy module "
+            "that has not been called: call `forward` once with an input of the wanted shape, or "
+            "`materialize`, first."
+        )
+
+    @_array.setter
+    def _array(self, value: Any) -> None:
+        _ARRAY.__set__(self, value)
+
+    @property
+    def data(self) -> Any:
+        """An empty tensor of the device and dtype this one will have."""
+        return wrap(_ARRAY.__get__(self))
+
+    @data.setter
+    def data(self: Any, value: Any) -> None:
+        _ARRAY.__set__(self, value._array)
+        self._storage, self._chain = value._storage, value._chain
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the elements will be."""
+        return self.data.device
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements will be real numbers."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the elements will be complex."""
+        return self.dtype.is_complex
+
     def materialize(self: Any, shape: Any, device: Any = None, dtype: DType | None = None) -> None:
         """Give the tensor a shape; its elements are not initialised."""
         options = {
-            "device": self.data.device if device is None else device,
-            "dtype": self.data.dtype if dtype is None else dtype,
+            "device": self.device if device is None else device,
+            "dtype": self.dtype if dtype is None else dtype,
         }
         self.data = empty(shape, **options)
         self.__class__ = self.cls_to_become
@@ -129,17 +167,16 @@ class UninitializedTensorMixin:
     @property
     def shape(self) -> Any:
         """Not known yet: an error."""
-        raise RuntimeError(_UNINITIALIZED.format("shape"))
-
-    def share_memory_(self) -> Any:
-        """Not possible yet: an error."""
         raise RuntimeError(
-            "Can't share memory on an uninitialized parameter or buffer. "
-            "Call `forward` once, or `materialize`, first."
+            "Can't access the shape of an uninitialized parameter or buffer. Call `forward` to "
+            "initialize the parameters before accessing their attributes."
         )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
+
+
+_ARRAY: Any = Tensor.__dict__["_array"]
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):

@@ -40,6 +40,9 @@ class Conversion:
         for parameter in self._parameters.values():
             if parameter is None:
                 continue
+            if is_lazy(parameter):
+                parameter.data = fn(parameter.data)
+                continue
             grad = parameter.grad
             with no_grad():
                 parameter.data = fn(parameter)
@@ -48,7 +51,9 @@ class Conversion:
                     grad.data = fn(grad)
                     parameter.grad = grad.requires_grad_(wanted)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if is_lazy(buffer):
+                buffer.data = fn(buffer.data)  # type: ignore[union-attr]
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
@@ -94,27 +99,25 @@ class Conversion:
             if memory_format is not None and tensor.dim() in (4, 5):
                 options["memory_format"] = memory_format
             where = tensor.device if device is None else device
-            return _keep_kind(tensor, tensor.to(where, dtype if fits else None, **options))
+            return tensor.to(where, dtype if fits else None, **options)
 
         return self._apply(convert)
 
     def cpu(self) -> Self:
         """Move parameters and buffers to the CPU."""
-        return self._apply(lambda tensor: _keep_kind(tensor, tensor.cpu()))
+        return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self, device: int | str | Device | None = None) -> Self:
         """Move parameters and buffers to a GPU."""
-        return self._apply(lambda tensor: _keep_kind(tensor, tensor.cuda(device)))
+        return self._apply(lambda tensor: tensor.cuda(device))
 
     def type(self, dst_type: DType | str) -> Self:
         """Convert all parameters and buffers to a dtype."""
-        return self._apply(lambda tensor: _keep_kind(tensor, tensor.type(dst_type)))
+        return self._apply(lambda tensor: tensor.type(dst_type))
 
     def _floating(self, dtype: DType) -> Self:
         return self._apply(
-            lambda tensor: (
-                _keep_kind(tensor, tensor.to(dtype)) if tensor.dtype.is_floating_point else tensor
-            )
+            lambda tensor: tensor.to(dtype) if tensor.dtype.is_floating_point else tensor
         )
 
     def float(self) -> Self:
@@ -170,13 +173,6 @@ class Conversion:
                 parameter.grad = grad.detach().zero_()
             else:
                 grad.requires_grad_(False).zero_()
-
-
-def _keep_kind(before: Any, after: Any) -> Any:
-    """A converted tensor that still waits for its shape if the one before did."""
-    if is_lazy(before) and not is_lazy(after):
-        return after.as_subclass(type(before))
-    return after
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
