@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.autodiff.gradient import grad, split_aux, vjp
+from adjoint.autodiff.grad_level import GradLevel
+from adjoint.autodiff.gradient import grad, split_aux, vjp, vjp_at
 from adjoint.autodiff.jvp_level import Dual, JvpLevel
 from adjoint.autodiff.stack import entered, next_depth
 from adjoint.core.record import is_tensor
@@ -92,7 +93,8 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     >>> push(ad.tensor(3.0))
     tensor(3.)
     """
-    out, pull_back = vjp(func, *primals)
+    level = GradLevel(next_depth(), always=True)  # no_grad does not concern forward mode
+    out, pull_back = vjp_at(level, func, primals, has_aux=False)
     zeros = map_tree(lambda o: o.new_zeros(o.shape), out)
     _, push = vjp(pull_back, zeros)
     structure = flatten(primals)[1]

@@ -16,21 +16,25 @@ from adjoint.tensor.tensor import Tensor, mark_view, symbolic_view
 class GradLevel(Level):
     """The payload is the value itself, one level down."""
 
-    __slots__ = ()
+    __slots__ = ("always",)
+
+    def __init__(self, depth: int, *, always: bool = False) -> None:
+        super().__init__(depth)
+        self.always = always  # records under no_grad too: it stands for forward mode
 
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if record.is_view:
             source = operands[0]
             out = symbolic_view(source, record.infer(source._spec, **params), record, params)
             mark_view(out, source)
-            if CONTEXT.grad_enabled and source.requires_grad:
+            if (CONTEXT.grad_enabled or self.always) and source.requires_grad:
                 attach(record, operands, params, out)
             return out
         inner = tuple(
             payload(x) if is_tensor(x) and x._storage.level is self else x for x in operands
         )
-        recording = CONTEXT.grad_enabled
-        with CONTEXT.having(grad_enabled=self.outer_grad and recording):
+        recording = CONTEXT.grad_enabled or self.always
+        with CONTEXT.having(grad_enabled=self.outer_grad and CONTEXT.grad_enabled):
             results = record(*inner, **params)
         many = isinstance(results, tuple)
         outs = tuple(make_level_tensor(self, r._spec, r) for r in (results if many else (results,)))

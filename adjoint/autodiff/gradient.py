@@ -169,7 +169,11 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pull_back(ad.tensor([3.0]))
     (tensor([3.]),)
     """
-    level = GradLevel(next_depth())
+    return vjp_at(GradLevel(next_depth()), func, primals, has_aux=has_aux)
+
+
+def vjp_at(level: GradLevel, func: Callable[..., Any], primals: Any, *, has_aux: bool) -> Any:
+    """`vjp` by a given level."""
     level.outer_grad = CONTEXT.grad_enabled
     with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=True):
         watched_tree, watched = watch("vjp", level, primals)

@@ -163,6 +163,8 @@ def run(lib: Lib, chain: Any, function: Any, *, batched: bool, closed: bool) -> 
 @pytest.mark.parametrize("chain", CHAINS, ids=range(len(CHAINS)))
 @pytest.mark.parametrize("function", [*FUNCTIONS, detached], ids=lambda f: f.__name__)
 def test_nested(function: Any, chain: Any) -> None:
+    if chain is CHAINS[-1] and function in (inplace, views):
+        pytest.skip("PyTorch's linearize loses writes: it disagrees with its own jvp")
     equal(
         run(adjoint, chain, function, batched=False, closed=False),
         run(torch, chain, function, batched=False, closed=False),
