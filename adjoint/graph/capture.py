@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
-from adjoint.graph.environment import Fingerprint
+from adjoint.graph.environment import Environment, Fingerprint, plain
 from adjoint.graph.program import Program, build
 from adjoint.graph.trace import Realias, Trace
 from adjoint.tensor.storage import Storage
@@ -62,6 +62,7 @@ class Captured:
     def __init__(self, fn: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self.environment = Environment(fn)
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
 
@@ -70,7 +71,7 @@ class Captured:
             return self.fn(*args, **kwargs)  # part of an outer trace or transform
         leaves, structure = flatten((args, kwargs))
         key = signature(leaves, structure)
-        seen = Fingerprint(self.fn)
+        seen = self.look(leaves)
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
                 return program(leaves)
@@ -78,12 +79,16 @@ class Captured:
         self.programs.setdefault(key, []).append(program)
         return program(leaves)
 
+    def look(self, leaves: list[Any]) -> Fingerprint:
+        """What the function can see now; an object passed as an argument is looked into too."""
+        return self.environment.look(x for x in leaves if not is_tensor(x) and not plain(x))
+
     def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
         self.traces += 1
         counts = Counter(leaf._storage for leaf in leaves if is_tensor(leaf))
         how = {storage: "window" if n == 1 else "whole" for storage, n in counts.items()}
-        reached = Fingerprint(self.fn).storages()
+        reached = self.look(leaves).storages()
         how |= {storage: "state" for storage in counts if storage in reached}
         while True:
             trace = Trace()
@@ -94,11 +99,15 @@ class Captured:
                 args, kwargs = unflatten(structure, leaves)
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
-                    return build(trace, result, leaves, lambda: Fingerprint(self.fn))
+                    program = build(trace, result, leaves)
             except Realias as clash:
                 how[clash.storage] = "state"
+                continue
             finally:
                 trace.undo()
+            # State the function made for itself counts; flags of tensors are as they were before.
+            program.fingerprint = self.look(leaves)
+            return program
 
     @property
     def latest(self) -> Program:

@@ -3,31 +3,149 @@
 A captured function is valid while the tensors it reaches through closures, globals, defaults and
 attributes are the same objects and the plain values it finds there are equal. Replacing a
 parameter or changing a flag therefore retraces; changing a tensor's elements does not.
+
+Note [structures]
+    A tree of modules is walked once per structural epoch (`core.epoch`). What the walk finds is
+    kept as a Structure: names, flags and identities, which only a change that moves the epoch can
+    alter; its tensors, whose own fields are compared at each call; and loose values (lists, plain
+    objects, functions), which can change unnoticed and are walked at each call.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEPTH = 8
 
 
+def plain(value: Any) -> bool:
+    """Whether a value is immutable through and through: compared, not identified."""
+    if isinstance(value, tuple):
+        return type(value) is tuple and all(map(plain, value))
+    return isinstance(value, _PLAIN)
+
+
+def describe(value: Any) -> Any:
+    """A plain value for comparison. The type too: True == 1 == 1.0, yet they promote unalike."""
+    if isinstance(value, tuple):
+        return tuple(map(describe, value))
+    return (type(value), repr(value) if value != value else value)
+
+
+def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+    """The objects behind tensors, and those fields of them that a recording depends on."""
+    behind = [t._storage for t in tensors]
+    try:
+        behind += [t._array for t in tensors]
+    except ValueError:  # a lazy module's, without a shape yet
+        behind += tensors
+    hooks = [
+        (i, *(m.hooks or ()), *(m.accumulate_hooks or ()))
+        for i, t in enumerate(tensors)
+        if (m := t._meta) is not None and (m.hooks or m.accumulate_hooks)
+    ]
+    return behind, ([*map(id, behind)], [t._requires_grad for t in tensors], hooks)
+
+
+class Structure:
+    """A tree of tracked objects as it was at an epoch."""
+
+    __slots__ = ("entries", "epoch", "kept", "loose", "tensors")
+
+    def __init__(self, root: Any) -> None:
+        self.epoch = EPOCH.count
+        self.entries: list[Any] = []
+        self.tensors: list[Any] = []
+        self.loose: list[tuple[Any, Any]] = []
+        self.kept: list[Any] = []
+        seen: set[int] = set()
+        pending = [root]
+        while pending:
+            owner = pending.pop()
+            if id(owner) in seen:
+                continue
+            seen.add(id(owner))
+            self.kept.append(owner)
+            self.entries.append((id(owner), type(owner)))
+            ignored = owner._moves_epoch
+            self._add_all([i for i in vars(owner).items() if i[0] not in ignored], pending)
+
+    def _add_all(self, items: Iterable[tuple[Any, Any]], pending: list[Any]) -> None:
+        for name, value in items:
+            if isinstance(value, TrackedDict):
+                if value:
+                    self.entries.append(name)
+                    self._add_all(value.items(), pending)
+            elif plain(value):
+                self.entries.append((name, describe(value)))
+            else:
+                self.entries.append((name, id(value)))
+                self.kept.append(value)
+                if is_tensor(value):
+                    self.tensors.append(value)
+                elif is_tracked(value):
+                    pending.append(value)
+                elif not isinstance(value, type):
+                    self.loose.append((name, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Structure) and self.entries == other.entries)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def is_tracked(value: Any) -> bool:
+    """Whether an object moves the epoch on every change to its attributes (a Module).
+
+    Its class then names the attributes that do not matter in `_moves_epoch`.
+    """
+    return hasattr(type(value), "_moves_epoch")
+
+
+class Environment:
+    """What a captured function can see, looked at once per call."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.structures: dict[int, Structure] = {}
+
+    def look(self, arguments: Iterable[Any] = ()) -> Fingerprint:
+        """The present fingerprint; `arguments` are those that are neither tensors nor plain."""
+        return Fingerprint(self, arguments)
+
+    def structure(self, root: Any) -> Structure:
+        """The structure of a tree of modules, walked again if the epoch moved."""
+        held = self.structures.get(id(root))
+        if held is not None and held.epoch == EPOCH.count:
+            return held
+        found = Structure(root)
+        if held is not None and held == found:
+            held.epoch = found.epoch
+            return held
+        self.structures[id(root)] = found
+        return found
+
+
 class Fingerprint:
     """The reachable tensors and values, comparable; it keeps what it names alive."""
 
-    __slots__ = ("entries", "kept")
+    __slots__ = ("entries", "environment", "kept")
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, environment: Environment, arguments: Iterable[Any] = ()) -> None:
+        self.environment = environment
         self.entries: list[Any] = []
         self.kept: list[Any] = []  # so that ids stay unique
         seen: set[int] = set()
-        for name, value in _reached(fn):
+        for name, value in _reached(environment.fn):
             self._add(name, value, seen, 0)
+        for place, value in enumerate(arguments):
+            self._add(place, value, seen, 0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fingerprint) and self.entries == other.entries
@@ -39,29 +157,50 @@ class Fingerprint:
         return {x._storage for x in self.kept if is_tensor(x)}
 
     def _add(self, name: Any, value: Any, seen: set[int], depth: int) -> None:
-        if isinstance(value, _PLAIN):
-            # The type too: True == 1 == 1.0, yet they promote differently.
-            self.entries.append((name, type(value), repr(value) if value != value else value))
+        if plain(value):
+            self.entries.append((name, describe(value)))
             return
         self.entries.append((name, id(value)))
         self.kept.append(value)
-        if id(value) in seen or depth > _DEPTH or is_tensor(value):
+        if is_tensor(value):
+            self._add_tensors([value])
+            return
+        if id(value) in seen or depth > _DEPTH:
             return
         seen.add(id(value))
-        if isinstance(value, dict):
-            children: Any = list(value.items())
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            children = enumerate(value)
-        elif isinstance(value, types.FunctionType):
-            children = _reached(value)
-        elif isinstance(value, types.MethodType):
-            children = [("self", value.__self__), ("fn", value.__func__)]
-        elif isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
+        if is_tracked(value):
+            self._add_structure(value, seen, depth)
             return
-        else:
-            children = list(getattr(value, "__dict__", {}).items())
-        for key, child in children:
+        for key, child in _children(value):
             self._add(key if isinstance(key, (str, int)) else id(key), child, seen, depth + 1)
+
+    def _add_tensors(self, tensors: list[Any]) -> None:
+        behind, fields = tensor_fields(tensors)
+        self.entries.append(fields)
+        self.kept += behind
+
+    def _add_structure(self, root: Any, seen: set[int], depth: int) -> None:
+        structure = self.environment.structure(root)
+        self.entries.append(structure)
+        self.kept += structure.tensors
+        self._add_tensors(structure.tensors)
+        for name, value in structure.loose:
+            self._add(name, value, seen, depth + 1)
+
+
+def _children(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The parts of a value that can be looked into."""
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return enumerate(value)
+    if isinstance(value, types.FunctionType):
+        return _reached(value)
+    if isinstance(value, types.MethodType):
+        return [("self", value.__self__), ("fn", value.__func__)]
+    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return ()
+    return list(getattr(value, "__dict__", {}).items())
 
 
 def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:

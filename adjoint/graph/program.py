@@ -110,7 +110,7 @@ class Program:
     guards: list[tuple[Callable[[], bool], str]]
     states: list[Storage]
     pattern: tuple[Any, ...]
-    fingerprint: Fingerprint
+    fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
 
     def valid(self, leaves: list[Any], seen: Fingerprint) -> bool:
         """Whether the recording stands for this call."""
@@ -182,9 +182,7 @@ class _Outputs:
         return Made(group, self.index(cell.value), chain)
 
 
-def build(
-    trace: Trace, result: Any, leaves: list[Any], fingerprint: Callable[[], Fingerprint]
-) -> Program:
+def build(trace: Trace, result: Any, leaves: list[Any]) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
     outputs = _Outputs(trace, leaves)
     flat, structure = flatten(result)
@@ -219,5 +217,4 @@ def build(
         guards=trace.guards,
         states=states,
         pattern=alias_pattern(leaves, states),
-        fingerprint=fingerprint(),
     )

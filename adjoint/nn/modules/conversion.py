@@ -164,12 +164,13 @@ class Conversion:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""
         for parameter in self.parameters():
+            if set_to_none:  # without reading: a captured step need not know what there was
+                parameter.grad = None
+                continue
             grad = parameter.grad
             if grad is None:
                 continue
-            if set_to_none:
-                parameter.grad = None
-            elif grad.grad_fn is not None:
+            if grad.grad_fn is not None:
                 parameter.grad = grad.detach().zero_()
             else:
                 grad.requires_grad_(False).zero_()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 from adjoint.autodiff.function import Function
 from adjoint.autodiff.hooks import Handle
 from adjoint.core.context import CONTEXT
+from adjoint.core.epoch import TrackedDict
 from adjoint.tensor.tensor import Tensor
 
-Table = OrderedDict[int, Any]
+Table = TrackedDict
 
 
 class HookHandle(Handle):
@@ -42,16 +42,16 @@ class GlobalHooks:
     """Hooks that every module calls before its own. There is one instance, `GLOBAL`."""
 
     def __init__(self) -> None:
-        self.backward_pre: Table = OrderedDict()
-        self.backward: Table = OrderedDict()
+        self.backward_pre: Table = TrackedDict()
+        self.backward: Table = TrackedDict()
         self.full_backward: bool | None = None
-        self.forward_pre: Table = OrderedDict()
-        self.forward: Table = OrderedDict()
-        self.forward_with_kwargs: Table = OrderedDict()
-        self.forward_always: Table = OrderedDict()
-        self.register_buffer: Table = OrderedDict()
-        self.register_module: Table = OrderedDict()
-        self.register_parameter: Table = OrderedDict()
+        self.forward_pre: Table = TrackedDict()
+        self.forward: Table = TrackedDict()
+        self.forward_with_kwargs: Table = TrackedDict()
+        self.forward_always: Table = TrackedDict()
+        self.register_buffer: Table = TrackedDict()
+        self.register_module: Table = TrackedDict()
+        self.register_parameter: Table = TrackedDict()
 
     @property
     def any_call(self) -> bool:

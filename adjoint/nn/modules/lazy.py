@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
+from adjoint.core.context import concrete
 from adjoint.nn.parameter import is_lazy
 
 
@@ -63,7 +64,8 @@ class LazyModuleMixin:
         self: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> None:
         """Before the first forward: initialise, and become the ordinary class."""
-        module.initialize_parameters(*args, **(kwargs or {}))
+        with concrete():  # what is made here outlives a capture
+            module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()

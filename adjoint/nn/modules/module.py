@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.autodiff.hooks import Handle
+from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.nn.modules.conversion import Conversion
 from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
 from adjoint.nn.modules.hooks import (
@@ -52,7 +52,7 @@ TABLES = (
     "_load_state_dict_post_hooks",
     "_modules",
 )
-PLAIN_DICTS = ("_parameters", "_buffers", "_modules")
+MEMBERS = ("_parameters", "_buffers", "_modules")
 
 
 class Module(Traversal, Conversion, StateDict):
@@ -75,6 +75,8 @@ class Module(Traversal, Conversion, StateDict):
     """
 
     dump_patches: bool = False
+    # Every change goes through __setattr__ or a TrackedDict, but to these (Note [structures]).
+    _moves_epoch = frozenset({"_non_persistent_buffers_set"})
     call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -82,13 +84,13 @@ class Module(Traversal, Conversion, StateDict):
     _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
     _is_full_backward_hook: bool | None
-    _backward_pre_hooks: OrderedDict[int, Any]
-    _backward_hooks: OrderedDict[int, Any]
-    _forward_hooks: OrderedDict[int, Any]
-    _forward_hooks_with_kwargs: OrderedDict[int, Any]
-    _forward_hooks_always_called: OrderedDict[int, Any]
-    _forward_pre_hooks: OrderedDict[int, Any]
-    _forward_pre_hooks_with_kwargs: OrderedDict[int, Any]
+    _backward_pre_hooks: TrackedDict
+    _backward_hooks: TrackedDict
+    _forward_hooks: TrackedDict
+    _forward_hooks_with_kwargs: TrackedDict
+    _forward_hooks_always_called: TrackedDict
+    _forward_pre_hooks: TrackedDict
+    _forward_pre_hooks_with_kwargs: TrackedDict
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
@@ -106,7 +108,7 @@ class Module(Traversal, Conversion, StateDict):
         state["_non_persistent_buffers_set"] = set()
         state["_is_full_backward_hook"] = None
         for table in TABLES:
-            state[table] = {} if table in PLAIN_DICTS else OrderedDict()
+            state[table] = TrackedDict()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -210,12 +212,13 @@ class Module(Traversal, Conversion, StateDict):
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
-        for table in PLAIN_DICTS:
+        for table in MEMBERS:
             if table in state and name in state[table]:
                 return state[table][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        EPOCH.count += 1
         state = self.__dict__
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
@@ -244,6 +247,8 @@ class Module(Traversal, Conversion, StateDict):
             self._put_module(name, value)
         elif isinstance(value, Buffer) or name in state.get("_buffers", ()):
             self._set_buffer(name, value)
+        elif name in TABLES:
+            object.__setattr__(self, name, TrackedDict(value))
         else:
             object.__setattr__(self, name, value)
 
@@ -264,14 +269,15 @@ class Module(Traversal, Conversion, StateDict):
         """Remove an attribute from where it was, unless that is the table `kept`."""
         state = self.__dict__
         state.pop(name, None)
-        for table in PLAIN_DICTS:
+        for table in MEMBERS:
             if table != kept and table in state:
                 state[table].pop(name, None)
         if kept != "_buffers":
             state["_non_persistent_buffers_set"].discard(name)
 
     def __delattr__(self, name: str) -> None:
-        for table in PLAIN_DICTS:
+        EPOCH.count += 1
+        for table in MEMBERS:
             if name in self.__dict__.get(table, ()):
                 del self.__dict__[table][name]
                 self._non_persistent_buffers_set.discard(name)
@@ -283,9 +289,10 @@ class Module(Traversal, Conversion, StateDict):
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        EPOCH.count += 1
         self.__dict__.update(state)
         for table in TABLES:  # absent from what an older version pickled
-            self.__dict__.setdefault(table, {} if table in PLAIN_DICTS else OrderedDict())
+            self.__dict__.setdefault(table, TrackedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
