@@ -37,7 +37,9 @@ WANTED = frozenset(
     masked.var masked_fill masked_scatter masked_select matmul matrix_exp max maximum mean
     median meshgrid min minimum mm mode movedim msort mul multinomial mv mvlgamma nan_to_num
     nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_full new_ones new_zeros
-    nextafter nonzero norm normal ones ones_like ormqr outer pca_lowrank permute pinverse polar
+    nextafter nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
+    nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
+    nonzero norm normal ones ones_like ormqr outer pca_lowrank permute pinverse polar
     polygamma positive pow prod put qr quantile rad2deg rand_like randint randint_like randn
     randn_like ravel real reciprocal remainder renorm repeat repeat_interleave reshape
     reshape_as resize_ resize_as_ roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add
