@@ -151,6 +151,22 @@ def argument_aliases_state(wrap: Any) -> Any:
 
 
 @program
+def writes_through_data(wrap: Any) -> Any:
+    w = ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    old = w.data
+
+    @wrap
+    def step(x: Any) -> Any:
+        (w * x).sum().backward()
+        old.mul_(0.5)
+        w.data.sub_(w.grad, alpha=0.1)
+        w.grad = None
+        return old * 1, w.detach() * 1
+
+    return lambda i: step(data(i)), [w, old]
+
+
+@program
 def replaced_parameter(wrap: Any) -> Any:
     holder = {"w": data(0)}
 

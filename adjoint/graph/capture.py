@@ -13,7 +13,6 @@ from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.environment import Environment, Fingerprint, plain
 from adjoint.graph.program import Program, build
 from adjoint.graph.trace import Realias, Trace
-from adjoint.tensor.storage import Storage
 
 
 def describe_tensor(tensor: Any) -> tuple[Any, ...]:
@@ -21,10 +20,16 @@ def describe_tensor(tensor: Any) -> tuple[Any, ...]:
     return (tensor._spec, tensor.stride(), tensor.requires_grad)
 
 
+def share_counts(leaves: list[Any]) -> Counter[int]:
+    """How many arguments each storage stands behind, by its identity."""
+    return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
+
+
 def signature(leaves: list[Any], structure: TreeDef) -> tuple[Any, ...]:
     """The key under which a program is kept: structure, specs, aliasing, statics and modes."""
     parts: list[Any] = []
-    groups: dict[Storage, int] = {}
+    counts = share_counts(leaves)
+    groups: dict[int, int] = {}
     for leaf in leaves:
         if not is_tensor(leaf):
             try:
@@ -36,10 +41,12 @@ def signature(leaves: list[Any], structure: TreeDef) -> tuple[Any, ...]:
                 ) from error
             parts.append((type(leaf), leaf))
             continue
-        first = leaf._storage not in groups
-        group = groups.setdefault(leaf._storage, len(groups))
-        shared = () if first else (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
-        parts.append((*describe_tensor(leaf), group, shared))
+        identity = leaf._storage.identity
+        group = groups.setdefault(identity, len(groups))
+        window: tuple[Any, ...] = ()
+        if counts[identity] > 1:  # where in the storage matters only to those who share it
+            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
+        parts.append((*describe_tensor(leaf), group, window))
     modes = (CONTEXT.grad_enabled, CONTEXT.inference, CONTEXT.autocast)
     return (structure, tuple(parts), modes)
 
@@ -86,22 +93,22 @@ class Captured:
     def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
         self.traces += 1
-        counts = Counter(leaf._storage for leaf in leaves if is_tensor(leaf))
-        how = {storage: "window" if n == 1 else "whole" for storage, n in counts.items()}
-        reached = self.look(leaves).storages()
-        how |= {storage: "state" for storage in counts if storage in reached}
+        counts = share_counts(leaves)
+        how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
+        reached = {storage.identity for storage in self.look(leaves).storages()}
+        how |= {identity: "state" for identity in counts if identity in reached}
         while True:
             trace = Trace()
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
-                        trace.argument(i, leaf, how[leaf._storage])
+                        trace.argument(i, leaf, how[leaf._storage.identity])
                 args, kwargs = unflatten(structure, leaves)
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     program = build(trace, result, leaves)
             except Realias as clash:
-                how[clash.storage] = "state"
+                how[clash.storage.identity] = "state"
                 continue
             finally:
                 trace.undo()

@@ -148,8 +148,8 @@ class Program:
 
 def alias_pattern(leaves: list[Any], states: list[Storage]) -> tuple[Any, ...]:
     """For each argument tensor, which state it shares its storage with."""
-    places = {id(s): i for i, s in enumerate(states)}
-    return tuple(places.get(id(x._storage)) for x in leaves if is_tensor(x))
+    places = {s.identity: i for i, s in enumerate(states)}
+    return tuple(places.get(x._storage.identity) for x in leaves if is_tensor(x))
 
 
 class _Outputs:

@@ -39,13 +39,16 @@ class Realias(Exception):
 class Cell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
-    __slots__ = ("initial", "skip", "source", "value")
+    __slots__ = ("initial", "skip", "source", "storage", "value")
 
-    def __init__(self, value: Value, source: Source | None, skip: tuple[Any, ...]) -> None:
+    def __init__(
+        self, value: Value, source: Source | None, skip: tuple[Any, ...], storage: Storage
+    ) -> None:
         self.value = value
         self.initial = value
         self.source = source  # None: made inside the trace
         self.skip = skip  # the chain of the tensor the value stands for
+        self.storage = storage  # kept, so that its identity stays its own
 
 
 class Trace:
@@ -55,7 +58,7 @@ class Trace:
         self.graph = Graph()
         self.sources: list[Source] = []  # one per graph input
         self.arguments: set[int] = set()
-        self.cells: dict[Storage, Cell] = {}
+        self.cells: dict[int, Cell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
@@ -72,7 +75,7 @@ class Trace:
         """
         self.arguments.add(id(tensor))
         storage = tensor._storage
-        if storage in self.cells:
+        if storage.identity in self.cells:
             return
         if how == "state":
             self._adopt(storage, State(storage), self._root_spec(tensor), ())
@@ -88,13 +91,13 @@ class Trace:
     def _adopt(self, storage: Storage, source: Source, spec: Spec, skip: tuple[Any, ...]) -> Cell:
         value = self.graph.add_input(spec)
         self.sources.append(source)
-        cell = self.cells[storage] = Cell(value, source, skip)
+        cell = self.cells[storage.identity] = Cell(value, source, skip, storage)
         return cell
 
     def cell(self, tensor: Tensor) -> Cell:
         """The cell of a tensor's storage, adopting a storage from outside."""
         storage = tensor._storage
-        found = self.cells.get(storage)
+        found = self.cells.get(storage.identity)
         if found is None:
             if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
                 raise RuntimeError(leak_message())
@@ -134,7 +137,7 @@ class Trace:
 
     def root_tensor(self, storage: Storage) -> Tensor:
         """A tensor of its own for the present value of a storage."""
-        value = self.cells[storage].value
+        value = self.cells[storage.identity].value
         return self._wrap(value)
 
     def operand(self, x: Any) -> Any:
@@ -151,7 +154,7 @@ class Trace:
 
     def _wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
         storage = Storage(None, trace=self)
-        self.cells[storage] = Cell(value, None, ())
+        self.cells[storage.identity] = Cell(value, None, (), storage)
         return symbolic(value.spec, storage, strides)
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -39,6 +39,11 @@ class Storage:
         self.trace = trace  # the capture the value belongs to
         self.birth = 0  # depth of the innermost level when it was made
 
+    @property
+    def identity(self) -> int:
+        """What two storages on the same memory share: `.data` makes a second one on a buffer."""
+        return id(self) if self.buffer is None else id(self.buffer)
+
 
 class Window:
     """Stands in a tensor for the array it does not have: shape, strides, offset, dtype, device."""

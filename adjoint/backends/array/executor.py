@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from adjoint.backends.array.devices import active, full_device, library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
-from adjoint.backends.array.quiet import quietly
+from adjoint.backends.array.quiet import QUIET, restore, silence
 from adjoint.backends.array.table import kernel_for
 from adjoint.core import dtype as dt
 from adjoint.core.context import CONTEXT
@@ -97,17 +97,22 @@ def cast_operands(arrays: list[Any], casts: tuple[Any, ...]) -> list[Any]:
     return [cast_operand(a, c) for a, c in zip(arrays, casts, strict=True)]
 
 
-def call(record: Record, kernel: Any, arrays: list[Any], key: Any, params: dict[str, Any]) -> Any:
+def call(record: Record, kernel: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
     """Promote, run the kernel, and give the result the dtype `infer` states."""
-    if record.promotion is None:
-        return quietly(kernel, arrays, params)
-    plan = record.plans.get(key)
-    if plan is None:
-        plan = record.plans[key] = make_plan(record, arrays, params)
-    if plan.casts is not None:  # conversions overflow quietly too
-        arrays = quietly(cast_operands, (arrays, plan.casts), {})
-    out = quietly(kernel, arrays, params)
-    return out if out.dtype == plan.result else quietly(out.astype, (plan.result,), {})
+    token = silence(QUIET)  # conversions overflow quietly too
+    try:
+        if record.promotion is None:
+            return kernel(*arrays, **params)
+        key = pattern(arrays)
+        plan = record.plans.get(key)
+        if plan is None:
+            plan = record.plans[key] = make_plan(record, arrays, params)
+        if plan.casts is not None:
+            arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
+        out = kernel(*arrays, **params)
+        return out if out.dtype == plan.result else out.astype(plan.result)
+    finally:
+        restore(token)
 
 
 def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -115,7 +120,6 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if record.window is not None:
         return run_view(record, operands[0], params)
     arrays = []
-    key = []
     tracked = False
     for x in operands:
         if isinstance(x, TensorBase):
@@ -123,21 +127,17 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if array.__class__ is not ndarray:
                 return run_general(record, operands, params)
             arrays.append(array)
-            key.append(array.dtype if array.shape else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
         else:
-            if x.__class__ is HostScalar:
-                x = x.get()
-            arrays.append(x)
-            key.append(x.__class__)
+            arrays.append(x.get() if x.__class__ is HostScalar else x)
     kernel = record.plans.get(KERNEL) or find_kernel(record)
-    if kernel is None or params.get("device", CPU) is not CPU:
+    if kernel is None or ("device" in params and params["device"] is not CPU):
         return run_general(record, operands, params)
     try:
         if not record.native_check:
             check(record, operands, params)
-        result = call(record, kernel, arrays, tuple(key), params)
+        result = call(record, kernel, arrays, params)
     except Exception as error:
         raise explain(record, operands, params, error) from error
     out = wrap(result) if result.__class__ is ndarray else wrap_results(result, np)
@@ -234,7 +234,7 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
         if device is not CPU:  # 0-d CPU tensors may take part on any device
             arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
         with active(device):
-            result = call(record, kernel, arrays, pattern(arrays), params)
+            result = call(record, kernel, arrays, params)
     except Exception as error:
         raise explain(record, operands, params, error) from error
     if record.window is not None:
@@ -254,7 +254,10 @@ def raw(x: Any) -> Any:
 def pattern(arrays: list[Any]) -> tuple[Any, ...]:
     """The key a plan is cached under: dtypes, with 0-d arrays and scalars told apart."""
     return tuple(
-        (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__ for a in arrays
+        [
+            (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__
+            for a in arrays
+        ]
     )
 
 

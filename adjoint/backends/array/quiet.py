@@ -20,18 +20,29 @@ except (ImportError, AttributeError):  # a later NumPy
     _VARIABLE = None
 
 if _VARIABLE is not None:
-    _set, _reset = _VARIABLE.set, _VARIABLE.reset
-
-    def quietly(kernel: Callable[..., Any], arrays: Any, params: dict[str, Any]) -> Any:
-        """kernel(*arrays, **params) without floating-point warnings."""
-        token = _set(_QUIET)
-        try:
-            return kernel(*arrays, **params)
-        finally:
-            _reset(token)
+    silence, restore = _VARIABLE.set, _VARIABLE.reset
+    QUIET = _QUIET
 else:
+    QUIET = None
 
-    def quietly(kernel: Callable[..., Any], arrays: Any, params: dict[str, Any]) -> Any:
-        """kernel(*arrays, **params) without floating-point warnings."""
-        with np.errstate(all="ignore"):
-            return kernel(*arrays, **params)
+    def silence(_: Any) -> Any:
+        """Enter NumPy's own context; returns what `restore` takes."""
+        state = np.errstate(all="ignore")
+        state.__enter__()
+        return state
+
+    def restore(state: Any) -> None:
+        """Leave it."""
+        state.__exit__()
+
+
+def quietly(kernel: Callable[..., Any], arrays: Any, params: dict[str, Any]) -> Any:
+    """kernel(*arrays, **params) without floating-point warnings.
+
+    The executor's fast path does the same inline: token = silence(QUIET) ... restore(token).
+    """
+    token = silence(QUIET)
+    try:
+        return kernel(*arrays, **params)
+    finally:
+        restore(token)

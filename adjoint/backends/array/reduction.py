@@ -31,7 +31,7 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
         if longest is not None and x.shape[longest] > LONG:
             out = sum_in_blocks(x, dims, longest)
             return out if keepdim else out.reshape(reduction.reduced_shape(x.shape, dims, False))
-    return xp.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+    return xp.add.reduce(x, dims, x.dtype, None, keepdim)  # keywords would cost 0.3 us
 
 
 LONG = 1024  # beyond this many terms, adding one after the other loses digits
