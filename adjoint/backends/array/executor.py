@@ -119,7 +119,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     """Execute and record on the tape, in a plain context."""
     if record.window is not None:
         return run_view(record, operands[0], params)
-    arrays = []
+    arrays: list[Any] = []
     tracked = False
     for x in operands:
         if isinstance(x, TensorBase):
