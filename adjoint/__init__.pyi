@@ -38,6 +38,7 @@ from adjoint import graph as graph
 from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import nn as nn
+from adjoint import optim as optim
 from adjoint import random as random
 from adjoint import return_types as return_types
 from adjoint import signal as signal

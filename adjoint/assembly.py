@@ -132,6 +132,7 @@ SUBMODULES = (
     "graph",
     "linalg",
     "masked",
+    "optim",
     "nn",
     "random",
     "return_types",

@@ -66,6 +66,7 @@ class Trace:
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.grad_of: dict[Storage, Tensor] = {}
         self.draws: dict[Any, int] = {}  # generator -> numbers drawn
+        self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -256,6 +257,11 @@ class Trace:
             HostScalar(lambda: generator.initial_seed(), "seed"),
             HostScalar(lambda: generator.get_offset() + start, "offset"),
         )
+
+    def count(self, counter: Tensor) -> HostScalar:
+        """Note that a counter outside advances by one; its value then, read at each call."""
+        done = self.counts[counter] = self.counts.get(counter, 0) + 1
+        return HostScalar(lambda: counter._array.item() + done, "count")
 
     # -- the end ------------------------------------------------------------------------------
 

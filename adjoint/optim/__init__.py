@@ -1,0 +1,31 @@
+"""Optimizers: one update rule each, for eager and captured steps alike."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from adjoint.optim.adadelta import Adadelta as Adadelta
+from adjoint.optim.adafactor import Adafactor as Adafactor
+from adjoint.optim.adagrad import Adagrad as Adagrad
+from adjoint.optim.adam import Adam as Adam
+from adjoint.optim.adamax import Adamax as Adamax
+from adjoint.optim.adamw import AdamW as AdamW
+from adjoint.optim.asgd import ASGD as ASGD
+from adjoint.optim.lamb import LAMB as LAMB
+from adjoint.optim.lbfgs import LBFGS as LBFGS
+from adjoint.optim.lion import Lion as Lion
+from adjoint.optim.muon import Muon as Muon
+from adjoint.optim.nadam import NAdam as NAdam
+from adjoint.optim.optimizer import Optimizer as Optimizer
+from adjoint.optim.radam import RAdam as RAdam
+from adjoint.optim.rmsprop import RMSprop as RMSprop
+from adjoint.optim.rprop import Rprop as Rprop
+from adjoint.optim.sgd import SGD as SGD
+from adjoint.optim.sparse_adam import SparseAdam as SparseAdam
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("lr_scheduler", "swa_utils"):
+        return importlib.import_module(f"adjoint.optim.{name}")
+    raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")

@@ -1,0 +1,78 @@
+"""Adadelta: steps in the units of the parameters, from two running averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.creation import zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_range, check_rate
+from adjoint.optim.scalars import advance, move, new_counter, scalar
+from adjoint.optim.terms import average_square, decay
+from adjoint.tensor.tensor import Tensor
+
+
+class Adadelta(RuleOptimizer):
+    r"""Adadelta.
+
+    .. math::
+        v_t = \rho v_{t-1} + (1 - \rho) g_t^2, \quad
+        d_t = \frac{\sqrt{u_{t-1} + \epsilon}}{\sqrt{v_t + \epsilon}} g_t, \quad
+        u_t = \rho u_{t-1} + (1 - \rho) d_t^2, \quad
+        \theta_t = \theta_{t-1} - \gamma d_t
+
+    Args:
+        params: parameters or groups.
+        lr: the factor of the step, a number or a one-element tensor.
+        rho: decay rate of the averages.
+        eps: added under the roots.
+        weight_decay: added to the gradient times the parameter.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        check_range("epsilon value", eps, 0.0)
+        check_range("weight_decay value", weight_decay, 0.0)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        return {
+            "step": new_counter(p.device if self._counts_on_device(group) else None),
+            "square_avg": zeros_like(p),
+            "acc_delta": zeros_like(p),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, rho, eps = scalar(group["lr"]), group["rho"], group["eps"]
+        advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        average_square(state["square_avg"], grad, rho)
+        delta = state["acc_delta"].add(eps).sqrt() / state["square_avg"].add(eps).sqrt() * grad
+        average_square(state["acc_delta"], delta, rho)
+        move(p, delta, -lr)

@@ -1,0 +1,105 @@
+"""Adafactor: second moments kept as rows and columns, steps relative to the parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.numeric_limits import finfo
+from adjoint.core.record import is_tensor
+from adjoint.ops.bounds import minimum
+from adjoint.ops.creation import zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_rate
+from adjoint.optim.scalars import advance, compute, new_counter, scalar
+from adjoint.tensor.tensor import Tensor
+
+
+def _mean_square(x: Tensor, dim: int) -> Tensor:
+    return x.norm(dim=dim, keepdim=True).square() / x.shape[dim]
+
+
+class Adafactor(RuleOptimizer):
+    r"""Adafactor (Shazeer and Stern, 2018).
+
+    The second moment of a matrix is the outer product of its rows' and columns' means; the step
+    is relative to the parameter's root mean square and clipped.
+
+    Args:
+        params: parameters or groups.
+        lr: the bound of the relative step size, a number or a one-element tensor.
+        beta2_decay: the power of t by which the second moment forgets.
+        eps: added to the second moment (None: the dtype's epsilon), and the least scale of a
+            parameter.
+        d: the clipping threshold.
+        weight_decay: the rate, times `lr`, by which parameters shrink.
+        foreach: as PyTorch's; one rule serves both.
+        maximize: ascend.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        check_rate(lr, "Learning rate should be >= 0 but is")
+        if not beta2_decay <= 0.0:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        for i, each in enumerate(eps, 1):
+            if each is not None and not each >= 0.0:
+                raise ValueError(f"epsilon{i} should be >= 0 but is: {each}")
+        if not d >= 1.0:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        if not weight_decay >= 0.0:
+            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        if p.dtype.is_complex:
+            raise RuntimeError("Adafactor does not support complex parameters")
+        if p.ndim > 1:
+            shape = tuple(p.shape)
+            return {
+                "step": new_counter(),
+                "row_var": p.new_zeros((*shape[:-1], 1)),
+                "col_var": p.new_zeros((*shape[:-2], 1, shape[-1])),
+            }
+        return {"step": new_counter(), "variance": zeros_like(p)}
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, (eps1, eps2), d = scalar(group["lr"]), group["eps"], group["d"]
+        eps1 = finfo(p.dtype).eps if eps1 is None else eps1
+        step = advance(state["step"])
+        forget = step ** group["beta2_decay"]
+        if is_tensor(lr):
+            rate = minimum(lr, zeros_like(lr) + step**-0.5)
+        else:
+            rate = compute(min, lr, 1 / step**0.5)
+        scale = (p.norm(2).double() / p.numel() ** 0.5).clamp(min=eps2) * rate
+        if group["weight_decay"] != 0:
+            p.mul_(1 - lr * group["weight_decay"])
+        if grad.ndim > 1:
+            rows, columns = state["row_var"], state["col_var"]
+            rows.lerp_(_mean_square(grad, -1), forget)
+            columns.lerp_(_mean_square(grad, -2), forget)
+            variance = rows @ columns / rows.mean(dim=-2, keepdim=True).clamp(min=eps1)
+        else:
+            variance = state["variance"].lerp_(grad * grad, forget)
+        change = variance.clamp(min=eps1 * eps1).rsqrt() * grad
+        excess = (change.norm(2).double() / (change.numel() ** 0.5 * d)).clamp(min=1.0)
+        p.add_(change, alpha=-scale / excess)

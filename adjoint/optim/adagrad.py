@@ -1,0 +1,95 @@
+"""Adagrad: steps divided by the root of the sum of squared gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.creation import full_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import (
+    ParamsT,
+    RuleOptimizer,
+    check_fused,
+    check_range,
+    check_rate,
+)
+from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
+from adjoint.optim.terms import decay
+from adjoint.tensor.tensor import Tensor
+
+
+class Adagrad(RuleOptimizer):
+    r"""Adagrad.
+
+    .. math::
+        s_t = s_{t-1} + g_t^2, \quad
+        \theta_t = \theta_{t-1}
+            - \frac{\gamma}{1 + (t - 1) \eta} \frac{g_t}{\sqrt{s_t} + \epsilon}
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        lr_decay: the rate eta at which it decays.
+        weight_decay: added to the gradient times the parameter.
+        initial_accumulator_value: where the sum starts.
+        eps: added to the denominator.
+        maximize: ascend.
+        foreach, differentiable, fused: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_rate(lr)
+        check_range("lr_decay value", lr_decay, 0.0)
+        check_range("weight_decay value", weight_decay, 0.0)
+        check_range("initial_accumulator_value value", initial_accumulator_value, 0.0)
+        check_range("epsilon value", eps, 0.0)
+        check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p].update(self.create(p, group))
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        start = group["initial_accumulator_value"]
+        value = complex(start, start) if p.dtype.is_complex else start
+        return {
+            "step": new_counter(p.device if group["fused"] else None),
+            "sum": full_like(p, value, requires_grad=False),
+        }
+
+    def share_memory(self) -> None:
+        """Put the state in shared memory."""
+        for held in self.state.values():
+            held["sum"].share_memory_()
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr = scalar(group["lr"])
+        step = advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        state["sum"].addcmul_(grad, grad, value=1)
+        below = state["sum"].sqrt().add(group["eps"])
+        move_quotient(p, grad, below, -lr / (1 + (step - 1) * group["lr_decay"]))

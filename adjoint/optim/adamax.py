@@ -1,0 +1,79 @@
+"""Adamax: Adam with the largest recent gradient in place of the root mean square."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.bounds import maximum
+from adjoint.ops.creation import zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
+from adjoint.optim.terms import average, decay
+from adjoint.tensor.tensor import Tensor
+
+
+class Adamax(RuleOptimizer):
+    r"""Adamax.
+
+    .. math::
+        m_t = \beta_1 m_{t-1} + (1 - \beta_1) g_t, \quad
+        u_t = \max(\beta_2 u_{t-1}, |g_t| + \epsilon), \quad
+        \theta_t = \theta_{t-1} - \frac{\gamma}{1 - \beta_1^t} \frac{m_t}{u_t}
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        betas: decay rates of the average and of the maximum.
+        eps: added to the gradient's size.
+        weight_decay: added to the gradient times the parameter.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_range("epsilon value", eps, 0.0)
+        check_betas(betas)
+        check_range("weight_decay value", weight_decay, 0.0)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        return {
+            "step": new_counter(p.device if self._counts_on_device(group) else None),
+            "exp_avg": zeros_like(p),
+            "exp_inf": zeros_like(p),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, (beta1, beta2) = scalar(group["lr"]), group["betas"]
+        step = advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        mean, largest = state["exp_avg"], state["exp_inf"]
+        average(mean, grad, beta1)
+        largest.copy_(maximum(largest * beta2, grad.abs().add(group["eps"])))
+        if group["differentiable"]:
+            mean, largest = mean.clone(), largest.clone()
+        move_quotient(p, mean, largest, -lr / (1 - beta1**step))

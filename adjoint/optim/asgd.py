@@ -1,0 +1,89 @@
+"""ASGD: descent with a decaying rate, and the average of the parameters along the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.ops.condition import where
+from adjoint.ops.creation import ones, zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_range, check_rate
+from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
+from adjoint.optim.terms import decay
+from adjoint.tensor.tensor import Tensor
+
+
+class ASGD(RuleOptimizer):
+    r"""Averaged stochastic gradient descent; the average is `state[p]["ax"]`.
+
+    .. math::
+        \theta_t = (1 - \lambda \eta_t) \theta_{t-1} - \eta_t g_t, \quad
+        \eta_{t+1} = \gamma / (1 + \lambda \gamma t)^\alpha
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        lambd: the decay term.
+        alpha: the power of the decaying rate.
+        t0: the step at which averaging starts.
+        weight_decay: added to the gradient times the parameter.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_range("weight_decay value", weight_decay, 0.0)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        rate = ones((), dtype=counter_dtype(), device=p.device)
+        return {
+            "step": new_counter(p.device),
+            "eta": rate * scalar(group["lr"]),
+            "mu": rate,
+            "ax": zeros_like(p),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, lambd = scalar(group["lr"]), group["lambd"]
+        eta, mu, ax = state["eta"], state["mu"], state["ax"]
+        step = advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        rate = number_in(eta)
+        p.mul_(1 - rate * lambd)
+        p.add_(grad, alpha=-rate)
+        if CONTEXT.capture is not None:
+            ax.copy_(where(mu == 1, p, ax + (p - ax) * mu))
+        elif mu.item() != 1:
+            ax.add_((p - ax) * mu)
+        else:
+            ax.copy_(p)
+        new_eta = lr / (1 + lr * lambd * step) ** group["alpha"]
+        eta.copy_(new_eta) if is_tensor(new_eta) else eta.fill_(0).add_(new_eta)
+        mu.fill_(0).add_(compute(lambda t, t0: 1 / max(1, t - t0), step, group["t0"]))

@@ -1,0 +1,61 @@
+"""Parameter groups: dictionaries whose numbers a captured step reads anew at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.host import HostScalar
+
+# Numbers that shape the computation, not only scale it: a captured step is traced for each value.
+STATIC = frozenset({"eps", "etas", "step_sizes", "ns_coefficients", "ns_steps", "d", "max_iter"})
+
+
+def _is_number(key: Any, value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and key not in STATIC
+
+
+def _is_host(key: Any, value: Any) -> bool:
+    """Whether an option is a number (or a pair of numbers) the host may change between calls."""
+    if isinstance(value, tuple):
+        return bool(value) and all(_is_number(key, v) for v in value)
+    return _is_number(key, value)
+
+
+class ParamGroup(dict[str, Any]):
+    """Parameters that share options: `{"params": [...], "lr": 0.1, ...}`.
+
+    While a step is captured its numbers come out as `HostScalar`, so that a scheduler's change is
+    seen by the recorded step; changing one inside the capture is an error.
+    """
+
+    def __getitem__(self, key: str) -> Any:
+        value = dict.__getitem__(self, key)
+        if CONTEXT.capture is None or not _is_host(key, value):
+            return value
+        if isinstance(value, tuple):
+            return tuple(
+                HostScalar(lambda i=i: float(dict.__getitem__(self, key)[i]), f"{key}[{i}]")  # type: ignore[misc]
+                for i in range(len(value))
+            )
+        return HostScalar(lambda: float(dict.__getitem__(self, key)), key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """`self[key]`, or a default."""
+        if key not in self:
+            return default
+        return self[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if CONTEXT.capture is not None:
+            raise RuntimeError(
+                f"param_groups: {key!r} was changed inside a captured step, where the change would "
+                "happen only once. Change it, or call scheduler.step(), outside the captured "
+                "function; the step reads the new value at each call."
+            )
+        dict.__setitem__(self, key, value)
+
+    def capture_children(self) -> Iterator[tuple[str, Any]]:
+        """What a captured step depends on: all but the numbers it reads at each call."""
+        return ((k, v) for k, v in self.items() if not _is_host(k, v))

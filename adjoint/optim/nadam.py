@@ -1,0 +1,98 @@
+"""NAdam: Adam with Nesterov momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.creation import ones, zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.scalars import (
+    advance,
+    counter_dtype,
+    move_quotient,
+    new_counter,
+    number_in,
+    scalar,
+)
+from adjoint.optim.terms import average, average_square, decay
+from adjoint.tensor.tensor import Tensor
+
+
+class NAdam(RuleOptimizer):
+    r"""Adam with Nesterov momentum, whose momentum mu grows towards beta1 over the steps.
+
+    .. math::
+        \mu_t = \beta_1 (1 - \tfrac12 0.96^{t \psi}), \quad
+        \hat m_t = \frac{\mu_{t+1} m_t}{1 - \prod_{i \le t+1} \mu_i}
+            + \frac{(1 - \mu_t) g_t}{1 - \prod_{i \le t} \mu_i}
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        betas: decay rates of the averages of the gradient and its square.
+        eps: added to the denominator.
+        weight_decay: added to the gradient times the parameter.
+        momentum_decay: the rate psi.
+        decoupled_weight_decay: shrink the parameter itself, as AdamW does.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_range("epsilon value", eps, 0.0)
+        check_betas(betas)
+        check_range("weight_decay value", weight_decay, 0.0)
+        check_range("momentum_decay value", momentum_decay, 0.0)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        device = p.device if self._counts_on_device(group) else None
+        return {
+            "step": new_counter(device),
+            "mu_product": ones((), dtype=counter_dtype(), device=device),
+            "exp_avg": zeros_like(p),
+            "exp_avg_sq": zeros_like(p),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, (beta1, beta2) = scalar(group["lr"]), group["betas"]
+        step, psi = advance(state["step"]), group["momentum_decay"]
+        grad = decay(p, grad, lr, group)
+        mu = beta1 * (1.0 - 0.5 * (0.96 ** (step * psi)))
+        mu_next = beta1 * (1.0 - 0.5 * (0.96 ** ((step + 1) * psi)))
+        product = number_in(state["mu_product"].mul_(mu))
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        average(mean, grad, beta1)
+        average_square(square, grad, beta2)
+        below = square.div(1 - beta2**step).sqrt().add(group["eps"])
+        move_quotient(p, grad, below, -lr * (1.0 - mu) / (1.0 - product))
+        above = mean.clone() if group["differentiable"] else mean
+        move_quotient(p, above, below, -lr * mu_next / (1.0 - product * mu_next))

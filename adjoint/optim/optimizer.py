@@ -1,0 +1,466 @@
+"""Optimizer: parameter groups, state, state dicts, hooks; the base of every optimizer."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+from adjoint.autodiff.hooks import Handle
+from adjoint.autodiff.modes import enable_grad
+from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import float32
+from adjoint.core.record import is_tensor
+from adjoint.ops.creation import full
+from adjoint.ops.reinterpret import view_as_complex, view_as_real
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
+from adjoint.optim.hooks import (
+    register_optimizer_step_post_hook as register_optimizer_step_post_hook,
+)
+from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
+from adjoint.optim.scalars import counter_dtype
+from adjoint.tensor.tensor import Tensor
+
+ParamsT = Iterable[Any]
+Closure = Callable[[], Any]
+
+_HOOK_TABLES = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+class _Required:
+    """Marks an option that every parameter group must state."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step` method that calls the hooks before and after it."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        given: tuple[Any, ...] = (self, *args)
+        for hook in chain(
+            BEFORE_EVERY_STEP.values(), tuple(self._optimizer_step_pre_hooks.values())
+        ):
+            changed = hook(self, given, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    f"{type(self).__name__}.step: a pre hook must return None or a tuple of "
+                    f"(new_args, new_kwargs), but got {changed}."
+                )
+            given, kwargs = changed
+        out = step(*given, **kwargs)
+        for hook in chain(
+            tuple(self._optimizer_step_post_hooks.values()), AFTER_EVERY_STEP.values()
+        ):
+            hook(self, given, kwargs)
+        return out
+
+    hooked.hooked = True  # type: ignore[attr-defined]
+    return hooked
+
+
+def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step` method run without recording, unless the optimizer is differentiable."""
+
+    @functools.wraps(step)
+    def moded(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with CONTEXT.having(grad_enabled=bool(self.defaults.get("differentiable", False))):
+            return step(self, *args, **kwargs)
+
+    return moded
+
+
+class Optimizer:
+    """Base class of optimizers.
+
+    Args:
+        params: tensors, (name, tensor) pairs, or dictionaries that each describe a group.
+        defaults: the options of groups that do not state their own.
+
+    Example:
+        >>> import adjoint as ad
+        >>> class Descent(ad.optim.Optimizer):
+        ...     @ad.no_grad()
+        ...     def step(self, closure=None):
+        ...         for group in self.param_groups:
+        ...             for p in group["params"]:
+        ...                 p.add_(p.grad, alpha=-group["lr"])
+        >>> w = ad.ones(2, requires_grad=True)
+        >>> (w * w).sum().backward()
+        >>> Descent([w], {"lr": 0.25}).step()
+        >>> w
+        tensor([0.5000, 0.5000], requires_grad=True)
+    """
+
+    _optimizer_step_pre_hooks: Table
+    _optimizer_step_post_hooks: Table
+    _optimizer_state_dict_pre_hooks: Table
+    _optimizer_state_dict_post_hooks: Table
+    _optimizer_load_state_dict_pre_hooks: Table
+    _optimizer_load_state_dict_post_hooks: Table
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not hasattr(step, "hooked"):
+            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._add_hook_tables()
+        if is_tensor(params):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {type(params).__name__}. Put the tensor in a list."
+            )
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[ParamGroup] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _add_hook_tables(self) -> None:
+        for name in _HOOK_TABLES:
+            self.__dict__.setdefault(name, OrderedDict())
+
+    def capture_children(self) -> Iterator[tuple[str, Any]]:
+        """What a captured step depends on: the groups and which tensors the state has."""
+        skip = {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "defaults"}
+        return ((k, v) for k, v in self.__dict__.items() if k not in skip)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": self.state,
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._add_hook_tables()
+        self.defaults.setdefault("differentiable", False)
+        self.param_groups = [
+            g if isinstance(g, ParamGroup) else ParamGroup(g) for g in self.param_groups
+        ]
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+            for p in group["params"]:
+                held = self.state.get(p)
+                if held and "step" in held and not is_tensor(held["step"]):
+                    device = p.device if self._counts_on_device(group) else None
+                    held["step"] = full(
+                        (), float(held["step"]), dtype=counter_dtype(), device=device
+                    )
+
+    @staticmethod
+    def _counts_on_device(group: ParamGroup) -> bool:
+        """Whether step counts live beside the parameters, not on the host."""
+        return bool(group.get("capturable") or group.get("fused"))
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group.keys()):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(optimizer, args, kwargs)` before `step`; it may return new ones."""
+        return register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(optimizer, args, kwargs)` after `step`."""
+        return register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(optimizer)` before `state_dict`."""
+        return register(self._optimizer_state_dict_pre_hooks, hook, prepend=prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(optimizer, state_dict)` after `state_dict`; it may return another."""
+        return register(self._optimizer_state_dict_post_hooks, hook, prepend=prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(optimizer, state_dict)` before loading; it may return another."""
+        return register(self._optimizer_load_state_dict_pre_hooks, hook, prepend=prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> Handle:
+        """Call `hook(optimizer)` after loading."""
+        return register(self._optimizer_load_state_dict_post_hooks, hook, prepend=prepend)
+
+    # -- state dicts --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by parameter number and the groups, as PyTorch lays them out."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        for p in chain.from_iterable(g["params"] for g in self.param_groups):
+            numbers.setdefault(id(p), len(numbers))
+        groups = [
+            {
+                **{k: v for k, v in group.items() if k != "params"},
+                "params": [numbers[id(p)] for p in group["params"]],
+            }
+            for group in self.param_groups
+        ]
+        state = {(numbers[id(k)] if is_tensor(k) else k): v for k, v in self.state.items()}
+        packed: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            packed = _or(hook(self, packed), packed)
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave, cast to each parameter's dtype and device."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = _or(hook(self, state_dict), state_dict)
+        groups, saved = self.param_groups, deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved):
+            raise ValueError(
+                f"loaded state dict has a different number of parameter groups: {len(saved)} "
+                f"where the optimizer has {len(groups)}"
+            )
+        for i, (mine, theirs) in enumerate(zip(groups, saved, strict=True)):
+            if len(mine["params"]) != len(theirs["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of "
+                    f"optimizer's group: group {i} has {len(theirs['params'])} parameters where "
+                    f"the optimizer has {len(mine['params'])}"
+                )
+        holders = {
+            number: (p, theirs)
+            for mine, theirs in zip(groups, saved, strict=True)
+            for number, p in zip(theirs["params"], mine["params"], strict=True)
+        }
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for number, held in state_dict["state"].items():
+            if number in holders:
+                p, group = holders[number]
+                state[p] = _fitted(held, p, self._counts_on_device(ParamGroup(group)))
+            else:
+                state[number] = held
+        loaded = []
+        for mine, theirs in zip(groups, saved, strict=True):
+            theirs["params"] = mine["params"]
+            if "param_names" in mine:
+                theirs.setdefault("param_names", mine["param_names"])
+            loaded.append(ParamGroup(theirs))
+        self.__setstate__({"state": state, "param_groups": loaded})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    # -- parameters ---------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, or fill them with zeros."""
+        for p in chain.from_iterable(g["params"] for g in self.param_groups):
+            grad = p.grad
+            if grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+                continue
+            if grad.grad_fn is not None:
+                grad.detach_()
+            else:
+                grad.requires_grad_(False)
+            grad.zero_()
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update the parameters; `closure` computes the loss anew and returns it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define step()")
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group: `{"params": ..., "lr": ...}`, missing options from the defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = ParamGroup(param_group)
+        group["params"], names = _ordered(group["params"])
+        if names:
+            group["param_names"] = names
+        for p in group["params"]:
+            if not is_tensor(p):
+                raise TypeError(
+                    "optimizer can only optimize Tensors, but one of the params is "
+                    f"{type(p).__name__}"
+                )
+            if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
+                raise ValueError(
+                    "can't optimize a non-leaf Tensor. Give the optimizer the leaf it was made "
+                    "from, or detach it first."
+                )
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
+            group.setdefault(name, default)
+        if len({id(p) for p in group["params"]}) != len(group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error",
+                stacklevel=3,
+            )
+        held: set[int] = set()
+        for other in self.param_groups:
+            held |= {id(p) for p in other["params"]}
+            if ("param_names" in group) != ("param_names" in other):
+                kind = "with names" if "param_names" in group else "without names"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param "
+                    f"group {kind} to the optimizer"
+                )
+        if not held.isdisjoint(id(p) for p in group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+
+
+def _or(changed: Any, held: Any) -> Any:
+    return held if changed is None else changed
+
+
+def _ordered(params: Any) -> tuple[list[Any], list[str]]:
+    """Parameters as a list, with their names where they came as pairs."""
+    if is_tensor(params):
+        return [params], []
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of "
+            "tensors in sets will change between runs. Please use a list instead."
+        )
+    params = list(params)
+    names = [p[0] for p in params if isinstance(p, tuple)]
+    if names and len(names) != len(params):
+        raise ValueError(
+            "all optimizer params should be with/without names. Some param names are missing"
+        )
+    return [p[1] if isinstance(p, tuple) else p for p in params], names
+
+
+def _fitted(value: Any, p: Tensor, counts_on_device: bool, key: Any = None) -> Any:
+    """A deep copy of loaded state with tensors in the parameter's dtype and on its device."""
+    if is_tensor(value):
+        if key == "step":
+            return value.to(device=p.device, dtype=float32) if counts_on_device else value
+        dtype = p.dtype if p.is_floating_point() else value.dtype
+        return value.to(device=p.device, dtype=dtype)
+    if isinstance(value, dict):
+        return {k: _fitted(v, p, counts_on_device, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return type(value)(_fitted(v, p, counts_on_device) for v in value)
+    return value
+
+
+class RuleOptimizer(Optimizer):
+    """An optimizer given by one update rule, applied to each parameter that has a gradient.
+
+    A subclass states `create`, the state of a parameter before its first step, and `update`, the
+    rule. Complex parameters are seen by the rule as pairs of reals. Both serve eager and captured
+    steps: rules do arithmetic on numbers and never look at them, but through a guard.
+    """
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        raise NotImplementedError
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        """Change the parameter, and its state, for a gradient."""
+        raise NotImplementedError
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update every parameter that has a gradient; returns the closure's loss, if given one."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is not None:
+                    self._apply(p, grad, group)
+        return loss
+
+    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
+        state = self.state[p]
+        if not state:
+            with CONTEXT.having(capture=None, grad_enabled=False):
+                state.update(self.create(p, group))
+        if group.get("maximize"):
+            grad = -grad
+        if not p.dtype.is_complex:
+            self.update(p, grad, state, group)
+            return
+        pairs = {
+            k: view_as_real(v) if is_tensor(v) and v.dtype.is_complex else v
+            for k, v in state.items()
+        }
+        known = set(pairs)
+        self.update(view_as_real(p), view_as_real(grad), pairs, group)
+        state |= {k: view_as_complex(v) for k, v in pairs.items() if k not in known}
+
+
+def check_range(name: str, value: Any, low: float, high: float | None = None) -> None:
+    """Refuse an option outside [low, high)."""
+    if not low <= value or (high is not None and not value < high):
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def check_rate(lr: Any, message: str = "Invalid learning rate") -> None:
+    """Refuse a negative learning rate, or one with several elements."""
+    if is_tensor(lr) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"{message}: {lr}")
+
+
+def check_betas(betas: tuple[Any, Any]) -> None:
+    """Refuse decay rates outside [0, 1)."""
+    for i, beta in enumerate(betas):
+        check_range(f"beta parameter at index {i}", beta, 0.0, 1.0)
+
+
+def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
+    """Refuse combinations of implementations that PyTorch refuses."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")

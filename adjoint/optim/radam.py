@@ -1,0 +1,88 @@
+"""RAdam: Adam that waits for its second moment to settle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.creation import zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.scalars import advance, new_counter, scalar
+from adjoint.optim.terms import average, average_square, decay
+from adjoint.tensor.tensor import Tensor
+
+
+class RAdam(RuleOptimizer):
+    r"""Rectified Adam: plain momentum while the variance of Adam's rate is unbounded.
+
+    .. math::
+        \rho_t = \rho_\infty - \frac{2 t \beta_2^t}{1 - \beta_2^t}, \quad
+        r_t = \sqrt{\frac{(\rho_t - 4)(\rho_t - 2) \rho_\infty}
+            {(\rho_\infty - 4)(\rho_\infty - 2) \rho_t}} \;\text{if}\; \rho_t > 5
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        betas: decay rates of the averages of the gradient and its square.
+        eps: added to the denominator.
+        weight_decay: added to the gradient times the parameter.
+        decoupled_weight_decay: shrink the parameter itself, as AdamW does.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_range("epsilon value", eps, 0.0)
+        check_betas(betas)
+        check_range("weight_decay value", weight_decay, 0.0)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        return {
+            "step": new_counter(p.device if self._counts_on_device(group) else None),
+            "exp_avg": zeros_like(p),
+            "exp_avg_sq": zeros_like(p),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, (beta1, beta2) = scalar(group["lr"]), group["betas"]
+        step = advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        average(mean, grad, beta1)
+        average_square(square, grad, beta2)
+        correction = 1 - beta2**step
+        change = mean / (1 - beta1**step) * lr
+        longest = 2 / (1 - beta2) - 1
+        length = longest - 2 * step * (beta2**step) / correction
+        if length > 5.0:  # while capturing, a guard: the step is traced once for each outcome
+            rectifier = (
+                (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+            ) ** 0.5
+            change = change * (correction**0.5 / square.sqrt().add(group["eps"])) * rectifier
+        p.sub_(change)

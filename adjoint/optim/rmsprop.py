@@ -1,0 +1,93 @@
+"""RMSprop: steps divided by the root of a running average of squared gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.creation import zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_range, check_rate
+from adjoint.optim.scalars import advance, move, move_quotient, new_counter, scalar
+from adjoint.optim.terms import average, average_square, decay
+from adjoint.tensor.tensor import Tensor
+
+
+class RMSprop(RuleOptimizer):
+    r"""RMSprop.
+
+    .. math::
+        v_t = \alpha v_{t-1} + (1 - \alpha) g_t^2, \quad
+        \theta_t = \theta_{t-1} - \gamma \frac{g_t}{\sqrt{v_t} + \epsilon}
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate, a number or a one-element tensor.
+        alpha: decay rate of the average.
+        eps: added to the denominator.
+        weight_decay: added to the gradient times the parameter.
+        momentum: factor of the sum of past steps.
+        centered: divide by the standard deviation.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_range("epsilon value", eps, 0.0)
+        check_range("momentum value", momentum, 0.0)
+        check_range("weight_decay value", weight_decay, 0.0)
+        check_range("alpha value", alpha, 0.0)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        state = {
+            "step": new_counter(p.device if self._counts_on_device(group) else None),
+            "square_avg": zeros_like(p),
+        }
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(p)
+        return state
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        lr, alpha = scalar(group["lr"]), group["alpha"]
+        advance(state["step"])
+        grad = decay(p, grad, lr, group)
+        square = state["square_avg"]
+        average_square(square, grad, alpha)
+        if group["centered"]:
+            mean = state["grad_avg"]
+            average(mean, grad, alpha)
+            square = square.addcmul(mean, mean, value=-1)
+        below = square.sqrt().add(group["eps"])
+        if group["momentum"] > 0:
+            held = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, below)
+            move(p, held, -lr)
+        else:
+            move_quotient(p, grad, below, -lr)

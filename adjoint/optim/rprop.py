@@ -1,0 +1,76 @@
+"""Rprop: steps whose size follows the signs of successive gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.ops.condition import where
+from adjoint.ops.creation import full_like, zeros_like
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_rate
+from adjoint.optim.scalars import advance, new_counter
+from adjoint.tensor.tensor import Tensor
+
+
+class Rprop(RuleOptimizer):
+    r"""Resilient backpropagation.
+
+    A step grows while the gradient keeps its sign, shrinks when the sign changes, and is left out
+    right after a change.
+
+    Args:
+        params: parameters or groups.
+        lr: the first step size, a number or a one-element tensor.
+        etas: factors by which steps shrink and grow.
+        step_sizes: the smallest and the largest step.
+        maximize: ascend.
+        foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        lr = float(group["lr"])
+        return {
+            "step": new_counter(p.device if self._counts_on_device(group) else None),
+            "prev": zeros_like(p),
+            "step_size": full_like(
+                p, complex(lr, lr) if p.dtype.is_complex else lr, requires_grad=False
+            ),
+        }
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        advance(state["step"])
+        prev, size = state["prev"], state["step_size"]
+        sign = grad.mul(prev.clone() if group["differentiable"] else prev).sign()
+        turned = sign < 0
+        factor = where(sign > 0, grow, where(turned, shrink, where(sign == 0, 1, sign)))
+        size.mul_(factor).clamp_(least, most)
+        grad = grad.masked_fill(turned, 0)
+        p.addcmul_(grad.sign(), size.clone() if group["differentiable"] else size, value=-1)
+        prev.copy_(grad)

@@ -1,0 +1,42 @@
+"""SparseAdam: Adam for sparse gradients, which Adjoint's tensors do not have yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range
+from adjoint.tensor.tensor import Tensor
+
+
+class SparseAdam(RuleOptimizer):
+    """Adam that touches only the rows a sparse gradient has; dense gradients are refused.
+
+    Args:
+        params: parameters or groups.
+        lr: the learning rate.
+        betas: decay rates of the averages of the gradient and its square.
+        eps: added to the denominator.
+        maximize: ascend.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        check_range("epsilon value", eps, 0.0)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        raise RuntimeError(
+            "SparseAdam does not support dense gradients, please consider Adam instead"
+        )
