@@ -81,6 +81,10 @@ def test_stateful_programs_on_a_gpu(name: str) -> None:
         eager = run_program(name, lambda fn: fn)
         captured = run_program(name, capture)
     for e, c, w in zip(eager, captured, want, strict=True):
+        if w is None:
+            assert e is None
+            assert c is None
+            continue
         np.testing.assert_allclose(e, w, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(c, w, rtol=1e-5, atol=1e-6)
 
