@@ -140,6 +140,7 @@ class Hooks:
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
     become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
+    update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array
 

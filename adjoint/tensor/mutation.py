@@ -93,6 +93,7 @@ def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: An
 
 
 HOOKS.become = become
+HOOKS.update = update
 
 
 def direct_array(target: Tensor) -> Any:

@@ -1,0 +1,1 @@
+"""Operations of neural networks: activations, normalisations, dropout, embeddings, losses."""
