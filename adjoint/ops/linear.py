@@ -44,7 +44,7 @@ def _compose(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out + bias
 
 
-@public(namespaces=("nn.functional",))
+@public(namespaces=("nn.functional",), out=True)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r"""An affine map of the last dimension: $y = x A^T + b$.
 

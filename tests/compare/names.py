@@ -2,6 +2,28 @@
 
 WANTED = frozenset(
     """
+    nn.functional.alpha_dropout nn.functional.batch_norm nn.functional.bilinear
+    nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
+    nn.functional.celu nn.functional.cosine_embedding_loss nn.functional.cosine_similarity
+    nn.functional.cross_entropy nn.functional.ctc_loss nn.functional.dropout
+    nn.functional.dropout2d nn.functional.dropout3d nn.functional.elu nn.functional.embedding
+    nn.functional.embedding_bag nn.functional.feature_alpha_dropout
+    nn.functional.gaussian_nll_loss nn.functional.gelu nn.functional.glu
+    nn.functional.group_norm nn.functional.gumbel_softmax nn.functional.hardshrink
+    nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
+    nn.functional.hinge_embedding_loss nn.functional.huber_loss nn.functional.instance_norm
+    nn.functional.kl_div nn.functional.l1_loss nn.functional.layer_norm nn.functional.leaky_relu
+    nn.functional.linear nn.functional.linear_cross_entropy nn.functional.logsigmoid
+    nn.functional.margin_ranking_loss nn.functional.mish nn.functional.mse_loss
+    nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
+    nn.functional.multilabel_soft_margin_loss nn.functional.nll_loss nn.functional.normalize
+    nn.functional.one_hot nn.functional.pairwise_distance nn.functional.pdist
+    nn.functional.poisson_nll_loss nn.functional.prelu nn.functional.relu nn.functional.relu6
+    nn.functional.rms_norm nn.functional.rrelu nn.functional.selu nn.functional.sigmoid
+    nn.functional.silu nn.functional.smooth_l1_loss nn.functional.soft_margin_loss
+    nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.softsign
+    nn.functional.tanh nn.functional.tanhshrink nn.functional.threshold
+    nn.functional.triplet_margin_loss nn.functional.triplet_margin_with_distance_loss
     H T __getitem__ __radd__ __rand__ __rdiv__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__
     __rsub__ __rxor__ abs acos acosh add addbmm addcdiv addcmul addmm addmv addr all allclose
     amax amin aminmax angle any arange argmax argmin argsort argwhere as_strided
@@ -69,6 +91,9 @@ WANTED = frozenset(
 
 NONDETERMINISTIC = frozenset(
     """
+    nn.functional.alpha_dropout nn.functional.dropout nn.functional.dropout2d
+    nn.functional.dropout3d nn.functional.feature_alpha_dropout nn.functional.rrelu
+    nn.functional.gumbel_softmax
     bernoulli cauchy empty empty_like empty_strided exponential geometric log_normal multinomial
     new_empty new_empty_strided normal pca_lowrank rand_like randint randint_like randn
     randn_like svd_lowrank uniform

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import re
 import sys
 import traceback
@@ -54,6 +55,10 @@ DTYPES = (
 
 # Operations the database calls through a wrapper with another order of arguments.
 ADAPTERS = {
+    "nn.functional.embedding": lambda w, i, **kwargs: ad.nn.functional.embedding(i, w, **kwargs),
+    "nn.functional.embedding_bag": (
+        lambda w, i, **kwargs: ad.nn.functional.embedding_bag(i, w, **kwargs)
+    ),
     "einsum": lambda tensors, equation: ad.einsum(equation, tensors),
     "where": lambda x, condition, other, **kwargs: ad.where(condition, x, other, **kwargs),
     "zero_": lambda x: x.clone().zero_(),
@@ -277,9 +282,11 @@ class Sweep:
         theirs_fn = op.get_inplace()
         if theirs_fn is None:
             return
-        ours_fn = getattr(ad.Tensor, theirs_fn.__name__, None)
+        ours_fn: Any = getattr(ad.Tensor, getattr(theirs_fn, "__name__", ""), None)
+        if op.name.startswith("nn.functional.") and ours_fn is None:
+            ours_fn = functools.partial(resolve(op.name), inplace=True)
         if ours_fn is None:
-            self.fail(name, "in-place form", AttributeError(theirs_fn.__name__))
+            self.fail(name, "in-place form", AttributeError(op.name))
             return
         for sample in self.take(op, dtype, requires_grad=False):
             if sample.broadcasts_input or not isinstance(sample.input, torch.Tensor):

@@ -55,7 +55,7 @@ def _gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
 GELU = activation("gelu", _gelu, _gelu_vjp)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, out=True)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     r"""x times the standard normal probability of being below x: $x \Phi(x)$.
 
@@ -133,14 +133,14 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return apply("mish_", MISH, input, inplace)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, out=True)
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     r"""$\log(1 + e^{\beta x}) / \beta$, and x itself where $\beta x$ exceeds `threshold`."""
     require_floating("softplus", input)
     return SOFTPLUS(input, beta=beta, threshold=threshold)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, out=True)
 def logsigmoid(input: Tensor) -> Tensor:
     r"""$\log \sigma(x)$, without overflow."""
     require_floating("logsigmoid", input)
@@ -228,9 +228,7 @@ def celu_function(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 # -- gates and ratios ---------------------------------------------------------------------------
 
-GLU = activation(
-    "glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid()
-)
+GLU = activation("glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid())
 SOFTSIGN = activation("softsign", lambda x: x / (x.abs() + 1))
 TANHSHRINK = activation("tanhshrink", lambda x: x - x.tanh())
 

@@ -14,7 +14,7 @@ from adjoint.ops.random import draw
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
-public(namespaces=FUNCTIONAL)(hardshrink)
+public(namespaces=FUNCTIONAL, out=True)(hardshrink)
 public(namespaces=FUNCTIONAL)(prelu)
 
 LEAKY_RELU = activation(
@@ -132,7 +132,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return apply("hardswish_", HARDSWISH, input, inplace)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, out=True)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements moved towards zero by `lambd`, those within `lambd` of it to zero."""
     require_floating("softshrink", input)

@@ -1,0 +1,563 @@
+"""Normalisation to zero mean and unit variance, over features, groups, channels or the batch."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.families import composite
+from adjoint.core.numeric_limits import finfo
+from adjoint.core.public import public
+from adjoint.core.spec import Spec
+from adjoint.ops.nn.common import FUNCTIONAL, widen
+from adjoint.ops.reduction import SUM, count
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+Dims = tuple[int, ...]
+
+
+def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
+    """x less its mean over `dims`, that mean, and the (biased) variance."""
+    n = max(count(x.shape, dims), 1)
+    mean = SUM(x, dims=dims, keepdim=True) / n
+    centred = x - mean
+    return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
+
+
+def _standard(x: Tensor, dims: Dims, eps: float) -> tuple[Tensor, Tensor]:
+    """x with zero mean and unit variance over `dims`, and what it was multiplied by."""
+    centred, _, variance = moments(x, dims)
+    inverse = (variance + eps).rsqrt()
+    return centred * inverse, inverse
+
+
+def _pull_back(g: Tensor, standard: Tensor, inverse: Tensor, dims: Dims) -> Tensor:
+    """The gradient of `_standard`: g less its part along the mean and along the result."""
+    n = max(count(g.shape, dims), 1)
+    mean = SUM(g, dims=dims, keepdim=True) / n
+    along = SUM(g * standard, dims=dims, keepdim=True) / n
+    return (g - mean - standard * along) * inverse
+
+
+def _affine(y: Tensor, affine: Any, shape: Dims) -> Tensor:
+    """y times a weight plus a bias, where given, each seen in `shape`."""
+    for i, parameter in enumerate(affine):
+        p = widen(parameter).reshape(shape)
+        y = y + p if i else y * p
+    return y
+
+
+def _weighted(g: Tensor, affine: Any, shape: Dims) -> Tensor:
+    return g * widen(affine[0]).reshape(shape) if affine else g
+
+
+def _parameter_gradient(
+    g: Tensor, standard: Tensor, position: int, shape: Dims, spec: Spec
+) -> Tensor:
+    """Of the weight (position 1) or the bias."""
+    each = g * standard if position == 1 else g
+    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
+
+
+def _check_affine(name: str, size: Any, **parameters: Any) -> None:
+    for which, p in parameters.items():
+        if p is not None and tuple(p.shape) != tuple(size):
+            raise RuntimeError(
+                f"{name}: expected {which} to be of shape {list(size)}, but got {which} of shape "
+                f"{list(p.shape)}"
+            )
+
+
+def _given(weight: Any, bias: Any, like: Any) -> tuple[Any, ...]:
+    """The affine operands: none, a weight, or a weight (ones, if it is missing) and a bias."""
+    if bias is None:
+        return () if weight is None else (weight,)
+    if weight is None:
+        weight = bias.new_ones(bias.shape)
+    return (weight, bias)
+
+
+# -- over the last dimensions -------------------------------------------------------------------
+
+
+def _trailing(x: Any, rank: int) -> Dims:
+    return tuple(range(x.ndim - rank, x.ndim))
+
+
+def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
+    standard, _ = _standard(widen(x), _trailing(x, rank), eps)
+    return _affine(standard, affine, x.shape[x.ndim - rank :]).to(x.dtype)
+
+
+def _layer_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
+    dims = _trailing(x, rank)
+    standard, inverse = _standard(widen(x), dims, eps)
+    g = _weighted(widen(g), affine, x.shape[x.ndim - rank :])
+    return _pull_back(g, standard, inverse, dims).to(x.dtype)
+
+
+def _layer_norm_affine(
+    g: Tensor, x: Tensor, position: int, spec: Spec, rank: int, eps: float
+) -> Tensor:
+    standard, _ = _standard(widen(x), _trailing(x, rank), eps) if position == 1 else (g, g)
+    return _parameter_gradient(widen(g), standard, position, tuple(spec.shape), spec)
+
+
+LAYER_NORM = composite(
+    "layer_norm",
+    _layer_norm,
+    _layer_norm_input,
+    _layer_norm_affine,
+    operands=("x", "*affine"),
+    policy="fp32",
+)
+
+
+def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
+    shape = (
+        tuple(normalized_shape) if not isinstance(normalized_shape, int) else (normalized_shape,)
+    )
+    if not shape:
+        raise RuntimeError(
+            f"{name}: expected normalized_shape to be at least 1-dimensional, i.e., containing at "
+            "least one element, but got normalized_shape = []"
+        )
+    if tuple(input.shape[input.ndim - len(shape) :]) != shape or input.ndim < len(shape):
+        wanted = "".join(f", {n}" for n in shape)
+        raise RuntimeError(
+            f"{name}: given normalized_shape={list(shape)}, expected input with shape "
+            f"[*{wanted}], but got input of size {list(input.shape)}"
+        )
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"{name}: not implemented for {input.dtype.name}. Convert it to a floating dtype."
+        )
+    return shape
+
+
+@public(namespaces=FUNCTIONAL)
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance over the last dimensions.
+
+    $y = \frac{x - E[x]}{\sqrt{Var[x] + \epsilon}} \gamma + \beta$
+
+    Args:
+        normalized_shape: the sizes of the dimensions normalised over.
+        weight, bias: of that shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.layer_norm(ad.tensor([[1.0, 3.0]]), (2,))
+        tensor([[-1.0000,  1.0000]])
+    """
+    shape = _check_shape("layer_norm", input, normalized_shape)
+    _check_affine("layer_norm", shape, weight=weight, bias=bias)
+    return LAYER_NORM(input, *_given(weight, bias, input), rank=len(shape), eps=eps)
+
+
+@public(name="layer_norm")
+def layer_norm_function(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """Zero mean and unit variance over the last dimensions (see `nn.functional.layer_norm`)."""
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def _root_mean_square(x: Tensor, dims: Dims, eps: float) -> tuple[Tensor, Tensor]:
+    mean = SUM(x * x, dims=dims, keepdim=True) / max(count(x.shape, dims), 1)
+    inverse = (mean + eps).rsqrt()
+    return x * inverse, inverse
+
+
+def _rms_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
+    scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
+    return _affine(scaled, affine, x.shape[x.ndim - rank :]).to(x.dtype)
+
+
+def _rms_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
+    dims = _trailing(x, rank)
+    scaled, inverse = _root_mean_square(widen(x), dims, eps)
+    g = _weighted(widen(g), affine, x.shape[x.ndim - rank :])
+    along = SUM(g * scaled, dims=dims, keepdim=True) / max(count(g.shape, dims), 1)
+    return ((g - scaled * along) * inverse).to(x.dtype)
+
+
+def _rms_norm_weight(g: Tensor, x: Tensor, spec: Spec, rank: int, eps: float) -> Tensor:
+    scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
+    return _parameter_gradient(widen(g), scaled, 1, tuple(spec.shape), spec)
+
+
+RMS_NORM = composite(
+    "rms_norm",
+    _rms_norm,
+    _rms_norm_input,
+    _rms_norm_weight,
+    operands=("x", "*affine"),
+    policy="fp32",
+)
+
+
+@public(namespaces=("", "nn.functional"))
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    r"""Division by the root of the mean square over the last dimensions.
+
+    $y = \frac{x}{\sqrt{E[x^2] + \epsilon}} \gamma$
+
+    Args:
+        normalized_shape: the sizes of the dimensions normalised over.
+        weight: of that shape.
+        eps: by default the smallest step from 1 in the input's dtype.
+    """
+    if input.dtype.is_complex:
+        return _complex_rms_norm(input, normalized_shape, weight, eps)
+    shape = _check_shape("rms_norm", input, normalized_shape)
+    _check_affine("rms_norm", shape, weight=weight)
+    value = finfo(widen(input).dtype).eps if eps is None else eps
+    return RMS_NORM(input, *_given(weight, None, input), rank=len(shape), eps=float(value))
+
+
+def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: Any) -> Tensor:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    dims = _trailing(input, len(shape))
+    mean = (input * input).mean(dims, keepdim=True)
+    out = input * (mean + (finfo(input.dtype.to_real()).eps if eps is None else eps)).rsqrt()
+    return out if weight is None else out * weight
+
+
+# -- over groups of channels --------------------------------------------------------------------
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """(N, groups, everything of a group)."""
+    batch, channels = x.shape[:2]
+    rest = prod(x.shape[2:])
+    return x.reshape((batch, groups, (channels // max(groups, 1)) * rest))
+
+
+def _per_channel(x: Any) -> Dims:
+    return (1, x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> Tensor:
+    standard, _ = _standard(_grouped(widen(x), groups), (2,), eps)
+    return _affine(standard.reshape(x.shape), affine, _per_channel(x)).to(x.dtype)
+
+
+def _group_norm_input(g: Tensor, x: Tensor, affine: Any, groups: int, eps: float) -> Tensor:
+    standard, inverse = _standard(_grouped(widen(x), groups), (2,), eps)
+    g = _grouped(_weighted(widen(g), affine, _per_channel(x)), groups)
+    return _pull_back(g, standard, inverse, (2,)).reshape(x.shape).to(x.dtype)
+
+
+def _group_norm_affine(
+    g: Tensor, x: Tensor, position: int, spec: Spec, groups: int, eps: float
+) -> Tensor:
+    standard = g
+    if position == 1:
+        standard = _standard(_grouped(widen(x), groups), (2,), eps)[0].reshape(x.shape)
+    return _parameter_gradient(widen(g), standard, position, _per_channel(x), spec)
+
+
+GROUP_NORM = composite(
+    "group_norm",
+    _group_norm,
+    _group_norm_input,
+    _group_norm_affine,
+    operands=("x", "*affine"),
+    policy="fp32",
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance over each group of channels of each sample.
+
+    Args:
+        input: (N, C, ...), C divisible by `num_groups`.
+        weight, bias: (C,).
+    """
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"group_norm: expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    channels = input.shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RuntimeError(
+            "group_norm: expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    _check_affine("group_norm", (channels,), weight=weight, bias=bias)
+    return GROUP_NORM(input, *_given(weight, bias, input), groups=num_groups, eps=eps)
+
+
+@public(name="group_norm")
+def group_norm_function(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Zero mean and unit variance over groups of channels (see `nn.functional.group_norm`)."""
+    return group_norm(input, num_groups, weight, bias, eps)
+
+
+# -- over the batch -----------------------------------------------------------------------------
+
+
+def _batch_dims(x: Any) -> Dims:
+    return (0, *range(2, x.ndim))
+
+
+def _batch_norm(x: Tensor, *affine: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalised input, and the mean and biased variance of each channel."""
+    centred, mean, variance = moments(widen(x), _batch_dims(x))
+    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x)).to(x.dtype)
+    return out, mean.reshape(x.shape[1]), variance.reshape(x.shape[1])
+
+
+def _batch_norm_input(gs: Any, x: Tensor, affine: Any, eps: float) -> Tensor | None:
+    if gs[0] is None:
+        return None
+    dims = _batch_dims(x)
+    standard, inverse = _standard(widen(x), dims, eps)
+    g = _weighted(widen(gs[0]), affine, _per_channel(x))
+    return _pull_back(g, standard, inverse, dims).to(x.dtype)
+
+
+def _batch_norm_affine(gs: Any, x: Tensor, position: int, spec: Spec, eps: float) -> Tensor | None:
+    if gs[0] is None:
+        return None
+    standard = gs[0]
+    if position == 1:
+        standard = _standard(widen(x), _batch_dims(x), eps)[0]
+    return _parameter_gradient(widen(gs[0]), standard, position, _per_channel(x), spec)
+
+
+# BATCH_NORM(x, *affine) -> (out, mean, variance); the statistics are constants to derivatives.
+BATCH_NORM = composite(
+    "batch_norm",
+    _batch_norm,
+    _batch_norm_input,
+    _batch_norm_affine,
+    operands=("x", "*affine"),
+    outputs=3,
+)
+
+
+def _with_statistics(x: Tensor, mean: Tensor, variance: Tensor, *affine: Any, eps: float) -> Tensor:
+    shape = _per_channel(x)
+    inverse = (widen(variance) + eps).rsqrt()
+    scale = inverse * widen(affine[0]) if affine else inverse
+    shift = -widen(mean) * scale
+    if len(affine) > 1:
+        shift = shift + widen(affine[1])
+    return (widen(x) * scale.reshape(shape) + shift.reshape(shape)).to(x.dtype)
+
+
+BATCH_NORM_INFERENCE = composite(
+    "batch_norm_inference", _with_statistics, operands=("x", "mean", "variance", "*affine")
+)
+
+
+def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
+    """Move a running statistic towards a new value, in place."""
+    if running is None:
+        return
+    with CONTEXT.having(grad_enabled=False):
+        moved = widen(running) * (1 - momentum) + new.detach() * momentum
+        running.copy_(moved.to(running.dtype))
+
+
+@public(namespaces=FUNCTIONAL)
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance of each channel over the batch.
+
+    In training the batch's own statistics are used, and the running ones, where given, move
+    towards them by `momentum` (the variance unbiased); otherwise the running ones are used.
+
+    Args:
+        input: (N, C, ...).
+        running_mean, running_var, weight, bias: (C,).
+    """
+    if input.ndim == 1 and not input.numel():
+        return input.clone()
+    if input.ndim < 2:
+        raise RuntimeError(
+            "batch_norm: expected an input of shape (N, C, ...), at least 2 dimensions, received "
+            f"{list(input.shape)}"
+        )
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"batch_norm: not implemented for {input.dtype.name}")
+    channels = input.shape[1]
+    for which, p in (("running_mean", running_mean), ("running_var", running_var),
+                     ("weight", weight), ("bias", bias)):  # fmt: skip
+        if p is not None and tuple(p.shape) != (channels,):
+            raise RuntimeError(
+                f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
+                f"for an input of shape {list(input.shape)}"
+            )
+    affine = _given(weight, bias, input)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "batch_norm: expected running_mean and running_var to be defined when "
+                "training=False"
+            )
+        return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
+    each = input.numel() // max(channels, 1)
+    if each == 1 and input.numel():
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+    out, mean, variance = BATCH_NORM(input, *affine, eps=eps)
+    blend(running_mean, mean, momentum)
+    if running_var is not None:
+        blend(running_var, variance * (each / max(each - 1, 1)), momentum)
+    return out
+
+
+@public(name="batch_norm")
+def batch_norm_function(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Zero mean and unit variance over the batch (see `nn.functional.batch_norm`)."""
+    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+# -- over the positions of each channel of each sample ------------------------------------------
+
+
+def _instance_norm(x: Tensor, *affine: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centred, mean, variance = moments(widen(x), tuple(range(2, x.ndim)))
+    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x)).to(x.dtype)
+    return out, mean.reshape(x.shape[:2]), variance.reshape(x.shape[:2])
+
+
+def _instance_norm_input(gs: Any, x: Tensor, affine: Any, eps: float) -> Tensor | None:
+    if gs[0] is None:
+        return None
+    dims = tuple(range(2, x.ndim))
+    standard, inverse = _standard(widen(x), dims, eps)
+    g = _weighted(widen(gs[0]), affine, _per_channel(x))
+    return _pull_back(g, standard, inverse, dims).to(x.dtype)
+
+
+def _instance_norm_affine(
+    gs: Any, x: Tensor, position: int, spec: Spec, eps: float
+) -> Tensor | None:
+    if gs[0] is None:
+        return None
+    standard = gs[0]
+    if position == 1:
+        standard = _standard(widen(x), tuple(range(2, x.ndim)), eps)[0]
+    return _parameter_gradient(widen(gs[0]), standard, position, _per_channel(x), spec)
+
+
+INSTANCE_NORM = composite(
+    "instance_norm",
+    _instance_norm,
+    _instance_norm_input,
+    _instance_norm_affine,
+    operands=("x", "*affine"),
+    outputs=3,
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance of each channel of each sample over its positions.
+
+    Args:
+        input: (N, C, L...).
+        running_mean, running_var, weight, bias: (C,).
+    """
+    if input.ndim < 3:
+        raise RuntimeError(
+            "instance_norm: expected an input of shape (N, C, L...), at least 3 dimensions, "
+            f"received {list(input.shape)}"
+        )
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    each = prod(input.shape[2:])
+    if each == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
+    _check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
+    out, mean, variance = INSTANCE_NORM(input, *_given(weight, bias, input), eps=eps)
+    if running_mean is not None:
+        blend(running_mean, mean.mean(0), momentum)
+    if running_var is not None:
+        blend(running_var, variance.mean(0) * (each / max(each - 1, 1)), momentum)
+    return out
+
+
+@public(name="instance_norm")
+def instance_norm_function(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Zero mean and unit variance of each channel (see `nn.functional.instance_norm`)."""
+    return instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
