@@ -36,6 +36,22 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "ragged": (lambda: ad.tensor([[1, 2], [3]]), ValueError, "length"),
     "attribute": (lambda: ad.no_such_name, AttributeError, "no_such_name"),
     "device": (lambda: ad.ones(2, device="quantum"), RuntimeError, "quantum"),
+    "gather": (lambda: ad.ones(2).gather(0, ad.tensor([2])), RuntimeError, "gather: index 2"),
+    "index_select": (
+        lambda: ad.ones(2).index_select(0, ad.tensor([7])),
+        IndexError,
+        "index: index 7 is out of bounds",
+    ),
+    "bincount": (lambda: ad.bincount(ad.tensor([-1])), RuntimeError, "non-negative"),
+    "fill with a word": (lambda: ad.full((2,), "a"), TypeError, "must be Number, not str"),
+    "fill with nothing": (lambda: ad.full((2,), None), TypeError, "must be Number, not NoneType"),
+    "no tensor": (lambda: ad.nonzero(1), TypeError, "must be Tensor, not int"),
+    "tensors in a list": (lambda: ad.tensor([ad.ones(2)]), ValueError, "only one element"),
+    "overflow": (lambda: ad.tensor([300], dtype=ad.uint8), RuntimeError, "uint8 without overflow"),
+    "not a number": (lambda: ad.tensor([float("nan")], dtype=ad.int32), RuntimeError, "overflow"),
+    "complex to real": (lambda: ad.tensor([1j], dtype=ad.float32), TypeError, "complex"),
+    "fill overflow": (lambda: ad.ones(1).half().fill_(1e6), RuntimeError, "fill.*overflow"),
+    "promote": (lambda: ad.promote_types(1, ad.int8), TypeError, "promote_types.*int"),
 }
 
 

@@ -119,10 +119,34 @@ def test_mixed_expressions_with_numpy() -> None:
         (1, "int64"), (1.0, "float32"), (True, "bool"), (1j, "complex64"), ([1, 2.5], "float32"),
         ([True, 2], "int64"), ([[1], [2]], "int64"), (np.ones(2), "float64"),
         (np.float32(3), "float32"), ([], "float32"), (np.arange(2, dtype=np.int8), "int8"),
+        ([1, np.float64(2)], "float64"), ([np.float32(1), 2], "float32"), (range(3), "int64"),
+        ([ad.tensor(1, dtype=ad.int8), 2], "int64"), ([[ad.ones(1)], [ad.ones(1, 1)]], "float32"),
     ],
 )  # fmt: skip
 def test_dtype_of_data(data: Any, dtype: str) -> None:
     assert ad.tensor(data).dtype is getattr(ad, dtype)
+
+
+def test_negative_numbers_wrap_in_unsigned_data() -> None:
+    assert ad.tensor([-1, 255], dtype=ad.uint8).tolist() == [255, 255]
+    assert ad.tensor(np.array([300]), dtype=ad.uint8).tolist() == [44]
+
+
+def test_numpy_functions_return_tensors() -> None:
+    y = np.sin(ad.zeros(2))  # type: ignore[call-overload]
+    assert isinstance(y, ad.Tensor)
+    assert y.tolist() == [0, 0]
+
+
+def test_sizes_as_separate_arguments() -> None:
+    x = ad.arange(6).view(2, 3)
+    assert x.broadcast_to(4, 2, 3).shape == (4, 2, 3)
+    assert x.count_nonzero(0, 1) == 5
+    assert x.count_nonzero(dim=0).tolist() == [1, 2, 2]
+
+
+def test_reversed_rows() -> None:
+    assert reversed(ad.arange(4).view(2, 2)).tolist() == [[2, 3], [0, 1]]
 
 
 def test_default_dtype() -> None:

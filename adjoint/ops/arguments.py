@@ -6,8 +6,11 @@ from math import isfinite
 from operator import index
 from typing import Any
 
-from adjoint.core.dtype import BOOL, COMPLEX, INT, DType
+from adjoint.core.dtype import BOOL, COMPLEX, DTYPES, FLOAT, INT, DType, uint8
+from adjoint.core.host import HostScalar
+from adjoint.core.numeric_limits import finfo
 from adjoint.core.record import is_tensor
+from adjoint.ops.scalars import fits
 
 Shape = tuple[int, ...]
 
@@ -62,9 +65,7 @@ def listed(dims: Any) -> tuple[Any, ...]:
     return (dims,) if hasattr(dims, "__index__") else tuple(dims)
 
 
-# PyTorch lets a negative number wrap around in an unsigned type, once.
-_LIMITS: dict[str, tuple[int, int]] = {"uint8": (-255, 255)}
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+_LARGEST = {d: finfo(d).max for d in DTYPES if d.category == FLOAT}
 
 
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
@@ -76,30 +77,25 @@ def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
             raise RuntimeError(f"{name}: expected a number, received a tensor of {value._spec}")
         value = value.item()
     if not isinstance(value, (bool, int, float, complex)):
+        if isinstance(value, HostScalar):
+            return value  # read when it is used
         if not hasattr(value, "item"):
-            return value  # a HostScalar is read when it is used
+            raise TypeError(f"{name}: expected a number, received {type(value).__name__}")
         value = value.item()
     if dtype.category == BOOL:
         return bool(value)
-    if isinstance(value, complex) and dtype.category < COMPLEX:
-        if value.imag:
-            raise RuntimeError(
-                f"{name}: value cannot be converted to type {dtype.name} without overflow: {value}"
-            )
+    if isinstance(value, complex) and dtype.category < COMPLEX and not value.imag:
         value = value.real
     if dtype.category == INT:
-        if isinstance(value, float):
-            value = int(value) if isfinite(value) else 1 << 70
-        bits = 8 * dtype.itemsize - 1
-        low, high = _LIMITS.get(dtype.name, (-(1 << bits), (1 << bits) - 1))
-        if not low <= value <= high:
-            raise RuntimeError(
-                f"{name}: value cannot be converted to type {dtype.name} without overflow"
-            )
-        return value % 256 if dtype.name == "uint8" else value
-    largest = _LARGEST.get(dtype.name)
-    if largest is not None and isfinite(value) and abs(value) > largest:
+        if isinstance(value, float) and isfinite(value):
+            value = int(value)
+        refused = isinstance(value, complex) or not fits(value, dtype)
+    elif dtype.category == FLOAT:
+        refused = isinstance(value, complex) or (isfinite(value) and abs(value) > _LARGEST[dtype])
+    else:
+        refused = False
+    if refused:
         raise RuntimeError(
-            f"{name}: value cannot be converted to type {dtype.name} without overflow"
+            f"{name}: value cannot be converted to type {dtype.name} without overflow: {value}"
         )
-    return value
+    return value % 256 if dtype is uint8 else value

@@ -201,6 +201,9 @@ def full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value, by default of that value's dtype."""
+    if fill_value is None or isinstance(fill_value, str):
+        kind = type(fill_value).__name__
+        raise TypeError(f"full: argument 'fill_value' must be Number, not {kind}")
     if dtype is None and out is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else dt.of_scalar(fill_value)
     if hasattr(size, "__index__"):

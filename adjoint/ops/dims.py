@@ -256,10 +256,16 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     return self.expand(other.shape)
 
 
-@public(method=True)
+@public()
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """`input` expanded to a shape."""
     return input.expand(size)
+
+
+@method(name="broadcast_to")
+def broadcast_to_method(self: Tensor, *args: Any, size: Any = None) -> Tensor:
+    """The tensor expanded to a shape."""
+    return self.expand(ints("broadcast_to", args, size))
 
 
 @public()

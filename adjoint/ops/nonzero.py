@@ -14,6 +14,7 @@ from adjoint.core.families import depends_on_values, primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec, broadcast_shapes
+from adjoint.ops.arguments import need_tensor
 from adjoint.ops.elementwise import WHERE
 from adjoint.ops.index import INDEX
 
@@ -51,6 +52,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     tensor([[0, 1],
             [1, 0]])
     """
+    need_tensor("nonzero", input)
     if not as_tuple:
         return NONZERO(input)
     rows = NONZERO(input if input.ndim else input.reshape(1))

@@ -11,6 +11,7 @@ from adjoint.core.dtype import DType, bool_, float32, int64, uint8
 from adjoint.core.families import linear, primitive
 from adjoint.core.public import method, public
 from adjoint.core.spec import Spec, wrap_dims
+from adjoint.ops.arguments import ints
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -174,10 +175,16 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return ANY(input, dims=_logical_dims("any", dim, input.ndim), keepdim=keepdim)
 
 
-@public(method=True)
+@public()
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements over `dim` are non-zero."""
     return sum(input.to(bool_), dim)
+
+
+@method(name="count_nonzero")
+def count_nonzero_method(self: Tensor, *args: Any, dim: Any = None) -> Tensor:
+    """How many elements over the given dimensions are non-zero."""
+    return count_nonzero(self, ints("count_nonzero", args) if len(args) > 1 else (*args, dim)[0])
 
 
 def _repeated(shape: Dims, size: Dims) -> tuple[Dims, Dims]:

@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
 from adjoint.core.host import HostScalar
+from adjoint.core.numeric_limits import iinfo
 from adjoint.core.record import is_tensor
 
 
@@ -46,18 +47,22 @@ def require_tensors(name: str, *operands: Any) -> None:
             raise TypeError(f"{name}(): argument {position} must be Tensor, not {type(x).__name__}")
 
 
+_INTEGERS = {
+    d: (min(iinfo(d).min, -iinfo(d).max), iinfo(d).max) for d in dt.DTYPES if d.category == dt.INT
+}
+
+
 def fits(x: Any, d: DType) -> bool:
     """Whether a number converts to `d` without overflow, by PyTorch's reading.
 
     A negative number fits an unsigned type if its magnitude does.
     """
-    if d.category >= dt.FLOAT or d is dt.bool_ or isinstance(x, complex):
+    if d.category != dt.INT or isinstance(x, complex):
         return True
     if isinstance(x, float) and not math.isfinite(x):
         return False
-    bits = 8 * d.itemsize
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if d.is_signed else (1 - (1 << bits),) * 2
-    return bool(low <= x <= high) if d.is_signed else bool(low <= x <= -low)
+    low, high = _INTEGERS[d]
+    return bool(low <= x <= high)
 
 
 def require_fit(name: str, x: Any, d: DType) -> None:

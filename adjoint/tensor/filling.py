@@ -8,10 +8,11 @@ from typing import Any
 from adjoint.core.dtype import bool_
 from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
+from adjoint.ops.arguments import checked_scalar
 from adjoint.ops.creation import FULL
 from adjoint.ops.elementwise import WHERE
 from adjoint.ops.index import INDEX_PUT
-from adjoint.tensor.item import check_number, elements, plain_number, scalar_tensor
+from adjoint.tensor.item import elements, plain_number, scalar_tensor
 from adjoint.tensor.mutation import assign, constants, direct_array, update, write
 from adjoint.tensor.tensor import Tensor
 
@@ -58,10 +59,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
                 f"{value.ndim} dimensions."
             )
         return value.to(device=input.device, dtype=input.dtype).expand(input.shape).clone()
-    number = _number("fill", value)
-    check_number("fill", number, input)
-    if isinstance(number, complex) and not input.dtype.is_complex:
-        number = number.real
+    number = checked_scalar("fill", _number("fill", value), input.dtype)
     if input.requires_grad:  # the result stays on the tape, with a gradient of zero
         everywhere = FULL(True, shape=(), dtype=bool_, device=input.device)
         return WHERE(everywhere, scalar_tensor(number, input, "fill"), input)
@@ -71,7 +69,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @public(method=True, name="fill_")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
-    if type(value) is float and input.dtype.is_inexact:
+    if type(value) is float and -65504 <= value <= 65504 and input.dtype.is_inexact:
         array = direct_array(input)
         if array is not None:
             HOOKS.array.copy_into(array, value)

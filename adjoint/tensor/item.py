@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import bool_
 from adjoint.core.host import HostScalar
 from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
+from adjoint.ops.arguments import checked_scalar
 from adjoint.ops.creation import FULL
 from adjoint.tensor.mutation import payload
 from adjoint.tensor.storage import Window
@@ -132,6 +132,12 @@ def contains(self: Tensor, element: Any) -> bool:
     return bool(elements(self == element, "in", _BRANCH).any())
 
 
+@method(name="__reversed__")
+def reverse(self: Tensor) -> Tensor:
+    """The rows in reverse order."""
+    return self.flip(0) if self.ndim else self
+
+
 # -- the other way ------------------------------------------------------------------------------
 
 
@@ -144,28 +150,8 @@ def plain_number(value: Any) -> Any:
     return None
 
 
-def check_number(name: str, value: Any, like: Tensor) -> None:
-    """Refuse a number that the tensor's dtype cannot hold."""
-    number = value.get() if isinstance(value, HostScalar) else value
-    d = like.dtype
-    fits = True
-    if isinstance(number, complex) and not d.is_complex:
-        fits = number.imag == 0
-    elif not d.is_inexact and d is not bool_ and not isinstance(number, bool):
-        bits = 8 * d.itemsize
-        fits = number == number and -(2 ** (bits - d.is_signed)) <= number < 2 ** (
-            bits - d.is_signed
-        )
-    if not fits:
-        raise RuntimeError(
-            f"{name}: value {number!r} cannot be converted to type {d.name} without overflow"
-        )
-
-
 def scalar_tensor(value: Any, like: Tensor, name: str = "setitem") -> Tensor:
     """A number as a 0-d tensor of `like`'s dtype and device."""
-    check_number(name, value, like)
-    if isinstance(value, complex) and not like.dtype.is_complex:
-        value = value.real
+    value = checked_scalar(name, value, like.dtype)
     out: Tensor = FULL(value, shape=(), dtype=like.dtype, device=like.device)
     return out

@@ -24,6 +24,9 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 @public()
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both convert to."""
+    for d in (type1, type2):
+        if not isinstance(d, DType):
+            raise TypeError(f"promote_types: expected two dtypes, received {type(d).__name__}")
     return dt.promote_types(type1, type2)
 
 

@@ -23,7 +23,7 @@ from adjoint.core.families import device_of
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote
 from adjoint.core.record import HOOKS, REGISTRY, Record, is_tensor
-from adjoint.core.spec import Spec
+from adjoint.core.spec import Spec, UnknownShapeError
 from adjoint.core.value import TensorBase
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Window
@@ -193,8 +193,12 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
     if record.compose is None:
         try:
             check(record, operands, params)
+        except UnknownShapeError:  # says nothing about these operands
+            pass
         except (RuntimeError, IndexError, TypeError, ValueError) as better:
             return better
+    if isinstance(error, IndexError):
+        return type(error)(f"{record.name}: {error}")
     if not isinstance(error, ValueError):
         return error
     shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x) for x in operands)

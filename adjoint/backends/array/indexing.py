@@ -183,12 +183,14 @@ def _has_atomic(xp: Any, ufunc: Any, dtype: Any) -> bool:
 # -- along one dimension ------------------------------------------------------------------------
 
 
-def along(xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
+def along(name: str, xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
     """The index that shows, at each place of `picks`, the element it names along `dim`."""
     size = x.shape[dim]
     bad = out_of_bounds(xp, picks, size, 0)
     if bad is not None:
-        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+        raise RuntimeError(
+            f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}"
+        )
     return tuple(
         picks if d == dim else xp.arange(n).reshape((1,) * d + (n,) + (1,) * (picks.ndim - d - 1))
         for d, n in enumerate(picks.shape)
@@ -197,7 +199,7 @@ def along(xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
 
 @lowers(gather.GATHER)
 def gather_(xp: Any, x: Array, picks: Array, dim: int) -> Array:
-    where = along(xp, x, picks, dim)
+    where = along("gather", xp, x, picks, dim)
     if x.flags.c_contiguous and picks.size > 64:
         return x.reshape(-1).take(flat_positions(xp, x.shape, where))
     return x[where]
@@ -205,7 +207,7 @@ def gather_(xp: Any, x: Array, picks: Array, dim: int) -> Array:
 
 @lowers(gather.SCATTER)
 def scatter_(xp: Any, x: Array, y: Array, picks: Array, dim: int, accumulate: bool) -> Array:
-    where = along(xp, x, picks, dim)
+    where = along("scatter", xp, x, picks, dim)
     if accumulate:
         return combine_at(xp, xp.add, x, flat_positions(xp, x.shape, where), y)
     out = x.copy(order="C")
@@ -226,7 +228,7 @@ _UFUNC = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 @lowers(scatter.SCATTER_REDUCE)
 def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: str) -> Array:
-    positions = flat_positions(xp, x.shape, along(xp, x, picks, dim))
+    positions = flat_positions(xp, x.shape, along("scatter_reduce", xp, x, picks, dim))
     return combine_at(xp, getattr(xp, _UFUNC[reduce]), x, positions, y)
 
 

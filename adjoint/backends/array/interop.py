@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.buffers import Buffers, to_host, to_list
+from adjoint.backends.array.buffers import Buffers, to_host
 from adjoint.backends.array.devices import cupy, full_device, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.quiet import quietly
@@ -17,6 +18,7 @@ from adjoint.core.context import CONTEXT, concrete
 from adjoint.core.device import CPU, Device
 from adjoint.core.dispatch import mark_birth
 from adjoint.core.dtype import DType
+from adjoint.core.numeric_limits import iinfo
 from adjoint.core.placement import chosen
 from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
@@ -46,62 +48,82 @@ def _check_regular(data: Any, dim: int = 0) -> None:
             _check_regular(item, dim + 1)
 
 
-def _first_leaf(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return data
+def _leaf_dtypes(data: Any) -> set[DType]:
+    """The dtypes of the numbers in nested sequences: Python's count as the default dtypes."""
+    if isinstance(data, (list, tuple)):
+        kinds = set(map(type, data))
+        if kinds <= _NUMBERS:
+            return {dt.of_scalar(kind()) for kind in kinds}
+        return set().union(*map(_leaf_dtypes, data))
+    if isinstance(data, (np.ndarray, np.generic)):
+        if data.dtype not in DTYPE_OF:
+            raise TypeError(f"tensor: can't convert np.ndarray of type {data.dtype}")
+        return {DTYPE_OF[data.dtype]}
+    if is_tensor(data):
+        return {data.dtype}
+    if isinstance(data, (bool, int, float, complex)):
+        return {dt.of_scalar(data)}
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"tensor: invalid data type {type(data).__name__!r}")
+    if isinstance(data, Sequence) or hasattr(data, "__array__"):  # a range, a data frame's column
+        return _leaf_dtypes(list(data))
+    raise RuntimeError(f"tensor: could not infer dtype of {type(data).__name__}")
+
+
+_NUMBERS = {bool, int, float, complex}
 
 
 def _unwrap(data: Any) -> Any:
-    """Nested sequences with tensors in them replaced by their values."""
+    """Nested sequences with tensors of one element in them replaced by their numbers."""
     if is_tensor(data):
-        return to_list(data)
+        if data.numel() != 1:
+            raise ValueError(
+                "tensor: only one element tensors can be converted to Python scalars, received "
+                f"{data._spec} in a sequence. Use stack or cat to join tensors."
+            )
+        return data.item()
     if isinstance(data, (list, tuple)):
         return [_unwrap(x) for x in data]
     return data
 
 
 def to_array(data: Any, dtype: DType | None) -> Array:
-    """A NumPy array of `data` with PyTorch's choice of dtype; a copy."""
+    """A NumPy array of `data` with PyTorch's choice of dtype; a copy.
+
+    Without `dtype`, it is what all the numbers in `data` promote to.
+    """
+    found = _leaf_dtypes(data)
     if isinstance(data, (list, tuple)) and _holds_tensor(data):
-        if dtype is None:
-            dtype = getattr(_first_leaf(data), "dtype", None)
         data = _unwrap(data)
-    leaf = _first_leaf(data)
-    if isinstance(leaf, str):
-        raise TypeError(f"tensor: invalid data type {type(leaf).__name__!r}")
-    if leaf is None:
-        raise RuntimeError("tensor: could not infer dtype of NoneType")
+    target = dtype or reduce(dt.promote_types, found or {dt.get_default_dtype()})
     try:
         array = np.array(data)
-    except OverflowError as error:
-        raise RuntimeError("tensor: overflow when unpacking long") from error
     except ValueError:
         _check_regular(data)
         raise
-    if array.dtype == object:
-        if isinstance(leaf, int):
-            raise RuntimeError("tensor: overflow when unpacking long")
-        raise RuntimeError(f"tensor: could not infer dtype of {type(leaf).__name__}")
-    if dtype is None:
-        dtype = _default_for(array, leaf)
-    return quietly(array.astype, (NUMPY_OF[dtype],), {"copy": False})
+    if not isinstance(data, (np.ndarray, np.generic)):
+        _check_overflow(array, target)
+    return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})
+
+
+def _check_overflow(array: Array, target: DType) -> None:
+    """Refuse numbers that an integer dtype, or a real one, does not hold."""
+    if array.dtype.kind == "c" and target.category < dt.COMPLEX and target is not dt.bool_:
+        raise TypeError(f"tensor: can't convert complex to {target.name}")
+    if target.category != dt.INT or not array.size:
+        return
+    limits = iinfo(target)
+    low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
+    # NaN compares false with everything.
+    if not (low <= array.min() and array.max() <= limits.max):
+        raise RuntimeError(
+            f"tensor: value cannot be converted to type {target.name} without overflow; received "
+            f"numbers from {array.min()} to {array.max()}. Choose a wider dtype."
+        )
 
 
 def _holds_tensor(data: Any) -> bool:
     return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
-
-
-def _default_for(array: Array, leaf: Any) -> DType:
-    if array.dtype not in DTYPE_OF:
-        raise TypeError(f"tensor: can't convert np.ndarray of type {array.dtype}")
-    plain = not isinstance(leaf, (np.ndarray, np.generic)) or isinstance(leaf, float)
-    if plain and not isinstance(leaf, np.ndarray) and array.dtype in (np.float64, np.complex128):
-        default = dt.get_default_dtype()
-        return default if array.dtype == np.float64 else default.to_complex()
-    if array.size == 0 and plain and array.dtype == np.float64:
-        return dt.get_default_dtype()
-    return DTYPE_OF[array.dtype]
 
 
 @public()
@@ -284,6 +306,13 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Arra
     if dtype is not None and array.dtype != dtype:
         return array.astype(dtype)
     return array.copy() if copy else array
+
+
+@method
+def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: Any = 0) -> Any:
+    """NumPy's protocol: what a NumPy function made of the elements, as a tensor again."""
+    array = np.asarray(array)
+    return from_numpy(array) if array.dtype in DTYPE_OF else array
 
 
 @method
