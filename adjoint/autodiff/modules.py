@@ -140,3 +140,18 @@ def _stacked(tensors: list[Any]) -> Any:
             "stack_module_state: Expected parameters of all models to have the same requires_grad."
         )
     return stack([t.detach() for t in tensors]).requires_grad_(wanted.pop())
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Make the batch norms in a module use the batch's statistics only, so that `vmap` can.
+
+    Running statistics are written in place, which no transform of the input's batch allows.
+    """
+    for module in root.modules():
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        if "_BatchNorm" in kinds and module.track_running_stats:
+            module.running_mean = None
+            module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

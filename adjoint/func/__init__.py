@@ -12,6 +12,9 @@ from adjoint.autodiff.jacobians import hessian as hessian
 from adjoint.autodiff.jacobians import jacfwd as jacfwd
 from adjoint.autodiff.jacobians import jacrev as jacrev
 from adjoint.autodiff.modules import functional_call as functional_call
+from adjoint.autodiff.modules import (
+    replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_,
+)
 from adjoint.autodiff.modules import stack_module_state as stack_module_state
 from adjoint.autodiff.stack import debug_unwrap as debug_unwrap
 from adjoint.autodiff.stack import functionalize as functionalize

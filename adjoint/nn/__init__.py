@@ -4,6 +4,7 @@ from adjoint.nn import functional as functional
 from adjoint.nn import init as init
 from adjoint.nn import modules as modules
 from adjoint.nn import parameter as parameter
+from adjoint.nn import utils as utils
 from adjoint.nn.modules.container import Container as Container
 from adjoint.nn.modules.container import ModuleDict as ModuleDict
 from adjoint.nn.modules.container import ModuleList as ModuleList

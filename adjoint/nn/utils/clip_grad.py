@@ -1,0 +1,131 @@
+"""Limiting gradients by their joint norm or element by element."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from adjoint.autodiff.modes import no_grad
+from adjoint.ops.creation import zeros
+from adjoint.ops.join import stack
+from adjoint.tensor.tensor import Tensor
+
+Tensors = Tensor | Iterable[Tensor]
+
+
+def _listed(tensors: Tensors, what: str = "") -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    generator = isinstance(tensors, types.GeneratorType)
+    listed = list(tensors)
+    if what and generator and not listed:
+        warnings.warn(
+            f"`{what}` is an empty generator, no gradient clipping will occur.", stacklevel=3
+        )
+    return listed
+
+
+def get_total_norm(
+    tensors: Tensors,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of tensors taken together, as if they were one vector.
+
+    Args:
+        tensors: a tensor or several.
+        norm_type: the order of the norm; may be inf.
+        error_if_nonfinite: whether a norm of nan or infinity is an error.
+        foreach: accepted for PyTorch's sake; there is one way to compute it.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.utils.get_total_norm([ad.tensor([3.0]), ad.tensor([4.0])])
+        tensor(5.)
+    """
+    listed = _listed(tensors)
+    if not listed:
+        return zeros(())
+    with no_grad():
+        where = listed[0].device
+        norms = stack([t.norm(float(norm_type)).to(where) for t in listed])
+        total: Tensor = norms.norm(float(norm_type))
+        if error_if_nonfinite and not bool(total.isfinite()):
+            raise RuntimeError(
+                f"The total norm of order {float(norm_type)} for gradients from `parameters` is "
+                "non-finite, so it cannot be clipped. To disable this error and scale the "
+                "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            )
+        return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale the gradients by `max_norm / total_norm` where that is less than one."""
+    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
+    if not grads:
+        return
+    with no_grad():
+        # Multiplying by one costs little, and spares a branch on a tensor's value.
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(factor.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale gradients in place so that their joint norm is at most `max_norm`.
+
+    Args:
+        parameters: the tensors whose gradients are meant.
+        max_norm: the largest norm allowed.
+        norm_type: the order of the norm; may be inf.
+        error_if_nonfinite: whether a norm of nan or infinity is an error.
+        foreach: accepted for PyTorch's sake.
+
+    Returns:
+        The norm before clipping.
+
+    Example:
+        >>> import adjoint as ad
+        >>> p = ad.nn.Parameter(ad.zeros(2))
+        >>> p.grad = ad.tensor([3.0, 4.0])
+        >>> ad.nn.utils.clip_grad_norm_(p, 1.0)
+        tensor(5.)
+        >>> p.grad
+        tensor([0.6000, 0.8000])
+    """
+    listed = _listed(parameters, "parameters")
+    grads = [p.grad for p in listed if p.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(listed, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """The old name of `clip_grad_norm_`."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(*args, **kwargs)
+
+
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Limit every element of the gradients to [-clip_value, clip_value], in place."""
+    bound = float(clip_value)
+    with no_grad():
+        for parameter in _listed(parameters):
+            if parameter.grad is not None:
+                parameter.grad.clamp_(min=-bound, max=bound)
