@@ -1,5 +1,15 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from api_pages import write_pages  # noqa: E402
+
+write_pages(HERE / "api")
+
 project = "Adjoint"
 author = "the Adjoint developers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -8,4 +18,4 @@ html_title = "Adjoint"
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 autodoc_typehints = "none"
-suppress_warnings = ["myst.header"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
