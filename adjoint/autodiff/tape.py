@@ -10,8 +10,8 @@ from adjoint.autodiff.node import SEQUENCE, Edge, Node, TapeNode, edge_of
 from adjoint.autodiff.plan import Plan, Step, plan_for
 from adjoint.autodiff.saved import Packed, refuse_inference
 from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import BOOL, FLOAT
-from adjoint.core.families import fit
+from adjoint.core.dtype import FLOAT
+from adjoint.core.families import apply_partial, fit
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 from adjoint.core.value import TensorBase
@@ -57,23 +57,12 @@ class RecordNode(TapeNode):
         return results
 
     def chain(self, g: Any, partial: Any, position: int) -> Any:
-        """The cotangent g times an elementwise partial, shaped like the operand."""
-        if not isinstance(partial, TensorBase):
-            if isinstance(partial, complex):
-                partial = partial.conjugate()
-            if partial.__class__ is float and partial == 0:  # a step function; 0 * inf is not 0
-                g = g.new_zeros(g.shape)
-            else:
-                g = g if partial == 1 else -g if partial == -1 else g * partial
-        else:
-            category = DTYPE_OF[partial._array.dtype].category  # type: ignore[attr-defined]
-            if category == BOOL:  # booleans select, so that 0 * inf cannot arise
-                g = g.where(partial, 0)
-            elif category <= FLOAT:
-                g = g * partial
-            else:
-                g = g * partial.conj()  # type: ignore[attr-defined]
-        return g if self.specs is None else fit(g, self.specs[position])  # type: ignore[arg-type]
+        """The cotangent g through an elementwise partial, made to match the operand."""
+        out = apply_partial(g, partial, conjugate=True)
+        if self.specs is not None:
+            return fit(out, self.specs[position])  # type: ignore[arg-type]
+        # The operand is like the result, so like g; only a wider partial needs a cast.
+        return out if out._array.dtype is g._array.dtype else out.to(g.dtype)
 
     def arguments(self, step: Step, grads: Sequence[Any], level: Any) -> list[Any]:
         """What a rule asked for, in its order."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.core.dtype import BOOL, COMPLEX
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record, Rule, is_tensor
 from adjoint.core.spec import Spec, UnknownShapeError, broadcast_shapes
+from adjoint.core.value import TensorBase
 
 Fn = Callable[..., Any]
 
@@ -164,27 +166,30 @@ def pull(record: Record, position: int, look_up: Fn) -> Any:
         return None
     if record.family != "elementwise":
         return rule(look_up)  # type: ignore[operator]
-    partial = rule if isinstance(rule, float) else _conj(rule(look_up))
-    return fit(_times(look_up("g"), partial), look_up("spec"))
+    partial = rule if isinstance(rule, float) else rule(look_up)
+    return fit(apply_partial(look_up("g"), partial, conjugate=True), look_up("spec"))
 
 
-def _times(g: Any, p: Any) -> Any:
-    """g * p, where 0, 1 and -1 cost nothing and booleans select (so 0 * inf cannot arise)."""
-    if not is_tensor(p):
-        if isinstance(p, HostScalar):  # comparing it would fix its value
-            return g * p
-        if p == 0:  # a step function: the gradient is there, and zero
-            return g.new_zeros(g.shape)
-        return g if p == 1 else -g if p == -1 else g * p
-    if p.dtype.name == "bool":
-        return g.where(p, 0)
-    return g * p
+def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
+    """A tangent times a partial, or a cotangent times its conjugate.
 
-
-def _conj(p: Any) -> Any:
-    if is_tensor(p):
-        return p.conj() if p.dtype.is_complex else p
-    return p.conjugate() if isinstance(p, complex) else p
+    Booleans select and a constant 0 gives zeros, so that 0 * inf cannot arise; 1 and -1 cost no
+    multiplication.
+    """
+    if isinstance(p, TensorBase):
+        category = p.dtype.category  # type: ignore[attr-defined]
+        if category == BOOL:
+            return g.where(p, 0)
+        return g * (p.conj() if conjugate and category == COMPLEX else p)  # type: ignore[attr-defined]
+    if isinstance(p, HostScalar):  # comparing it would fix its value
+        return g * p
+    if p == 0:  # a step function: the gradient is there, and zero
+        return g.new_zeros(g.shape)
+    if p == 1:
+        return g
+    if p == -1:
+        return -g
+    return g * (p.conjugate() if conjugate and isinstance(p, complex) else p)
 
 
 def fit(g: Any, spec: Spec) -> Any:
@@ -245,7 +250,8 @@ def _push_elementwise(record: Record, tangents: Sequence[Any], look_up: Fn) -> A
     for rule, t in zip(record.partials, tangents, strict=False):
         if t is None or rule is None:
             continue
-        term = _times(t, rule if isinstance(rule, float) else rule(look_up))
+        partial = rule if isinstance(rule, float) else rule(look_up)
+        term = apply_partial(t, partial, conjugate=False)
         total = term if total is None else total + term
     if total is None:
         return None
