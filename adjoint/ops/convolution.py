@@ -1,6 +1,6 @@
 """Convolution: one trilinear form, seen from its three sides.
 
-    form(x, w, g) = sum over n, o, k of g[n, co, o] w[co, ci, k] x[n, ci, o stride + k dilation - lo]
+    form(x, w, g) = sum over n, o, k of g[n, co, o] w[co, ci, k] x[n, ci, o s + k d - lo]
 
 CONVOLUTION is its derivative by g, CONVOLUTION_TRANSPOSE by x, CONVOLUTION_WEIGHT by w. Each one's
 transposes are the other two, so convolutions differentiate to any order among themselves.

@@ -59,7 +59,19 @@ WANTED = frozenset(
     masked.var masked_fill masked_scatter masked_select matmul matrix_exp max maximum mean
     median meshgrid min minimum mm mode movedim msort mul multinomial mv mvlgamma nan_to_num
     nanmean nanmedian nanquantile nansum narrow ne neg new_empty new_full new_ones new_zeros
-    nextafter nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
+    nextafter nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
+    nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d
+    nn.functional.local_response_norm
+    nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
+    nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
+    nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
+    nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
+    nn.functional.lp_pool1d nn.functional.lp_pool2d nn.functional.lp_pool3d nn.functional.fold
+    nn.functional.unfold nn.functional.pad nn.functional.interpolate nn.functional.upsample
+    nn.functional.upsample_nearest nn.functional.upsample_bilinear nn.functional.pixel_shuffle
+    nn.functional.pixel_unshuffle nn.functional.channel_shuffle nn.functional.grid_sample
+    nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
     nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
     nonzero norm normal ones ones_like ormqr outer pca_lowrank permute pinverse polar
     polygamma positive pow prod put qr quantile rad2deg rand_like randint randint_like randn
@@ -95,6 +107,7 @@ NONDETERMINISTIC = frozenset(
     nn.functional.dropout3d nn.functional.feature_alpha_dropout nn.functional.rrelu
     nn.functional.gumbel_softmax
     bernoulli cauchy empty empty_like empty_strided exponential geometric log_normal multinomial
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
     new_empty new_empty_strided normal pca_lowrank rand_like randint randint_like randn
     randn_like svd_lowrank uniform
     """.split()
