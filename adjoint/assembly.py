@@ -80,6 +80,9 @@ EAGER = (
     "adjoint.backends.array.creation",
 )
 LAZY: tuple[str, ...] = (
+    "adjoint.ops.nn.attention",
+    "adjoint.ops.nn.multi_head",
+    "adjoint.ops.nn.recurrent",
     "adjoint.ops.gamma",
     "adjoint.backends.array.gamma",
     "adjoint.ops.calculus",

@@ -4,7 +4,6 @@ from adjoint.nn import functional as functional
 from adjoint.nn import init as init
 from adjoint.nn import modules as modules
 from adjoint.nn import parameter as parameter
-from adjoint.nn import utils as utils
 from adjoint.nn.modules.container import Container as Container
 from adjoint.nn.modules.container import ModuleDict as ModuleDict
 from adjoint.nn.modules.container import ModuleList as ModuleList
@@ -21,3 +20,13 @@ from adjoint.nn.parameter import Buffer as Buffer
 from adjoint.nn.parameter import Parameter as Parameter
 from adjoint.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from adjoint.nn.parameter import UninitializedParameter as UninitializedParameter
+from adjoint.nn.modules.rnn import GRU as GRU
+from adjoint.nn.modules.rnn import LSTM as LSTM
+from adjoint.nn.modules.rnn import RNN as RNN
+from adjoint.nn.modules.rnn import RNNBase as RNNBase
+from adjoint.nn.modules.rnn_cells import GRUCell as GRUCell
+from adjoint.nn.modules.rnn_cells import LSTMCell as LSTMCell
+from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
+from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
+from adjoint.nn import utils as utils
+from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention

@@ -4,6 +4,7 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from adjoint.nn.utils import parametrize as parametrize
+from adjoint.nn.utils import rnn as rnn
 from adjoint.nn.utils import stateless as stateless
 from adjoint.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from adjoint.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_

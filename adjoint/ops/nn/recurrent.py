@@ -1,0 +1,275 @@
+"""Recurrent networks: cells, and their layers over whole sequences.
+
+All inputs of a layer are projected in one product; the loop over time then does only what depends
+on the state. A sequence is a list of steps, each a batch; in a packed one the batch shrinks as
+sequences end (`nn.utils.rnn`), and states join and leave as it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.public import public
+from adjoint.core.record import is_tensor
+from adjoint.ops.join import cat, stack
+from adjoint.ops.linear import linear
+from adjoint.ops.nn.attention import dropout_factors
+
+if TYPE_CHECKING:
+    from adjoint.tensor.tensor import Tensor
+
+State = tuple[Any, ...]  # (h,) or (h, c)
+# (projected input, state, weight_hh, bias_hh, weight_hr) -> state
+Step = Callable[[Any, State, Any, Any, Any], State]
+
+
+def _tanh_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    return ((x + linear(state[0], w, b)).tanh(),)
+
+
+def _relu_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    return ((x + linear(state[0], w, b)).relu(),)
+
+
+def _lstm_step(x: Tensor, state: State, w: Tensor, b: Any, projection: Any) -> State:
+    h, c = state
+    i, f, g, o = (x + linear(h, w, b)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if projection is None else linear(h, projection)), c
+
+
+def _gru_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    (h,) = state
+    size = h.shape[-1]
+    sizes = [2 * size, size]
+    gates, new = x.split(sizes, -1)
+    h_gates, h_new = linear(h, w, b).split(sizes, -1)
+    r, z = (gates + h_gates).sigmoid().chunk(2, -1)
+    n = (new + r * h_new).tanh()
+    return (n + z * (h - n),)
+
+
+def _over_time(
+    step: Step, inputs: Sequence[Tensor], state: State, weights: State
+) -> tuple[list[Tensor], State]:
+    outputs = []
+    for x in inputs:
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    return outputs, state
+
+
+def _over_shrinking(
+    step: Step, inputs: Sequence[Tensor], state: State, weights: State
+) -> tuple[list[Tensor], State]:
+    """Forward over a packed sequence: the states of sequences that end are set aside."""
+    outputs: list[Tensor] = []
+    ended: list[State] = []
+    for x in inputs:
+        size = x.shape[0]
+        if size < state[0].shape[0]:
+            ended.append(tuple(s[size:] for s in state))
+            state = tuple(s[:size] for s in state)
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    ended.append(state)
+    final = tuple(cat(list(parts), 0) for parts in zip(*reversed(ended), strict=True))
+    return outputs, final
+
+
+def _over_growing(
+    step: Step, inputs: Sequence[Tensor], start: State, weights: State
+) -> tuple[list[Tensor], State]:
+    """Backward over a packed sequence, given from its end: sequences join with their start."""
+    outputs: list[Tensor] = []
+    state = tuple(s[: inputs[0].shape[0]] for s in start)
+    for x in inputs:
+        have, size = state[0].shape[0], x.shape[0]
+        if size > have:
+            state = tuple(
+                cat([s, first[have:size]], 0) for s, first in zip(state, start, strict=True)
+            )
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    return outputs, state
+
+
+def _direction(
+    step: Step, input: Tensor, sizes: list[int] | None, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """One direction of one layer: (outputs in the order of the input, final state)."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    if b_hh is not None and step is not _gru_step:  # the gru scales its state's part, bias included
+        b_ih, b_hh = b_ih + b_hh, None
+    projected = linear(input, w_ih, b_ih)
+    steps = list(projected.unbind(0) if sizes is None else projected.split(sizes))
+    if reverse:
+        steps.reverse()
+    over = _over_time if sizes is None else _over_growing if reverse else _over_shrinking
+    outputs, final = over(step, steps, state, (w_hh, b_hh, w_hr))
+    if reverse:
+        outputs.reverse()
+    return (stack(outputs, 0) if sizes is None else cat(outputs, 0)), final
+
+
+def _split_weights(
+    params: Sequence[Tensor], has_biases: bool, projected: bool, count: int
+) -> list[State]:
+    """(weight_ih, weight_hh, bias_ih, bias_hh, weight_hr) per layer and direction."""
+    each = 2 + 2 * has_biases + projected
+    if len(params) != each * count:
+        raise RuntimeError(f"rnn: expected {each * count} parameters, received {len(params)}")
+    made = []
+    for i in range(count):
+        mine = list(params[i * each : (i + 1) * each])
+        last = mine.pop() if projected else None
+        made.append((*mine, *(() if has_biases else (None, None)), last))
+    return made
+
+
+def run(
+    step: Step,
+    input: Tensor,
+    sizes: list[int] | None,
+    states: State,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, State]:
+    """All layers: input (T, B, I) or packed (sum, I), states (layers * directions, B, H)."""
+    directions = 1 + bidirectional
+    projected = len(states) == 2 and states[0].shape[-1] != states[1].shape[-1]
+    weights = _split_weights(params, has_biases, projected, num_layers * directions)
+    starts = list(zip(*(s.unbind(0) for s in states), strict=True))
+    if not input.shape[0]:
+        raise RuntimeError("rnn: expected sequence length to be larger than 0 in RNN")
+    finals: list[State] = []
+    for layer in range(num_layers):
+        outputs = []
+        for d in range(directions):
+            at = layer * directions + d
+            out, final = _direction(step, input, sizes, starts[at], weights[at], bool(d))
+            outputs.append(out)
+            finals.append(final)
+        input = outputs[0] if directions == 1 else cat(outputs, -1)
+        if dropout and train and layer < num_layers - 1:
+            input = input * dropout_factors(input.shape, dropout, input)
+    return input, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))
+
+
+def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
+    """PyTorch's two forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
+    padded = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train",
+              "bidirectional", "batch_first")  # fmt: skip
+    packed = ("data", "batch_sizes", *padded[1:-1])
+    place = 1 if several else 2  # of what is a list of tensors in one form, a tensor in the other
+    is_packed = "data" in kwargs or (len(args) > place and is_tensor(args[place]))
+    given = dict(zip(packed if is_packed else padded, args, strict=False)) | kwargs
+    states = tuple(given["hx"]) if several else (given["hx"],)
+    options = [given[name] for name in padded[2:-1]]
+    if is_packed:
+        out, final = run(step, given["data"], given["batch_sizes"].tolist(), states, *options)
+        return out, *final
+    x = given["input"].transpose(0, 1) if given["batch_first"] else given["input"]
+    out, final = run(step, x, None, states, *options)
+    return (out.transpose(0, 1) if given["batch_first"] else out), *final
+
+
+@public()
+def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_tanh_cell`s over a sequence; `nn.RNN` has the arguments by name.
+
+    (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
+    (data, batch_sizes, hx, ...) for a packed sequence, which has no batch_first.
+    """
+    return _network(_tanh_step, args, kwargs, several=False)
+
+
+@public()
+def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_relu_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _network(_relu_step, args, kwargs, several=False)
+
+
+@public()
+def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `gru_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _network(_gru_step, args, kwargs, several=False)
+
+
+@public()
+def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A network of `lstm_cell`s over a sequence; as `rnn_tanh`, with hx = (h, c)."""
+    return _network(_lstm_step, args, kwargs, several=True)
+
+
+STEPS: dict[str, Step] = {
+    "RNN_TANH": _tanh_step,
+    "RNN_RELU": _relu_step,
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
+
+
+def _cell(
+    step: Step, input: Tensor, state: State, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
+) -> State:
+    return step(linear(input, w_ih, b_ih), state, w_hh, b_hh, None)
+
+
+@public()
+def rnn_tanh_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of an Elman network: tanh(W_ih x + b_ih + W_hh h + b_hh)."""
+    return _cell(_tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def rnn_relu_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of an Elman network with relu."""
+    return _cell(_relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def gru_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of a gated recurrent unit."""
+    return _cell(_gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def lstm_cell(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One step of a long short-term memory: (h, c)."""
+    h, c = _cell(_lstm_step, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    return h, c
