@@ -4,6 +4,8 @@ from adjoint.nn import functional as functional
 from adjoint.nn import init as init
 from adjoint.nn import modules as modules
 from adjoint.nn import parameter as parameter
+from adjoint.nn import utils as utils
+from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention
 from adjoint.nn.modules.container import Container as Container
 from adjoint.nn.modules.container import ModuleDict as ModuleDict
 from adjoint.nn.modules.container import ModuleList as ModuleList
@@ -16,10 +18,6 @@ from adjoint.nn.modules.linear import Linear as Linear
 from adjoint.nn.modules.module import Module as Module
 from adjoint.nn.modules.parameter_container import ParameterDict as ParameterDict
 from adjoint.nn.modules.parameter_container import ParameterList as ParameterList
-from adjoint.nn.parameter import Buffer as Buffer
-from adjoint.nn.parameter import Parameter as Parameter
-from adjoint.nn.parameter import UninitializedBuffer as UninitializedBuffer
-from adjoint.nn.parameter import UninitializedParameter as UninitializedParameter
 from adjoint.nn.modules.rnn import GRU as GRU
 from adjoint.nn.modules.rnn import LSTM as LSTM
 from adjoint.nn.modules.rnn import RNN as RNN
@@ -28,5 +26,7 @@ from adjoint.nn.modules.rnn_cells import GRUCell as GRUCell
 from adjoint.nn.modules.rnn_cells import LSTMCell as LSTMCell
 from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
 from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
-from adjoint.nn import utils as utils
-from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention
+from adjoint.nn.parameter import Buffer as Buffer
+from adjoint.nn.parameter import Parameter as Parameter
+from adjoint.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from adjoint.nn.parameter import UninitializedParameter as UninitializedParameter

@@ -98,6 +98,7 @@ WANTED = frozenset(
     triangular_solve tril tril_indices triu triu_indices true_divide trunc unbind unflatten
     unfold uniform unique unique_consecutive unravel_index unsqueeze var var_mean vdot view
     view_as view_as_complex view_as_real vsplit vstack where xlogy zero_ zeros zeros_like
+    nn.functional.multi_head_attention_forward nn.functional.scaled_dot_product_attention
     """.split()
 )
 

@@ -82,8 +82,10 @@ class RNNBase(Module):
         return self.proj_size or self.hidden_size
 
     def _check_options(self, dropout: Any) -> None:
-        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not (
-            0 <= self.dropout <= 1
+        if (
+            not isinstance(dropout, numbers.Number)
+            or isinstance(dropout, bool)
+            or not (0 <= self.dropout <= 1)
         ):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an "
@@ -191,9 +193,7 @@ class RNNBase(Module):
         shapes = [(first, batch, self._output_size)]
         return [*shapes, (first, batch, self.hidden_size)] if self.mode == "LSTM" else shapes
 
-    def check_forward_args(
-        self, input: Tensor, hidden: Any, batch_sizes: Tensor | None
-    ) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Refuse an input or a state of another shape."""
         self.check_input(input, batch_sizes)
         states = hidden if self.mode == "LSTM" else (hidden,)

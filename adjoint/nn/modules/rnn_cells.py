@@ -70,9 +70,7 @@ class RNNCellBase(Module):
         """Whether there is a batch, the input with one, and as many states."""
         name = type(self).__name__
         if input.ndim not in (1, 2):
-            raise ValueError(
-                f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead"
-            )
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
         given = list(states) if states is not None else []
         for i, state in enumerate(given):
             if state.ndim not in (1, 2):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from adjoint.backends.array.interop import tensor
 from adjoint.core.context import concrete
 from adjoint.core.device import CPU
 from adjoint.core.dtype import int64
-from adjoint.backends.array.interop import tensor
 from adjoint.ops.creation import full
 from adjoint.ops.join import cat, stack
 from adjoint.tensor.tensor import Tensor
@@ -154,7 +155,7 @@ def _check_lengths(lengths: list[int], batch: int) -> None:
 def _pack_sorted(input: Tensor, lengths: list[int], batch_first: bool) -> tuple[Tensor, Tensor]:
     steps, batch = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
     _check_lengths(lengths, batch)
-    if any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
+    if any(a < b for a, b in pairwise(lengths)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
             "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "

@@ -72,9 +72,19 @@ def _project_packed(
         return [linear(query, w_q, b_q), *linear(key, w_kv, b_kv).chunk(2, -1)]
     weights = weight.chunk(3)
     biases = (None,) * 3 if bias is None else bias.chunk(3)
-    return [
-        linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
-    ]
+    return [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+
+def _project_apart(
+    inputs: tuple[Tensor, ...], weights: dict[str, Tensor | None], bias: Tensor | None
+) -> list[Tensor]:
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    made = []
+    for x, (name, w), b in zip(inputs, weights.items(), biases, strict=True):
+        if w is None:
+            raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        made.append(linear(x, w, b))
+    return made
 
 
 def _check_mask(mask: Tensor, heads: int, batch: int, length: int, source: int) -> Tensor:
@@ -179,21 +189,8 @@ def multi_head_attention_forward(
         mask = _check_mask(mask, num_heads, batch, length, key.shape[0])
 
     if use_separate_proj_weight:
-        for name, w in (("q", q_proj_weight), ("k", k_proj_weight), ("v", v_proj_weight)):
-            if w is None:
-                raise AssertionError(
-                    f"use_separate_proj_weight is True but {name}_proj_weight is None"
-                )
-        biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-        q, k, v = (
-            linear(x, w, b)
-            for x, w, b in zip(
-                (query, key, value),
-                (q_proj_weight, k_proj_weight, v_proj_weight),
-                biases,
-                strict=True,
-            )
-        )
+        weights = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
+        q, k, v = _project_apart((query, key, value), weights, in_proj_bias)
     else:
         if in_proj_weight is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
@@ -230,14 +227,14 @@ def multi_head_attention_forward(
 
     dropped = dropout_p if training else 0.0
     safe = mask is not None and not need_weights
-    out, weights, keep = attend(q, k, v, mask, dropped, causal, 1 / math.sqrt(head), safe)
+    out, seen, keep = attend(q, k, v, mask, dropped, causal, 1 / math.sqrt(head), safe)
     out = out.permute((2, 0, 1, 3)).reshape((length, batch, embed))
     out = linear(out, out_proj_weight, out_proj_bias)
     if not batched:
         out = out.squeeze(1)
     if not need_weights:
         return out, None
-    shown = weights if keep is None else weights * keep
+    shown = seen if keep is None else seen * keep
     if average_attn_weights:
         shown = shown.mean(1)
     return out, shown if batched else shown.squeeze(0)

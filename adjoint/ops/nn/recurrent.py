@@ -163,7 +163,7 @@ def run(
 
 
 def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
-    """PyTorch's two forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
+    """Both forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
     padded = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train",
               "bidirectional", "batch_first")  # fmt: skip
     packed = ("data", "batch_sizes", *padded[1:-1])
