@@ -1,0 +1,45 @@
+"""Reading one batch from a dataset."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from adjoint.data.dataset import is_stream
+
+
+class Fetcher:
+    """Reads batches from a dataset and collates them."""
+
+    def __init__(
+        self, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> None:
+        self.dataset = dataset
+        self.auto_collation = auto_collation
+        self.collate_fn = collate_fn
+        self.drop_last = drop_last
+        self.is_stream = is_stream(dataset)
+        self._stream = iter(dataset) if self.is_stream else None
+        self._ended = False
+
+    def fetch(self, indices: Any) -> Any:
+        """The batch at `indices`; of a stream, the next batch of that many items."""
+        if self._stream is not None:
+            return self.collate_fn(self._next_items(indices))
+        if not self.auto_collation:
+            return self.collate_fn(self.dataset[indices])
+        many = getattr(self.dataset, "__getitems__", None)
+        if callable(many):
+            return self.collate_fn(many(indices))
+        return self.collate_fn([self.dataset[i] for i in indices])
+
+    def _next_items(self, indices: Any) -> Any:
+        if self._ended:
+            raise StopIteration
+        if not self.auto_collation:
+            return next(self._stream)  # type: ignore[arg-type]
+        items = list(islice(self._stream, len(indices)))  # type: ignore[arg-type]
+        self._ended = len(items) < len(indices)
+        if not items or (self.drop_last and self._ended):
+            raise StopIteration
+        return items

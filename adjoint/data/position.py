@@ -1,0 +1,77 @@
+"""Where an epoch stands: what a checkpoint needs so that a resumed one continues exactly.
+
+Note [resuming an epoch]
+    The order of an epoch follows from the generators at its start. A position keeps their states
+    then, and counts the batches given out since. To resume, the generators go back to the start,
+    the order is drawn again, as many batches are skipped, and the default generator returns to
+    where the checkpoint left it. Nothing is fetched for the batches skipped, except of a stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.core.rng import Generator, default_generator
+
+State = dict[str, list[int]]
+
+
+@dataclass(slots=True)
+class Position:
+    """The states at the start of an epoch, and how many batches have been given out."""
+
+    start: State = field(default_factory=dict)
+    samplers: dict[str, Any] = field(default_factory=dict)
+    batches: int = 0
+    finished: bool = False
+
+
+def samplers_of(loader: Any) -> dict[str, Any]:
+    """The loader's samplers by name, nested ones included."""
+    found: dict[str, Any] = {"sampler": loader.sampler}
+    batches = loader.batch_sampler
+    if batches is not None:
+        found["batch_sampler"] = batches
+        inner = getattr(batches, "sampler", None)
+        if inner is not None and inner is not loader.sampler:
+            found["batch_sampler.sampler"] = inner
+    return found
+
+
+def generators_of(loader: Any) -> dict[str, Generator]:
+    """The generators the loader's order depends on."""
+    found = {"loader": loader.generator}
+    found |= {name: getattr(s, "generator", None) for name, s in samplers_of(loader).items()}
+    own = {name: g for name, g in found.items() if isinstance(g, Generator)}
+    return {"default": default_generator} | own
+
+
+def read(generators: dict[str, Generator]) -> State:
+    """Seed and offset of each generator."""
+    return {name: [g.initial_seed(), g.get_offset()] for name, g in generators.items()}
+
+
+def write(generators: dict[str, Generator], state: State) -> None:
+    """Move generators to states that `read` gave."""
+    for name, generator in generators.items():
+        if name in state:
+            seed, offset = state[name]
+            generator.manual_seed(seed)
+            generator.set_offset(offset)
+
+
+def sampler_states(loader: Any) -> dict[str, Any]:
+    """The states of samplers that have one, such as DistributedSampler's epoch."""
+    return {
+        name: sampler.state_dict()
+        for name, sampler in samplers_of(loader).items()
+        if hasattr(sampler, "state_dict")
+    }
+
+
+def restore_samplers(loader: Any, states: dict[str, Any]) -> None:
+    """Return samplers to states that `sampler_states` gave."""
+    for name, sampler in samplers_of(loader).items():
+        if name in states and hasattr(sampler, "load_state_dict"):
+            sampler.load_state_dict(states[name])
