@@ -97,7 +97,7 @@ def _cross_entropy(
 
 
 def _along_classes(weight: Any, x: Any) -> Tensor:
-    return widen(weight[0]).reshape((-1, *(1,) * (x.ndim - 1 - _class_dim(x))))  # type: ignore[no-any-return]
+    return widen(weight[0]).reshape((-1, *(1,) * (x.ndim - 1 - _class_dim(x))))
 
 
 def _cross_entropy_vjp(
@@ -171,7 +171,7 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
             f"{name}: expected weight of the input's dtype {input.dtype.name}, received "
             f"{weight.dtype.name}"
         )
-    return target.to(int64).reshape(wanted)  # type: ignore[no-any-return]
+    return target.to(int64).reshape(wanted)
 
 
 def in_range(name: str, target: Tensor, channels: int, ignore: int) -> Tensor:

@@ -59,7 +59,7 @@ def _check_index(name: str, index: Any, which: str = "input") -> Tensor:
             f"{name}: expected tensor for argument '{which}' to have one of the following scalar "
             f"types: Long, Int; but got {index.dtype.name} instead. Convert it with .long()."
         )
-    return index if index.dtype is int64 else index.to(int64)  # type: ignore[no-any-return]
+    return index if index.dtype is int64 else index.to(int64)
 
 
 def _check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:

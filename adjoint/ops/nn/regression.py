@@ -212,11 +212,11 @@ def _variance(input: Tensor, var: Any) -> Tensor:
     else:
         var = require(var, var >= 0, message)
     if var.shape == input.shape:
-        return var  # type: ignore[no-any-return]
+        return var
     if tuple(input.shape[:-1]) == tuple(var.shape):
-        return var.unsqueeze(-1)  # type: ignore[no-any-return]
+        return var.unsqueeze(-1)
     if tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1:
-        return var  # type: ignore[no-any-return]
+        return var
     try:
         fits = all(a in (b, 1) for a, b in zip(var.shape, input.shape, strict=True))
     except ValueError:
@@ -226,7 +226,7 @@ def _variance(input: Tensor, var: Any) -> Tensor:
             f"gaussian_nll_loss: var is of incorrect size: received {list(var.shape)} for an input "
             f"of {list(input.shape)}"
         )
-    return var  # type: ignore[no-any-return]
+    return var
 
 
 @public(namespaces=FUNCTIONAL)

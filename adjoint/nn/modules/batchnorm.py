@@ -1,0 +1,443 @@
+"""Normalisation of channels with running statistics: over the batch, or of each sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.autodiff.modes import no_grad
+from adjoint.core.dtype import DType, int64
+from adjoint.nn import functional as F
+from adjoint.nn.modules.lazy import LazyModuleMixin
+from adjoint.nn.modules.module import Module
+from adjoint.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from adjoint.ops.creation import empty, ones, zeros
+from adjoint.tensor.tensor import Tensor
+
+
+class _NormBase(Module):
+    """Weight, bias and running statistics of `num_features` channels."""
+
+    _version = 2  # num_batches_tracked came with PyTorch's second
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
+    ranks: tuple[int, ...] = ()  # how many dimensions an input may have
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            made = Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, made)
+        kept = track_running_stats
+        self.register_buffer(
+            "running_mean", zeros(num_features, device=device, dtype=dtype) if kept else None
+        )
+        self.register_buffer(
+            "running_var", ones(num_features, device=device, dtype=dtype) if kept else None
+        )
+        self.register_buffer(
+            "num_batches_tracked", zeros((), dtype=int64, device=device) if kept else None
+        )
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget the statistics: mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()  # type: ignore[union-attr]
+            self.running_var.fill_(1)  # type: ignore[union-attr]
+            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
+
+    def reset_parameters(self) -> None:
+        """Forget the statistics, and set the weight to ones and the bias to zeros."""
+        self.reset_running_stats()
+        with no_grad():
+            if self.weight is not None:
+                self.weight.fill_(1)
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim not in self.ranks:
+            wanted = " or ".join(f"{n}D" for n in self.ranks)
+            raise ValueError(
+                f"{type(self).__name__}: expected {wanted} input (got {input.ndim}D input, shape "
+                f"{tuple(input.shape)}) with {self.num_features} channels"
+            )
+
+    def _check_channels(self, input: Tensor, dim: int) -> None:
+        if self.num_features and input.shape[dim] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__}: expected input's size at dim={dim} to match num_features "
+                f"({self.num_features}), but got: {input.shape[dim]} (shape {tuple(input.shape)})."
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        *others: Any,
+    ) -> None:
+        version = local_metadata.get("version")
+        key = prefix + "num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats:
+            state_dict.setdefault(
+                key,
+                self.num_batches_tracked
+                if self.num_batches_tracked is not None
+                else zeros((), dtype=int64),
+            )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        self._check_channels(input, 1)
+        use_batch = self.training or (self.running_mean is None and self.running_var is None)
+        track = self.training and self.track_running_stats
+        factor: Any = 0.0 if self.momentum is None else self.momentum
+        if track and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # the plain average over all batches so far
+                factor = 1.0 / self.num_batches_tracked.to(input.dtype)
+        kept = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if kept else None,
+            self.running_var if kept else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            factor,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    r"""Zero mean and unit variance of each channel over the batch.
+
+    $y = \frac{x - E[x]}{\sqrt{Var[x] + \epsilon}} \gamma + \beta$
+
+    In training with the batch's statistics, towards which the running ones move; in evaluation
+    with the running ones.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch; None keeps plain averages.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept.
+
+    Shape:
+        (N, C) or (N, C, L) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.BatchNorm1d(1)(ad.tensor([[1.0], [3.0]])).detach()
+        tensor([[-1.0000],
+                [ 1.0000]])
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    r"""Zero mean and unit variance of each channel over the batch and the positions of images.
+
+    $y = \frac{x - E[x]}{\sqrt{Var[x] + \epsilon}} \gamma + \beta$
+
+    In training with the batch's statistics, towards which the running ones move; in evaluation
+    with the running ones.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch; None keeps plain averages.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept.
+
+    Shape:
+        (N, C, H, W) -> the same
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    r"""Zero mean and unit variance of each channel over the batch and the positions of volumes.
+
+    $y = \frac{x - E[x]}{\sqrt{Var[x] + \epsilon}} \gamma + \beta$
+
+    In training with the batch's statistics, towards which the running ones move; in evaluation
+    with the running ones.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch; None keeps plain averages.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept.
+
+    Shape:
+        (N, C, D, H, W) -> the same
+    """
+
+    ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over the batches of all processes.
+
+    In one process it is batch normalisation. Statistics of several need a process group, which is
+    not here yet: passing one is an error.
+
+    Shape:
+        (N, C, ...) -> the same
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        if process_group is not None:
+            raise NotImplementedError(
+                "SyncBatchNorm: statistics over a process group are not implemented. Leave "
+                "process_group out to normalise over this process's batch."
+            )
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"SyncBatchNorm: expected at least 2D input (got {input.ndim}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch normalisation in it replaced by one of this class."""
+        out = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            out = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            out.weight, out.bias = module.weight, module.bias
+            out.running_mean, out.running_var = module.running_mean, module.running_var
+            out.num_batches_tracked = module.num_batches_tracked
+            out.training = module.training
+        for name, child in module.named_children():
+            out.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return out
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        alone = input.ndim == self.ranks[0]  # one sample, without a batch dimension
+        if self.affine:
+            self._check_channels(input, 0 if alone else 1)
+        x = input.unsqueeze(0) if alone else input
+        out = F.instance_norm(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
+        return out.squeeze(0) if alone else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Zero mean and unit variance of each channel of each sample over its positions.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept, and used in evaluation.
+
+    Shape:
+        (N, C, L) or (C, L) -> the same
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Zero mean and unit variance of each channel of each sample over its positions.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept, and used in evaluation.
+
+    Shape:
+        (N, C, H, W) or (C, H, W) -> the same
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Zero mean and unit variance of each channel of each sample over its positions.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept, and used in evaluation.
+
+    Shape:
+        (N, C, D, H, W) or (C, D, H, W) -> the same
+    """
+
+    ranks = (4, 5)
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """Takes the number of channels from the first input."""
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = zeros((), dtype=int64, device=device)
+
+    def reset_parameters(self) -> None:
+        """Set what has a shape already."""
+        if not self.has_uninitialized_params() and self.num_features:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Take the number of channels from an input."""
+        if not self.has_uninitialized_params():
+            return
+        alone = isinstance(self, _InstanceNorm) and input.ndim == self.ranks[0]
+        self.num_features = input.shape[0 if alone else 1]
+        for waiting in (self.weight, self.bias, self.running_mean, self.running_var):
+            if waiting is not None:
+                waiting.materialize((self.num_features,))
+        self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
+    """`BatchNorm1d` that takes the number of channels from the first input."""
+
+    cls_to_become = BatchNorm1d
+    ranks = BatchNorm1d.ranks
+
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
+    """`BatchNorm2d` that takes the number of channels from the first input."""
+
+    cls_to_become = BatchNorm2d
+    ranks = BatchNorm2d.ranks
+
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
+    """`BatchNorm3d` that takes the number of channels from the first input."""
+
+    cls_to_become = BatchNorm3d
+    ranks = BatchNorm3d.ranks
+
+
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
+    """`InstanceNorm1d` that takes the number of channels from the first input."""
+
+    cls_to_become = InstanceNorm1d
+    ranks = InstanceNorm1d.ranks
+
+
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
+    """`InstanceNorm2d` that takes the number of channels from the first input."""
+
+    cls_to_become = InstanceNorm2d
+    ranks = InstanceNorm2d.ranks
+
+
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
+    """`InstanceNorm3d` that takes the number of channels from the first input."""
+
+    cls_to_become = InstanceNorm3d
+    ranks = InstanceNorm3d.ranks
