@@ -43,6 +43,7 @@ compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (insta
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest
 	$(BIN)/python -m pytest tests -m compare
 	$(BIN)/python -m tests.compare.opinfo
+	$(BIN)/python -m tests.compare.selfcheck
 
 bench: $(STAMP)          ## overhead per operation, interleaved with PyTorch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
