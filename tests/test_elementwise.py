@@ -212,6 +212,49 @@ def test_inplace_and_out_forms() -> None:
     assert values(out) == [2.0, 1.0]
 
 
+def test_repeated_in_place_writes() -> None:
+    """From the second time on a write may be computed in the target's own memory."""
+    x = ad.arange(4.0)
+    for _ in range(3):
+        x[1:] += x[:-1]
+    assert values(x) == [0.0, 1.0, 5.0, 12.0]
+    for expected in ([0.0, 2.0, 10.0, 24.0], [0.0, 4.0, 20.0, 48.0]):
+        version = x._version
+        assert x.mul_(2) is x
+        assert values(x) == expected
+        assert x._version == version + 1
+    count = ad.ones(2, dtype=ad.int64)
+    for other in (1, ad.ones(2, dtype=ad.int64), ad.tensor(1), ad.ones(2).bool()):
+        for _ in range(2):
+            count += other
+    assert values(count) == [9, 9]
+    w = ad.ones(2, requires_grad=True)
+    for _ in range(2):
+        y = ad.ones(2)
+        y.mul_(w)  # the tape must see it
+        assert y.requires_grad
+        with pytest.raises(RuntimeError, match="leaf Variable"):
+            w.mul_(2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            ad.ones(1).expand(3).mul_(2)
+    small = ad.full((2,), 200, dtype=ad.uint8)
+    for _ in range(2):
+        small.add_(100)
+    assert values(small) == [144, 144]
+
+
+def test_clamp_of_many_elements() -> None:
+    x = ad.linspace(-2, 2, 5000)
+    x[0] = float("nan")
+    y = x.clamp(-1, 0.5)
+    assert y[0].isnan()
+    assert y[1:].aminmax() == (-1, 0.5)
+    assert ad.equal(y[1:], ad.cat([p.clamp(-1, 0.5) for p in x[1:].split(500)]))
+    assert ad.arange(5000).clamp(3, 1).unique() == 1
+    assert x.clamp(-1, ad.ones(2, 1)).shape == (2, 5000)
+
+
 def test_special_names_are_the_same_functions() -> None:
     x = ad.tensor([0.25])
     assert values(ad.special.expit(x)) == values(x.sigmoid())

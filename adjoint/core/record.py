@@ -131,6 +131,7 @@ class Hooks:
 
     run: Callable[..., Any] = _unset  # eager execution with the tape, in a plain context
     execute: Callable[..., Any] = _unset  # eager execution alone
+    compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
     attach: Callable[..., Any] = _unset  # the tape alone
     bind: Callable[..., Any] = _unset  # everything else: core.dispatch.bind
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant

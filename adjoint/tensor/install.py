@@ -10,17 +10,21 @@ from adjoint.core.public import INPLACE, METHODS, PROPERTIES
 from adjoint.tensor.copying import install_copying
 from adjoint.tensor.indexing import install_indexing
 from adjoint.tensor.mutation import update
-from adjoint.tensor.operators import install_operators
+from adjoint.tensor.operators import DIRECT, install_operators
 from adjoint.tensor.printing import install_printing
 from adjoint.tensor.tensor import Tensor
 
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    record = DIRECT.get(name)
+
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return update(f"{name}_", self, fn, *args, **kwargs)
+        if record is not None and len(args) == 1 and not kwargs:
+            return update(in_place, self, record, args[0])
+        return update(in_place, self, fn, *args, **kwargs)
 
-    method.__name__ = f"{name}_"
+    in_place = method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`."
     return method
 

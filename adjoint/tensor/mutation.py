@@ -14,6 +14,7 @@ from adjoint.core.dispatch import highest_level
 from adjoint.core.dtype import can_cast
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record
+from adjoint.core.value import TensorBase
 from adjoint.tensor.storage import Window
 from adjoint.tensor.strides import lane_strides
 from adjoint.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
@@ -40,6 +41,11 @@ def update(
     name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any
 ) -> Tensor:
     """An in-place operation: compute(target, ...) written into target."""
+    if compute.__class__ is Record and len(args) == 1 and _is_constant(args[0]):
+        into = direct_array(target)
+        if into is not None and HOOKS.compute_into(compute, into, args[0]):
+            target._storage.version += 1
+            return target
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
     if not result._requires_grad:
@@ -111,6 +117,13 @@ def direct_array(target: Tensor) -> Any:
             return None
     HOOKS.array.check_overlap(array)
     return array
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether the tape has no interest in an operand, as far as can be told at a glance."""
+    return not isinstance(x, TensorBase) or (
+        x._base is None and not (x._requires_grad and CONTEXT.grad_enabled)  # type: ignore[attr-defined]
+    )
 
 
 def constants(*tensors: Tensor) -> bool:

@@ -11,7 +11,7 @@ from numbers import Number
 from typing import Any
 
 from adjoint.core.host import HostScalar
-from adjoint.core.record import HOOKS, is_tensor
+from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.value import TensorBase
 from adjoint.ops import arithmetic, comparison, division, logical, matmul, power, sign
 from adjoint.tensor.mutation import update
@@ -73,6 +73,17 @@ _BINARY: dict[str, Method] = {
     "xor": logical.BITWISE_XOR,
     "lshift": logical.LEFT_SHIFT,
     "rshift": logical.RIGHT_SHIFT,
+}
+# Functions that are their record where two operands are all they are given.
+DIRECT: dict[str, Record] = {
+    "add": arithmetic.ADD,
+    "sub": arithmetic.SUB,
+    "subtract": arithmetic.SUB,
+    "mul": arithmetic.MUL,
+    "multiply": arithmetic.MUL,
+    "div": division.DIV,
+    "divide": division.DIV,
+    "true_divide": division.DIV,
 }
 _COMPARISONS = {
     "eq": comparison.EQ,

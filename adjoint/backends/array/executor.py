@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from adjoint.backends.array.devices import active, full_device, library, transfer
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
-from adjoint.backends.array.quiet import QUIET, restore, silence
+from adjoint.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.backends.array.table import kernel_for
 from adjoint.core import dtype as dt
 from adjoint.core.context import CONTEXT
@@ -92,11 +92,6 @@ def cast_operand(x: Any, target: Any) -> Any:
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
 
 
-def cast_operands(arrays: list[Any], casts: tuple[Any, ...]) -> list[Any]:
-    """All operands in the dtypes a plan asks for."""
-    return [cast_operand(a, c) for a, c in zip(arrays, casts, strict=True)]
-
-
 def call(record: Record, kernel: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
     """Promote, run the kernel, and give the result the dtype `infer` states."""
     token = silence(QUIET)  # conversions overflow quietly too
@@ -144,6 +139,28 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if tracked and CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def compute_into(record: Record, into: Array, other: Any) -> bool:
+    """record(into, other) in the memory of `into`, where one call of a ufunc does just that.
+
+    It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
+    NumPy refuses bad operands before it writes, and copies operands that overlap.
+    """
+    kernel = record.plans.get(KERNEL)
+    if kernel.__class__ is not np.ufunc or into.__class__ is not ndarray:
+        return False
+    kind: Any = other.__class__
+    if isinstance(other, TensorBase):
+        other = other._array  # type: ignore[attr-defined]
+        if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
+            return False
+        kind = other.dtype if other.shape else (other.dtype,)
+    plan = record.plans.get((into.dtype if into.shape else (into.dtype,), kind))
+    if plan is None or plan.casts is not None or plan.result != into.dtype:
+        return False
+    quietly(kernel, (into, other, into), {})
+    return True
 
 
 KERNEL = "kernel"  # where a record's plans keep its CPU kernel
@@ -274,3 +291,4 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
 
 HOOKS.run = run
 HOOKS.execute = execute
+HOOKS.compute_into = compute_into
