@@ -13,7 +13,7 @@ from adjoint.ops import ranges
 from adjoint.ops.random import randperm
 from adjoint.tensor.tensor import Tensor
 
-_GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": sqrt(2.0), "selu": 3.0 / 4}
+_GAINS = {"sigmoid": 1, "tanh": 5.0 / 3, "relu": sqrt(2.0), "selu": 3.0 / 4}
 _LINEAR = (
     "linear",
     "conv1d",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from adjoint.nn.modules.module import Module, type_name
@@ -18,12 +18,12 @@ def _as_parameter(value: Any) -> Any:
     return value
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Any, kind_of: Callable[[Tensor], Any]) -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(map(str, value.size()))
         where = "" if value.device.type == "cpu" else f" ({value.device})"
-        return f"{kind} containing: [{value.type()} of size {size}{where}]"
+        return f"{kind} containing: [{kind_of(value)} of size {size}{where}]"
     return f"Object of type: {type(value).__name__}"
 
 
@@ -36,7 +36,7 @@ class ParameterList(Module):
     Example:
         >>> import adjoint as ad
         >>> ad.nn.ParameterList([ad.zeros(2)])
-        ParameterList(  (0): Parameter containing: [torch.FloatTensor of size 2])
+        ParameterList(  (0): Parameter containing: [adjoint.float32 of size 2])
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -92,7 +92,8 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
+        shown = (_describe(value, lambda t: t.dtype) for value in self)
+        return "\n".join(f"  ({i}): {text}" for i, text in enumerate(shown))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -195,8 +196,7 @@ class ParameterDict(Module):
         """The value of a key, or a default."""
         return getattr(self, key) if key in self._keys else default
 
-    @staticmethod
-    def fromkeys(keys: Iterable[str], default: Any = None) -> ParameterDict:
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A ParameterDict with one value for all the keys."""
         return ParameterDict((key, default) for key in keys)
 
@@ -238,7 +238,8 @@ class ParameterDict(Module):
             self[pair[0]] = pair[1]
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({key}): {_describe(value)}" for key, value in self.items())
+        shown = ((key, _describe(value, lambda t: t.type())) for key, value in self.items())
+        return "\n".join(f"  ({key}): {text}" for key, text in shown)
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

@@ -161,7 +161,7 @@ class Traversal:
             raise ValueError("Cannot set the submodule without a target name!")
         above, _, name = target.rpartition(".")
         if not isinstance(module, Module):
-            raise ValueError(f'"module" is not an nn.Module, found {type(module)}')
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         parent = self.get_submodule(above)
         if strict and not hasattr(parent, name):
             raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
