@@ -30,13 +30,16 @@ from adjoint.random import manual_seed as manual_seed
 from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
 from adjoint.tensor.tensor import Tensor as Tensor
+from adjoint import accelerator as accelerator
 from adjoint import autograd as autograd
+from adjoint import backends as backends
 from adjoint import cuda as cuda
 from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import graph as graph
 from adjoint import linalg as linalg
 from adjoint import masked as masked
+from adjoint import mps as mps
 from adjoint import nn as nn
 from adjoint import optim as optim
 from adjoint import random as random
@@ -44,6 +47,8 @@ from adjoint import return_types as return_types
 from adjoint import signal as signal
 from adjoint import special as special
 from adjoint import utils as utils
+from adjoint import version as version
+from adjoint import xpu as xpu
 
 __version__: str
 device = Device

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from typing import Any
 
+from adjoint.core import config, layout
 from adjoint.core import dtype as dt
-from adjoint.core import layout
 from adjoint.core.public import PUBLIC
 from adjoint.core.record import HOOKS
 from adjoint.tensor.install import install
@@ -149,24 +150,38 @@ LAZY: tuple[str, ...] = (
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
+    "accelerator",
     "autograd",
+    "backends",
     "cuda",
     "fft",
     "func",
     "graph",
     "linalg",
     "masked",
-    "optim",
+    "mps",
     "nn",
+    "optim",
     "random",
     "return_types",
     "signal",
     "special",
     "utils",
+    "version",
+    "xpu",
 )
 
 # Top-level names that are no operations, with the module that has them.
 ELSEWHERE = {
+    "are_deterministic_algorithms_enabled": "adjoint.core.determinism",
+    "get_deterministic_debug_mode": "adjoint.core.determinism",
+    "get_num_interop_threads": "adjoint.backends.threads",
+    "get_num_threads": "adjoint.backends.threads",
+    "is_deterministic_algorithms_warn_only_enabled": "adjoint.core.determinism",
+    "set_deterministic_debug_mode": "adjoint.core.determinism",
+    "set_num_interop_threads": "adjoint.backends.threads",
+    "set_num_threads": "adjoint.backends.threads",
+    "use_deterministic_algorithms": "adjoint.core.determinism",
     "GradientTape": "adjoint.autodiff.gradient_tape",
     "is_anomaly_check_nan_enabled": "adjoint.autodiff.anomaly",
     "is_anomaly_enabled": "adjoint.autodiff.anomaly",
@@ -216,7 +231,9 @@ def find_method(cls: type[Tensor], name: str) -> Any:
         if found is not None:
             return found
     raise AttributeError(
-        f"'Tensor' object has no attribute {name!r}. If PyTorch has it, Adjoint does not yet."
+        f"'Tensor' object has no attribute {name!r}. If PyTorch has it, Adjoint does not yet.",
+        name=name,
+        obj=cls,
     )
 
 
@@ -236,7 +253,10 @@ def find(name: str) -> Any:
         if name in INPLACE_FUNCTIONS:
             return getattr(Tensor, name)
     raise AttributeError(
-        f"module 'adjoint' has no attribute {name!r}. If PyTorch has it, Adjoint does not yet."
+        f"module {config.display_name!r} has no attribute {name!r}. If PyTorch has it, Adjoint "
+        "does not yet.",
+        name=name,
+        obj=sys.modules["adjoint"],
     )
 
 
@@ -253,8 +273,10 @@ def find_in(space: str, name: str) -> Any:
     if (space, name) in PUBLIC:
         return PUBLIC[space, name].fn
     raise AttributeError(
-        f"module 'adjoint.{space}' has no attribute {name!r}. If PyTorch has it, Adjoint does not "
-        "yet."
+        f"module '{config.display_name}.{space}' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet.",
+        name=name,
+        obj=sys.modules[f"adjoint.{space}"],
     )
 
 

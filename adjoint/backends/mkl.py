@@ -1,0 +1,13 @@
+"""`backends.mkl`: MKL is not used, and programs may ask."""
+
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    """Whether operations run through MKL; they do not."""
+    return False
+
+
+def is_built() -> bool:
+    """The same."""
+    return False

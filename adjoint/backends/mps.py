@@ -1,0 +1,13 @@
+"""`backends.mps`: Metal is not used, and programs may ask."""
+
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    """Whether operations run through Metal; they do not."""
+    return False
+
+
+def is_built() -> bool:
+    """The same."""
+    return False

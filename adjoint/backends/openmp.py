@@ -1,0 +1,13 @@
+"""`backends.openmp`: OpenMP is not used, and programs may ask."""
+
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    """Whether operations run through OpenMP; they do not."""
+    return False
+
+
+def is_built() -> bool:
+    """The same."""
+    return False

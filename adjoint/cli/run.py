@@ -1,0 +1,152 @@
+"""`adjoint run script.py`: an unmodified PyTorch script on Adjoint."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import linecache
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from adjoint.cli import torch_alias
+
+PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+COMMAND = str(Path(__file__).resolve().parent) + os.sep
+# What a user of the framework does not want to read on the way to the message.
+HIDDEN = (
+    "core/",
+    "ops/",
+    "backends/",
+    "tensor/",
+    "autodiff/",
+    "graph/",
+    "assembly.py",
+    "__init__.py",
+)
+MACHINERY = tuple(PACKAGE + name.replace("/", os.sep) for name in HIDDEN)
+
+
+def run_script(
+    script: str, args: Sequence[str], *, as_module: bool = False, full_traceback: bool = False
+) -> int:
+    """Run a script (or module) as `python` would, with `torch` meaning Adjoint."""
+    if not as_module and not Path(script).is_file():
+        print(f"adjoint run: there is no file {script!r}", file=sys.stderr)
+        return 2
+    torch_alias.install()
+    try:
+        if as_module:
+            sys.argv = [script, *args]
+            sys.path.insert(0, str(Path.cwd()))
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            execute(Path(script), [script, *args])
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        print_error(error, full_traceback)
+        return 1
+    return 0
+
+
+def execute(path: Path, argv: list[str]) -> None:
+    """Run a file as `__main__`: its module is the real one, so pickling and workers find it."""
+    path = path.resolve() if path.is_symlink() else path.absolute()
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    sys.argv = argv
+    sys.path.insert(0, str(path.parent))
+    with io.open_code(str(path)) as file:
+        source = file.read()
+    exec(compile(source, str(path), "exec"), main.__dict__)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def print_error(error: BaseException, full: bool) -> None:
+    """The traceback without the command's and (unless `full`) the machinery's frames."""
+    shown = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        if not full and part.__cause__ is not None and internal(part.__cause__):
+            part.__cause__, part.__suppress_context__ = None, True
+        part.stack = readable(part.stack, full)
+        part = part.__cause__ or part.__context__
+    sys.stdout.flush()
+    print("".join(shown.format()), end="", file=sys.stderr)
+    missing = missing_feature(error)
+    if missing is not None:
+        where = script_line(error.__traceback__)
+        at = "" if where is None else f" ({where[0]}, line {where[1]})"
+        print(f"adjoint run: Adjoint does not have {missing} yet{at}", file=sys.stderr)
+
+
+def internal(error: traceback.TracebackException) -> bool:
+    """Whether an error arose and was caught inside the machinery."""
+    return all(frame.filename.startswith(MACHINERY) for frame in error.stack)
+
+
+def readable(stack: traceback.StackSummary, full: bool) -> traceback.StackSummary:
+    """Drop frames before the script's first, and the machinery's after it."""
+
+    def foreign(frame: traceback.FrameSummary) -> bool:
+        return frame.filename.startswith((COMMAND, "<frozen runpy>", "<frozen importlib"))
+
+    kept = [frame for frame in stack if not foreign(frame)]
+    if not full:
+        outside = [frame for frame in kept if not frame.filename.startswith(MACHINERY)]
+        kept = outside or kept
+    return traceback.StackSummary.from_list(kept)
+
+
+def script_line(tb: TracebackType | None) -> tuple[str, int] | None:
+    """File and line of the innermost frame that is not Adjoint's or the import system's."""
+    found = None
+    for frame in traceback.extract_tb(tb):
+        if not frame.filename.startswith((PACKAGE, "<frozen")) and frame.lineno is not None:
+            found = frame.filename, frame.lineno
+    return found
+
+
+def missing_feature(error: BaseException) -> str | None:
+    """The PyTorch name a script asked for in vain, if that is what stopped it."""
+    if isinstance(error, ModuleNotFoundError):
+        name = error.name or ""
+        return name if name.split(".")[0] == "torch" else None
+    if isinstance(error, ImportError):
+        if error.name is None or error.name.split(".")[0] != "adjoint":
+            return None
+        module, wanted = torch_alias.torch_name(error.name), _missing_import(error)
+        return module if wanted is None else f"{module}.{wanted}"
+    if isinstance(error, AttributeError) and error.name is not None:
+        owner = error.obj
+        if isinstance(owner, ModuleType) and owner.__name__.split(".")[0] == "adjoint":
+            return f"{torch_alias.torch_name(owner.__name__)}.{error.name}"
+        kind = owner if isinstance(owner, type) else type(owner)
+        if kind.__module__.split(".")[0] == "adjoint" and not error.name.startswith("__"):
+            return f"torch.{kind.__name__}.{error.name}"
+    return None
+
+
+def _missing_import(error: ImportError) -> str | None:
+    """Which of the names of the failing `from torch.x import a, b` is not there."""
+    where = script_line(error.__traceback__)
+    module = sys.modules.get(error.name or "")
+    if where is None or module is None:
+        return None
+    tree = ast.parse("".join(linecache.getlines(where[0])))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.lineno <= where[1] <= (node.end_lineno or 0):
+            for alias in node.names:
+                if alias.name != "*" and not hasattr(module, alias.name):
+                    return alias.name
+    return None

@@ -1,0 +1,26 @@
+"""What a program may ask of the build: `version.cuda` is None where there is no CUDA."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+debug = False
+git_version = "unknown"
+hip: str | None = None
+xpu: str | None = None
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("adjoint").__version__
+    if name == "cuda":
+        from adjoint.backends.array import cuda
+
+        if not cuda.is_available():
+            return None
+        import cupy
+
+        number = cupy.cuda.runtime.runtimeGetVersion()
+        return f"{number // 1000}.{number % 1000 // 10}"
+    raise AttributeError(f"module 'version' has no attribute {name!r}", name=name)
