@@ -67,6 +67,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"(new_args, new_kwargs), but got {changed}."
                 )
             given, kwargs = changed
+        self._opt_called = True  # schedulers warn when they come first
         out = step(*given, **kwargs)
         for hook in chain(
             tuple(self._optimizer_step_post_hooks.values()), AFTER_EVERY_STEP.values()
@@ -111,6 +112,7 @@ class Optimizer:
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
+    _opt_called: bool = False
     _optimizer_step_pre_hooks: Table
     _optimizer_step_post_hooks: Table
     _optimizer_state_dict_pre_hooks: Table
