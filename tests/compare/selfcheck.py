@@ -28,7 +28,6 @@ from tests.compare.bridge import Unsupported, ours
 from tests.compare.names import NONDETERMINISTIC, WANTED
 from tests.compare.opinfo import Sweep, describe, resolve
 
-
 # Rounding by design (casts to halves), changes of size in place, and windows on memory outside.
 LEFT_OUT = frozenset(("bfloat16", "half", "resize_", "resize_as_", "as_strided"))
 

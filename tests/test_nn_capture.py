@@ -1,0 +1,165 @@
+"""Modules under capture: what changes their structure retraces, what does not replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.graph import capture
+
+
+class Block(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Sequential(nn.Sequential(nn.Linear(size, size))))
+        self.scale = 1.0
+        self.options = {"shift": 0.0}
+
+    def forward(self, x: Any) -> Any:
+        h = self.inner(x).tanh() * self.scale + self.options["shift"]
+        return x + h if self.training else x - h
+
+
+def network() -> nn.Sequential:
+    ad.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(Block(3)) for _ in range(2)))
+
+
+def test_steps_equal_eager() -> None:
+    nets = [network(), network()]
+
+    def make(net: nn.Module) -> Callable[[Any], Any]:
+        def step(x: Any) -> Any:
+            net.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            with ad.no_grad():
+                for p in net.parameters():
+                    assert p.grad is not None
+                    p -= 0.1 * p.grad
+            return loss, norm
+
+        return step
+
+    eager, captured = make(nets[0]), capture(make(nets[1]))
+    for i in range(5):
+        x = ad.randn(4, 3, generator=ad.Generator().manual_seed(i))
+        for a, b in zip(eager(x), captured(x), strict=True):
+            assert ad.allclose(a, b)
+    assert captured.traces == 1
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert ad.allclose(p, q)
+        assert p.grad is not None
+        assert q.grad is not None
+        assert ad.allclose(p.grad, q.grad)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "eval": lambda net: net.eval(),
+    "attribute": lambda net: setattr(net[1][0], "scale", 2.0),
+    "mutable attribute": lambda net: net[1][0].options.update(shift=1.0),
+    "parameter": lambda net: setattr(
+        net[1][0].inner[0][0][0], "weight", nn.Parameter(ad.ones(3, 3))
+    ),
+    "submodule": lambda net: setattr(net[1][0].inner[0][0], "0", nn.Identity()),
+    "table": lambda net: net[1][0].inner[0][0]._modules.update({"0": nn.Identity()}),
+    "assign": lambda net: net.load_state_dict(
+        {k: v * 2 for k, v in net.state_dict().items()}, assign=True
+    ),
+    "data": lambda net: setattr(net[0][0].inner[0][0][0].weight, "data", ad.ones(3, 3)),
+    "hook": lambda net: net[0].register_forward_hook(lambda m, a, out: out * 2),
+    "append": lambda net: net.append(nn.Linear(3, 3)),
+    "parametrised": lambda net: nn.utils.parametrizations.orthogonal(net[0][0].inner[0][0][0]),
+    "pruned": lambda net: nn.utils.prune.l1_unstructured(net[0][0].inner[0][0][0], "weight", 4),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_structural_changes_retrace(name: str) -> None:
+    net = network()
+    x = ad.ones(2, 3)
+    f = capture(lambda x: net(x))
+    f(x)
+    f(x)
+    assert f.traces == 1
+    before = net(x)
+    CHANGES[name](net)
+    assert not ad.allclose(net(x), before)
+    assert ad.allclose(f(x), net(x))
+    assert f.traces == 2
+
+
+def test_values_do_not_retrace() -> None:
+    net = network()
+    x = ad.ones(2, 3)
+    f = capture(net)
+    f(x)
+    net.load_state_dict({k: v * 2 for k, v in net.state_dict().items()})
+    assert ad.allclose(f(x), net(x))
+    other = nn.Linear(2, 2)  # an unrelated module moves the epoch, not the structure
+    other.flag = True  # type: ignore[assignment]
+    f(x)
+    assert f.traces == 1
+
+
+def test_going_back_finds_the_first_program() -> None:
+    net = network()
+    x = ad.ones(2, 3)
+    f = capture(net)
+    f(x)
+    net.eval()
+    f(x)
+    net.train()
+    assert ad.allclose(f(x), net(x))
+    assert f.traces == 2
+
+
+def test_freezing_retraces() -> None:
+    layer = nn.Linear(2, 2)
+
+    def step(x: Any) -> Any:
+        layer.zero_grad()
+        out = layer(x).sum()
+        out.backward()
+        return out
+
+    f = capture(step)
+    f(ad.ones(1, 2))
+    layer.weight.requires_grad_(False)
+    f(ad.ones(1, 2))
+    assert layer.weight.grad is None
+    assert layer.bias.grad is not None
+    assert f.traces == 2
+
+
+def test_module_as_argument() -> None:
+    net = network()
+    x = ad.ones(2, 3)
+    f = capture(lambda m, x: m(x))
+    f(net, x)
+    net.eval()
+    assert ad.allclose(f(net, x), net(x))
+    assert f.traces == 2
+
+
+def test_lazy_module_initialises_inside_a_capture() -> None:
+    layer = nn.LazyLinear(2)
+    f = capture(lambda x: layer(x))
+    x = ad.ones(1, 3)
+    assert ad.allclose(f(x), layer(x))
+    assert layer.weight.shape == (2, 3)
+
+
+def test_double_after_capture() -> None:
+    net = network()
+    f = capture(net)
+    f(ad.ones(2, 3))
+    net.double()
+    x = ad.ones(2, 3, dtype=ad.float64)
+    assert f(x).dtype is ad.float64
+    assert ad.allclose(f(x), net(x))

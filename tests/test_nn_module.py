@@ -1,0 +1,189 @@
+"""Module: registration, state, hooks, conversion; what PyTorch users rely on."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+
+
+class Block(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        self.gain = nn.Parameter(ad.ones(size))
+        self.register_buffer("mean", ad.zeros(size))
+        self.register_buffer("scratch", ad.zeros(1), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x) * self.gain - self.mean
+
+
+def test_names_and_order() -> None:
+    net = nn.Sequential(Block(2), nn.Linear(2, 1))
+    assert [n for n, _ in net.named_parameters()] == [
+        "0.gain", "0.linear.weight", "0.linear.bias", "1.weight", "1.bias",
+    ]  # fmt: skip
+    assert list(net.state_dict()) == [
+        "0.gain", "0.mean", "0.linear.weight", "0.linear.bias", "1.weight", "1.bias",
+    ]  # fmt: skip
+    assert [n for n, _ in net.named_buffers()] == ["0.mean", "0.scratch"]
+
+
+def test_assignment_moves_between_tables() -> None:
+    m = nn.Module()
+    m.x = 3
+    m.x = nn.Parameter(ad.ones(1))
+    assert "x" in m._parameters
+    assert "x" not in m.__dict__
+    m.y = nn.Identity()
+    m.y = None
+    assert m.y is None
+    del m.x
+    with pytest.raises(AttributeError, match="'Module' object has no attribute 'x'"):
+        _ = m.x
+    with pytest.raises(TypeError, match="cannot assign 'int' as child module 'y'"):
+        m.y = 4
+
+
+def test_parameters_before_init_are_refused() -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            self.p = nn.Parameter(ad.ones(1))
+
+    with pytest.raises(AttributeError, match="before Module.__init__"):
+        Late()
+
+
+def test_load_lists_every_problem() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    with pytest.raises(RuntimeError) as caught:
+        net.load_state_dict({"0.weight": ad.ones(1, 1), "0.bias": ad.ones(3), "extra": ad.ones(1)})
+    text = str(caught.value)
+    assert 'Missing key(s) in state_dict: "1.weight", "1.bias".' in text
+    assert 'Unexpected key(s) in state_dict: "extra".' in text
+    assert "size mismatch for 0.weight" in text
+    keys = net.load_state_dict({"0.bias": ad.ones(3)}, strict=False)
+    assert keys.missing_keys == ["0.weight", "1.weight", "1.bias"]
+    assert net[0].bias.tolist() == [1, 1, 1]
+
+
+def test_a_failed_load_names_no_more_than_it_must() -> None:
+    net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="dict-like"):
+        net.load_state_dict([])  # type: ignore[arg-type]
+
+
+def test_assign_keeps_requires_grad() -> None:
+    net = nn.Linear(2, 2).requires_grad_(False)
+    net.load_state_dict({k: v.double() for k, v in net.state_dict().items()}, assign=True)
+    assert net.weight.dtype is ad.float64
+    assert isinstance(net.weight, nn.Parameter)
+    assert not net.weight.requires_grad
+
+
+def test_conversion_keeps_parameters() -> None:
+    net = Block(2)
+    weight = net.linear.weight
+    net(ad.ones(1, 2)).sum().backward()
+    net.double()
+    assert net.linear.weight is weight
+    assert weight.grad is not None
+    assert weight.grad.dtype is ad.float64
+    assert net.mean.dtype is ad.float64
+    with pytest.raises(TypeError, match="floating point or complex"):
+        net.to(ad.int64)
+
+
+def test_copies_keep_ties() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert twin[0].weight is twin[1].weight
+        assert twin[0].weight is not net[0].weight
+        assert ad.equal(twin[0].weight, net[0].weight)
+        assert len(list(twin.parameters())) == 3
+
+
+def test_copied_hooks_stay_apart() -> None:
+    net = nn.Identity()
+    handle = net.register_forward_hook(lambda m, a, out: out + 1)
+    twin = copy.deepcopy(net)
+    handle.remove()
+    assert net(ad.zeros(1)).item() == 0
+    assert twin(ad.zeros(1)).item() == 1
+
+
+def test_parameter_is_a_tensor_and_results_are_plain() -> None:
+    p = nn.Parameter(ad.ones(2))
+    assert isinstance(p, ad.Tensor)
+    assert type(p + 1) is ad.Tensor
+    assert type(p.detach()) is ad.Tensor
+    assert p.requires_grad
+    assert type(pickle.loads(pickle.dumps(p))) is nn.Parameter
+
+
+def test_parameter_of_a_subclass() -> None:
+    class Mine(ad.Tensor):
+        pass
+
+    p = nn.Parameter(ad.ones(2).as_subclass(Mine))
+    assert type(p) is Mine
+    assert isinstance(p, nn.Parameter)
+    m = nn.Module()
+    m.p = p
+    assert list(m.parameters()) == [p]
+
+
+def test_backward_hooks_see_and_replace_gradients() -> None:
+    layer = nn.Linear(2, 1)
+    seen: list[Any] = []
+    layer.register_full_backward_pre_hook(lambda m, g: (g[0] * 2,))
+    layer.register_full_backward_hook(lambda m, i, o: seen.append((i[0], o[0])))
+    x = ad.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    assert seen[0][1].tolist() == [[2.0]]
+    assert x.grad is not None
+    assert ad.allclose(x.grad, 2 * layer.weight)
+    assert layer.bias.grad is not None
+    assert layer.bias.grad.item() == 2
+
+
+def test_lazy_module_becomes_ordinary() -> None:
+    layer = nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="uninitialized"):
+        _ = layer.weight + 1
+    with pytest.raises(RuntimeError, match="uninitialized"):
+        _ = layer.weight.shape
+    assert layer.to(ad.float64).weight.dtype is ad.float64
+    assert layer(ad.ones(2, 5, dtype=ad.float64)).shape == (2, 3)
+    assert type(layer) is nn.Linear
+    assert type(layer.weight) is nn.Parameter
+    assert layer.in_features == 5
+
+
+def test_printing() -> None:
+    net = nn.Sequential(nn.Linear(1, 2), nn.ModuleList([nn.Identity(), nn.Identity()]))
+    assert repr(net) == (
+        "Sequential(\n"
+        "  (0): Linear(in_features=1, out_features=2, bias=True)\n"
+        "  (1): ModuleList(\n"
+        "    (0-1): 2 x Identity()\n"
+        "  )\n"
+        ")"
+    )
+
+
+def test_linear_names_the_shapes_it_was_given() -> None:
+    with pytest.raises(RuntimeError, match=r"linear: .*\(2, 3\).*weight \(4, 5\)"):
+        nn.Linear(5, 4)(ad.ones(2, 3))
+
+
+def test_missing_function_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"adjoint\.nn\.functional.*no_such"):
+        _ = nn.functional.no_such
