@@ -1,0 +1,63 @@
+"""Normalisation across neighbouring channels."""
+
+from __future__ import annotations
+
+from adjoint.nn import functional as F
+from adjoint.nn.modules.module import Module
+from adjoint.ops.resample import resampled
+from adjoint.tensor.tensor import Tensor
+
+
+class LocalResponseNorm(Module):
+    r"""$x / (k + \alpha \bar{x^2})^\beta$ with the mean over `size` neighbouring channels.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.LocalResponseNorm(2)(ad.randn(32, 5, 24, 24)).shape
+        adjoint.Size([32, 5, 24, 24])
+    """
+
+    __constants__ = ["size", "alpha", "beta", "k"]
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    r"""$x (k + \alpha / size \sum x^2)^{-\beta}$ over the channels around each.
+
+    The window is symmetric: an even `size` looks at one channel fewer.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.CrossMapLRN2d(3)(ad.randn(2, 5, 4, 4)).shape
+        adjoint.Size([2, 5, 4, 4])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ValueError(f"CrossMapLRN2d: expected input to be 4D, got {input.ndim}D instead.")
+        reach, channels = (self.size - 1) // 2, input.shape[1]
+        around = ("sum", channels, channels, 2 * reach + 1, 1, -reach)
+        total = resampled(input * input, {1: around})
+        return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
