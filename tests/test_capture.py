@@ -471,6 +471,19 @@ def test_a_branch_on_a_traced_value_names_the_remedy() -> None:
         step(data(0))
 
 
+def test_a_function_that_counts_on_the_host_is_refused() -> None:
+    state = {"steps": [0], "rate": 0.5, "training": False}
+
+    @capture
+    def step(x: Any) -> Any:
+        state["training"] = True  # the same at each call: a replay need not repeat it
+        state["steps"][0] += 1  # type: ignore[index]
+        return x * state["rate"]
+
+    with pytest.raises(RuntimeError, match=r"state\['steps'\]\[0\], from 0 to 1.*outside"):
+        step(ad.ones(2))
+
+
 def test_branching_on_a_host_scalar_guards() -> None:
     flag = {"on": 1.0}
     scalar = HostScalar(lambda: flag["on"], "flag")

@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
-from adjoint.graph.environment import Environment, Fingerprint, plain
+from adjoint.graph.environment import Environment, Fingerprint, Numbers, plain
 from adjoint.graph.program import Program, build
 from adjoint.graph.trace import Realias, Trace
 
@@ -51,6 +51,11 @@ def signature(leaves: list[Any], structure: TreeDef) -> tuple[Any, ...]:
     return (structure, tuple(parts), modes)
 
 
+def _opaque(leaves: list[Any]) -> list[Any]:
+    """The arguments that are neither tensors nor plain values."""
+    return [x for x in leaves if not is_tensor(x) and not plain(x)]
+
+
 class Captured:
     """A function that is traced once per signature and replayed by the reference interpreter.
 
@@ -88,7 +93,11 @@ class Captured:
 
     def look(self, leaves: list[Any]) -> Fingerprint:
         """What the function can see now; an object passed as an argument is looked into too."""
-        return self.environment.look(x for x in leaves if not is_tensor(x) and not plain(x))
+        return self.environment.look(_opaque(leaves))
+
+    def numbers(self, leaves: list[Any]) -> Numbers:
+        """The host's numbers the function could change."""
+        return Numbers(self.fn, _opaque(leaves))
 
     def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
@@ -104,8 +113,10 @@ class Captured:
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
                 args, kwargs = unflatten(structure, leaves)
+                before = self.numbers(leaves)
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
+                    before.check_unchanged(self.numbers(leaves))
                     program = build(trace, result, leaves)
             except Realias as clash:
                 how[clash.storage.identity] = "state"

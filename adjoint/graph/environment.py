@@ -188,6 +188,49 @@ class Fingerprint:
             self._add(name, value, seen, depth + 1)
 
 
+class Numbers:
+    """The Python numbers in containers and objects a function can reach, by holder and name."""
+
+    __slots__ = ("found", "kept")
+
+    def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
+        self.found: dict[tuple[int, Any], tuple[str, Any]] = {}
+        self.kept: list[Any] = []  # so that ids stay unique
+        seen: set[int] = set()
+        pending: list[tuple[tuple[int, Any], str, Any, int]]
+        pending = [((0, name), str(name), value, 0) for name, value in _reached(fn)]
+        pending += [((1, i), f"argument {i}", value, 0) for i, value in enumerate(arguments)]
+        while pending:
+            place, path, value, depth = pending.pop()
+            if isinstance(value, (int, float, complex)) and not isinstance(value, bool):
+                self.found[place] = path, value
+            elif not (plain(value) or is_tensor(value) or id(value) in seen or depth > _DEPTH):
+                seen.add(id(value))
+                self.kept.append(value)
+                held = isinstance(value, (dict, list, tuple))
+                for key, child in _own(value):
+                    step = f"[{key!r}]" if held else f".{key}"
+                    pending.append(((id(value), key), path + step, child, depth + 1))
+
+    def check_unchanged(self, now: Numbers) -> None:
+        """Refuse a function that counts: its replay would not."""
+        for place, (path, value) in self.found.items():
+            after = now.found.get(place, (path, value))[1]
+            if value == value and after != value:
+                raise RuntimeError(
+                    f"capture: the function changes a number of the host, {path}, from {value} to "
+                    f"{after}; a replay would not. Change it outside the function, or keep it in "
+                    "a tensor and write that in place."
+                )
+
+
+def _own(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The parts of a value that a function can change and a recording depends on."""
+    if is_tracked(value):
+        return [item for item in vars(value).items() if item[0] not in value._moves_epoch]
+    return () if isinstance(value, (set, frozenset)) else _children(value)
+
+
 def _children(value: Any) -> Iterable[tuple[Any, Any]]:
     """The parts of a value that can be looked into."""
     if hasattr(type(value), "capture_children"):  # says itself what a capture depends on

@@ -139,7 +139,8 @@ def leak_message() -> str:
     """The error for a symbolic tensor used outside the trace or transform that made it."""
     return (
         "a tensor made inside a capture or transform was used outside it, where it has no "
-        "elements. Return it from the function instead of keeping it."
+        "elements. Return it from the function instead of keeping it, or create what outlives the "
+        "call under adjoint.core.context.concrete()."
     )
 
 
