@@ -39,6 +39,7 @@ from adjoint import func as func
 from adjoint import graph as graph
 from adjoint import linalg as linalg
 from adjoint import masked as masked
+from adjoint import metrics as metrics
 from adjoint import mps as mps
 from adjoint import nn as nn
 from adjoint import optim as optim

@@ -159,6 +159,7 @@ SUBMODULES = (
     "graph",
     "linalg",
     "masked",
+    "metrics",
     "mps",
     "nn",
     "optim",

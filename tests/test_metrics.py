@@ -1,0 +1,109 @@
+"""Metrics against closed forms and plain NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import metrics
+
+RNG = np.random.default_rng(0)
+GOT, WANT = RNG.integers(0, 4, 200), RNG.integers(0, 4, 200)
+
+
+def in_batches(metric: Any, got: Any, want: Any, size: int = 33) -> Any:
+    for start in range(0, len(want), size):
+        metric.update(ad.tensor(got[start : start + size]), ad.tensor(want[start : start + size]))
+    return metric.compute()
+
+
+def test_confusion_and_what_is_read_off_it() -> None:
+    matrix = np.zeros((4, 4), int)
+    np.add.at(matrix, (WANT, GOT), 1)
+    assert in_batches(metrics.ConfusionMatrix(4), GOT, WANT).tolist() == matrix.tolist()
+    precision = np.diag(matrix) / matrix.sum(0)
+    recall = np.diag(matrix) / matrix.sum(1)
+    f1 = 2 * precision * recall / (precision + recall)
+    share = matrix.sum(1) / matrix.sum()
+    for cls, each in (
+        (metrics.Precision, precision),
+        (metrics.Recall, recall),
+        (metrics.F1, f1),
+    ):
+        assert in_batches(cls(4, "none"), GOT, WANT) == pytest.approx(each)
+        assert in_batches(cls(4, "macro"), GOT, WANT) == pytest.approx(each.mean())
+        assert in_batches(cls(4, "weighted"), GOT, WANT) == pytest.approx((each * share).sum())
+        assert in_batches(cls(4, "micro"), GOT, WANT) == pytest.approx((GOT == WANT).mean())
+
+
+def test_accuracy_and_top_k() -> None:
+    scores = RNG.normal(size=(100, 6)).astype(np.float32)
+    want = RNG.integers(0, 6, 100)
+    rank = (-scores).argsort(1)
+    for k in (1, 2, 5):
+        expected = (rank[:, :k] == want[:, None]).any(1).mean()
+        assert in_batches(metrics.Accuracy(k), scores, want) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("levels", [5, 10_000])
+def test_auc_counts_pairs(levels: int) -> None:
+    scores = RNG.integers(0, levels, 150) / levels
+    labels = RNG.integers(0, 2, 150)
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    wins = (positive[:, None] > negative).sum() + 0.5 * (positive[:, None] == negative).sum()
+    expected = wins / (len(positive) * len(negative))
+    assert in_batches(metrics.AUC(), scores, labels) == pytest.approx(expected)
+    fpr, tpr, thresholds = in_batches(metrics.ROC(), scores, labels)
+    for f, t, threshold in zip(fpr.tolist(), tpr.tolist(), thresholds.tolist(), strict=True):
+        assert f == pytest.approx((negative >= threshold).mean())
+        assert t == pytest.approx((positive >= threshold).mean())
+
+
+def test_regression() -> None:
+    want = RNG.normal(size=80)
+    got = want + 0.3 * RNG.normal(size=80)
+    error = got - want
+    assert in_batches(metrics.MeanSquaredError(), got, want) == pytest.approx((error**2).mean())
+    assert in_batches(metrics.RootMeanSquaredError(), got, want) == pytest.approx(
+        np.sqrt((error**2).mean())
+    )
+    assert in_batches(metrics.MeanAbsoluteError(), got, want) == pytest.approx(abs(error).mean())
+    assert in_batches(metrics.R2(), got, want) == pytest.approx(
+        1 - (error**2).sum() / ((want - want.mean()) ** 2).sum()
+    )
+
+
+def test_perplexity_ignores_padding() -> None:
+    logits = RNG.normal(size=(6, 7, 5)).astype(np.float32)
+    want = RNG.integers(0, 5, (6, 7))
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    chosen = np.take_along_axis(log_p, want[..., None], -1)[..., 0]
+    masked = want.copy()
+    masked[:, 5:] = -100
+    assert in_batches(metrics.Perplexity(), logits, want, 2) == pytest.approx(
+        np.exp(-chosen.mean())
+    )
+    assert in_batches(metrics.Perplexity(), logits, masked, 2) == pytest.approx(
+        np.exp(-chosen[:, :5].mean())
+    )
+
+
+def test_reset_call_and_errors() -> None:
+    accuracy = metrics.Accuracy()
+    assert accuracy(ad.tensor([1, 1]), ad.tensor([1, 0])) == 0.5
+    assert accuracy(ad.tensor([1, 1]), ad.tensor([1, 1])) == 1.0
+    assert accuracy.compute() == 0.75
+    accuracy.reset()
+    with pytest.raises(RuntimeError, match="nothing to say"):
+        accuracy.compute()
+    with pytest.raises(ValueError, match="differ in shape"):
+        accuracy.update(ad.tensor([1, 1]), ad.tensor([1]))
+    with pytest.raises(ValueError, match="outside the 2 classes"):
+        metrics.ConfusionMatrix(2).update(ad.tensor([2]), ad.tensor([0]))
+    with pytest.raises(ValueError, match="both classes"):
+        metrics.AUC().update(ad.tensor([0.2]), ad.tensor([1])).compute()
+    with pytest.raises(ValueError, match="average"):
+        metrics.F1(2, "mean")
