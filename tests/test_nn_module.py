@@ -132,7 +132,7 @@ def test_parameter_of_a_subclass() -> None:
     class Mine(ad.Tensor):
         pass
 
-    p = nn.Parameter(ad.ones(2).as_subclass(Mine))
+    p: Any = nn.Parameter(ad.ones(2).as_subclass(Mine))
     assert type(p) is Mine
     assert isinstance(p, nn.Parameter)
     m = nn.Module()

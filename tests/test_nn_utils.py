@@ -70,8 +70,9 @@ def test_clip_by_value_and_norm() -> None:
     p.grad = ad.tensor([3.0, float("inf")])
     with pytest.raises(RuntimeError, match="non-finite"):
         nn.utils.clip_grad_norm_(p, 1.0, error_if_nonfinite=True)
+    nothing: list[nn.Parameter] = []
     with pytest.warns(UserWarning, match="empty generator"):
-        nn.utils.clip_grad_norm_((q for q in ()), 1.0)
+        nn.utils.clip_grad_norm_((q for q in nothing), 1.0)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])

@@ -36,6 +36,7 @@ LINEAR = composite(
     _weight_gradient,
     lambda g, z_spec: g.sum_to_size(z_spec.shape),
     policy="lower",
+    native_check=True,  # `linear` checks shapes, the kernel dtypes
 )
 
 

@@ -167,8 +167,14 @@ KERNEL = "kernel"  # where a record's plans keep its CPU kernel
 
 
 def find_kernel(record: Record) -> Any:
-    """The CPU kernel `run` may call; None for composites and records without one."""
-    found = None if record.compose is not None else kernel_for(record)
+    """The CPU kernel `run` may call; None where the record's composition may be needed instead.
+
+    A composite qualifies if all its derivatives are stated and its function checks its arguments.
+    """
+    composed = record.compose is not None and not (
+        record.native_check and record.vjp and None not in record.vjp
+    )
+    found = None if composed else kernel_for(record)
     if found is not None:
         record.plans[KERNEL] = found
     return found

@@ -1,4 +1,4 @@
-"""The kernel of matrix products."""
+"""The kernels of matrix products."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.backends.array.table import lowers
 from adjoint.core.dtype import DTYPES, bfloat16, bool_
+from adjoint.ops.linear import LINEAR
 from adjoint.ops.matmul import MATMUL
 
 # What the libraries multiply as PyTorch does. NumPy has no products of halves worth having; they
@@ -31,3 +32,22 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
         return xp.matmul(x, y)
     wide = _WIDE[dtype]
     return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
+
+
+@lowers(LINEAR)
+def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
+    if x.dtype != y.dtype or x.dtype.kind == "b":
+        raise RuntimeError(
+            f"linear: mat1 and mat2 must have the same dtype, but got {x.dtype} and {y.dtype}. "
+            "Convert one with .to(...)."
+        )
+    if x.ndim > 2 and y.ndim == 2:  # one product of matrices, not one per leading index
+        out = matmul(xp, x.reshape(-1, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
+    else:
+        out = matmul(xp, x, y.T)
+    if z is None:
+        return out
+    if out.ndim and out.dtype == z.dtype and z.ndim <= out.ndim:
+        out += z
+        return out
+    return out + z
