@@ -55,7 +55,9 @@ def _nll(x: Tensor, target: Tensor, *weight: Any, reduction: str, ignore: int) -
 def _shares(g: Tensor, scale: Tensor, reduction: str) -> Tensor:
     """What the gradient gives to each term of the sum: g, or its part of the mean."""
     share = widen(g) * scale
-    return share / scale.sum() if reduction == "mean" else share
+    if reduction == "mean":  # where nothing counts, the mean is NaN but its gradient zero
+        share = (share / scale.sum()).masked_fill(scale.eq(0), 0)
+    return share
 
 
 def _nll_vjp(

@@ -108,16 +108,15 @@ def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor,
     return like.new_tensor(numbers, dtype=int64), numbers
 
 
-def _padded(targets: Tensor, lengths: list[int] | None) -> Tensor:
+def _spread(targets: Tensor, lengths: Tensor) -> Tensor:
+    """Targets in one vector as (N, all of them), for lengths whose values are not known."""
+    begins = lengths.cumsum(0) - lengths
+    places = begins.unsqueeze(1) + targets.new_arange(targets.shape[0])
+    return targets[places.clamp_max(targets.shape[0] - 1)]
+
+
+def _padded(targets: Tensor, lengths: list[int]) -> Tensor:
     """Targets as (N, S), from a matrix or from one vector that holds them one after another."""
-    if lengths is None:
-        if targets.ndim == 2:
-            return targets
-        raise RuntimeError(
-            "ctc_loss: targets in one vector are divided by the values of target_lengths, which "
-            "are not known inside a transform or while tracing. Pass padded targets (N, S), or "
-            "target_lengths as a tuple of ints."
-        )
     longest = max(lengths, default=0)
     if targets.ndim == 2:
         if targets.shape[0] != len(lengths) or targets.shape[1] < longest:
@@ -187,7 +186,10 @@ def ctc_loss(
         )
     if single and targets.ndim == 1 and batch == 1:
         targets = targets.unsqueeze(0)
-    rows = _padded(targets, out_numbers)
+    if out_numbers is not None:
+        rows = _padded(targets, out_numbers)
+    else:
+        rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
     loss = CTC_LOSS(x, rows, ins, outs, blank=blank)

@@ -446,6 +446,8 @@ def batch_norm(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
     out, mean, variance = BATCH_NORM(input, *affine, eps=eps)
+    if not input.numel():  # an empty batch says nothing
+        return out
     blend(running_mean, mean, momentum)
     if running_var is not None:
         blend(running_var, variance * (each / max(each - 1, 1)), momentum)
