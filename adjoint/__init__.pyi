@@ -34,9 +34,12 @@ from adjoint import accelerator as accelerator
 from adjoint import autograd as autograd
 from adjoint import backends as backends
 from adjoint import cuda as cuda
+from adjoint import data as data
+from adjoint import datasets as datasets
 from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import graph as graph
+from adjoint import io as io
 from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import metrics as metrics

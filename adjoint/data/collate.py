@@ -55,7 +55,7 @@ def like_mapping(model: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
 
 
 def like_sequence(model: Sequence[Any], values: list[Any]) -> Any:
-    """`values` in a sequence of `model`'s type, with its extra attributes where it can be copied."""
+    """`values` in a sequence of `model`'s type, as for mappings."""
     try:
         if isinstance(model, MutableSequence):
             clone = copy.copy(model)

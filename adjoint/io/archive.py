@@ -1,0 +1,199 @@
+"""PyTorch's zip layout: `data.pkl`, and a record per storage, aligned and uncompressed."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zipfile
+import zlib
+from collections import OrderedDict
+from io import BytesIO
+from pickle import UnpicklingError
+from typing import IO, Any
+
+import numpy as np
+
+from adjoint.io.builders import names
+from adjoint.io.names import STORAGES, parameter_class
+from adjoint.io.pickler import Global, Persistent, Pickler
+from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, locate, memory_of
+from adjoint.io.unpickler import Unpickler
+from adjoint.tensor.storage import Window
+from adjoint.tensor.tensor import Tensor
+
+ALIGNMENT = 64
+ROOT = "archive"
+_LOCAL = struct.Struct("<4s22xHH")  # a local file header: signature, lengths of name and extra
+
+
+class Writer:
+    """Collects the storages of the tensors in a value while it is pickled."""
+
+    def __init__(self) -> None:
+        self.storages: list[Any] = []  # flat arrays, in the order of their keys
+        self._keys: dict[int, tuple[str, Any]] = {}
+        self._kept: list[Any] = []
+
+    def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
+        """How a tensor is written: the name that rebuilds it, and the arguments."""
+        if type(tensor._array) is Window or tensor._storage.buffer is None:
+            raise RuntimeError("save: a traced tensor cannot be saved: it has no elements")
+        is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__
+        if is_parameter and not isinstance(tensor, parameter_class()):
+            raise TypeError(
+                f"save: cannot save a tensor of class {type(tensor).__name__}. Save "
+                "tensor.as_subclass(adjoint.Tensor)."
+            )
+        if is_parameter:
+            args: Any = (tensor.detach(), bool(tensor.requires_grad), OrderedDict())
+            return "torch._utils _rebuild_parameter", args
+        plain = self._plain(tensor)
+        if not tensor.__dict__:
+            return "torch._utils _rebuild_tensor_v2", plain
+        state = dict(tensor.__dict__)
+        rebuild = Global("torch._utils _rebuild_tensor_v2")
+        return (
+            "torch._tensor _rebuild_from_type_v2",
+            (rebuild, Global("torch Tensor"), plain, state),
+        )
+
+    def _plain(self, tensor: Tensor) -> tuple[Any, ...]:
+        flat, offset = memory_of(tensor.detach())
+        key, known = self._keys.get(id(tensor._storage), ("", None))
+        if not key:
+            key = str(len(self.storages))
+            self._keys[id(tensor._storage)] = key, tensor.dtype
+            self.storages.append(flat)
+            self._kept.append(tensor._storage)
+        elif known is not tensor.dtype:
+            raise RuntimeError(
+                "save: cannot save multiple tensors that view the same data as different types "
+                f"({known} and {tensor.dtype}). Save a clone of one of them."
+            )
+        kind = Global("torch " + STORAGES[tensor.dtype])
+        pid = ("storage", kind, key, str(tensor.device), len(flat))
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        grad = bool(tensor.requires_grad)
+        return (Persistent(pid), offset, shape, strides, grad, OrderedDict())
+
+
+def write(value: Any, file: IO[bytes]) -> None:
+    """Write a value to a binary file."""
+    writer, pickled = Writer(), BytesIO()
+    Pickler(pickled.write, writer.reduce).dump(value)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _record(archive, "data.pkl", np.frombuffer(pickled.getvalue(), np.uint8))
+        _record(archive, ".format_version", b"1")
+        _record(archive, ".storage_alignment", str(ALIGNMENT).encode())
+        _record(archive, "byteorder", sys.byteorder.encode())
+        for key, flat in enumerate(writer.storages):
+            _record(archive, f"data/{key}", host_bytes(flat))
+        _record(archive, "version", b"3\n")
+
+
+def _record(archive: zipfile.ZipFile, name: str, data: Any) -> None:
+    """Add a record whose data begins at a multiple of the alignment."""
+    info = zipfile.ZipInfo(f"{ROOT}/{name}")
+    data = memoryview(data)
+    info.file_size = len(data)
+    big = len(data) * 1.05 > zipfile.ZIP64_LIMIT
+    start = archive.start_dir + 30 + len(info.filename) + 4 + (20 if big else 0)
+    padding = -start % ALIGNMENT
+    info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
+    with archive.open(info, "w", force_zip64=big) as record:
+        record.write(data)
+
+
+class Reader:
+    """Reads a value from an archive.
+
+    Args:
+        file: a seekable binary file.
+        source: its name, for messages.
+        map_location: where storages go, see `load`.
+        mapped: the file as a memory map, or None to read.
+    """
+
+    def __init__(self, file: Any, source: str, map_location: Any, mapped: Any) -> None:
+        self.file = file
+        self.source = source
+        self.map_location = map_location
+        self.mapped = mapped
+        self.archive = zipfile.ZipFile(file)
+        self.entries = {i.filename: i for i in self.archive.infolist()}
+        pickles = [n for n in self.entries if n.endswith("/data.pkl") and n.count("/") == 1]
+        if not pickles:
+            raise RuntimeError(f"load: {source}: a zip file, but not one that save wrote")
+        self.root = pickles[0][: -len("data.pkl")]
+        if self.root + "constants.pkl" in self.entries:
+            raise RuntimeError(
+                f"load: {source} is a TorchScript archive, which contains code. Save the model's "
+                "state_dict with torch.save instead."
+            )
+        order = bytes(self._read("byteorder")) if self.root + "byteorder" in self.entries else b""
+        self.byteorder = order.decode("ascii", "replace").strip() or "little"
+        self.stored: dict[str, Stored] = {}
+
+    def load(self) -> Any:
+        """The value."""
+        pickled = BytesIO(bytes(self._read("data.pkl")))
+        return Unpickler(pickled, names(), self._storage, self.source).load()
+
+    def _storage(self, pid: Any) -> Stored:
+        try:
+            kind, cls, key, location, count = pid
+            dtype = check_dtype(cls)
+            if kind != "storage" or not isinstance(key, str) or not isinstance(location, str):
+                raise TypeError(f"not a storage: {pid!r}")
+        except (TypeError, ValueError) as error:
+            raise UnpicklingError(f"load: {self.source}: damaged storage: {error}") from error
+        found = self.stored.get(key)
+        if found is None:
+            data = self._read(f"data/{key}")
+            if len(data) != count * dtype.itemsize:
+                raise RuntimeError(
+                    f"load: {self.source}: storage {key} has {len(data)} bytes, expected "
+                    f"{count} elements of {dtype}: the file is damaged"
+                )
+            flat = from_bytes(data, dtype, self.byteorder)
+            device = locate(self.map_location, location, flat)
+            found = self.stored[key] = Stored(flat, dtype, device)
+        return found
+
+    def _read(self, name: str) -> Any:
+        """The bytes of a record, as a writable array."""
+        info = self.entries.get(self.root + name)
+        if info is None:
+            raise RuntimeError(f"load: {self.source}: record {name!r} is missing: damaged file")
+        if info.compress_type != zipfile.ZIP_STORED:
+            return np.frombuffer(bytearray(self.archive.read(info)), np.uint8)
+        self.file.seek(info.header_offset)
+        header = self.file.read(_LOCAL.size)
+        if len(header) < _LOCAL.size or header[:4] != b"PK\x03\x04":
+            raise self._damaged(name)
+        _, name_length, extra_length = _LOCAL.unpack(header)
+        start = info.header_offset + _LOCAL.size + name_length + extra_length
+        if self.mapped is not None and name.startswith("data/"):
+            data = self.mapped[start : start + info.file_size]
+            if len(data) < info.file_size:
+                raise self._damaged(name)
+            return data
+        end = self.file.seek(0, 2)
+        if start + info.file_size > end:
+            raise self._damaged(name)
+        self.file.seek(start)
+        data: Any = np.empty(info.file_size, np.uint8)
+        view, done = memoryview(data), 0
+        while done < len(data):
+            read = self.file.readinto(view[done:])
+            if not read:
+                raise self._damaged(name)
+            done += read
+        if zlib.crc32(data) != info.CRC:
+            raise self._damaged(name)
+        return data
+
+    def _damaged(self, name: str) -> RuntimeError:
+        return RuntimeError(
+            f"load: {self.source}: record {name!r} is damaged (truncated, or its checksum is wrong)"
+        )

@@ -1,0 +1,222 @@
+"""Training checkpoints: all that a run needs to continue as if it had not stopped.
+
+Note [exact resume]
+    A checkpoint holds the state of every object given (model, optimizer, scheduler, scaler, data
+    loader, ...), of Adjoint's generators on every device, and of Python's and NumPy's. A run that
+    loads it and continues computes, on the CPU, bit for bit what the uninterrupted run would have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.interop import tensor
+from adjoint.core.device import Device
+from adjoint.core.dtype import int64
+from adjoint.core.rng import default_generator_of, defaults
+from adjoint.io.files import load, save
+
+FORMAT = 1
+
+
+def rng_state() -> dict[str, Any]:
+    """The state of Adjoint's, Python's and NumPy's generators, as plain values."""
+    legacy: Any = np.random.get_state()
+    kind, keys, position, has_gauss, cached = legacy
+    version, words, gauss = random.getstate()
+    generators = {str(d): default_generator_of(d) for d in defaults()}
+    return {
+        "adjoint": {d: [g.initial_seed(), g.get_offset()] for d, g in generators.items()},
+        "python": [version, tensor(words, dtype=int64), gauss],
+        "numpy": [str(kind), tensor(keys.tolist(), dtype=int64), position, has_gauss, cached],
+    }
+
+
+def set_rng_state(state: Mapping[str, Any]) -> None:
+    """Return all generators to a state that `rng_state` gave.
+
+    Example:
+        >>> import adjoint as ad
+        >>> state = rng_state()
+        >>> x = ad.rand(3)
+        >>> set_rng_state(state)
+        >>> bool((ad.rand(3) == x).all())
+        True
+    """
+    for name, (seed, offset) in state["adjoint"].items():
+        generator = default_generator_of(Device(name))
+        generator.manual_seed(seed)
+        generator.set_offset(offset)
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words.tolist()), gauss))
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    packed = np.array(keys.tolist(), np.uint32)
+    np.random.set_state((kind, packed, position, has_gauss, cached))
+
+
+def save_checkpoint(path: str | os.PathLike[str], **parts: Any) -> None:
+    """Write a training checkpoint: the state of each part, and of all random generators.
+
+    Args:
+        path: the file, replaced atomically.
+        parts: objects with `state_dict()` (model, optimizer, scheduler, scaler, loader, ...), or
+            plain values (epoch, step, ...). None is left out.
+
+    Example:
+        >>> import adjoint as ad, os, tempfile
+        >>> model = ad.nn.Linear(2, 1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "last.pt")
+        ...     save_checkpoint(path, model=model, epoch=3)
+        ...     load_checkpoint(path, model=model)
+        {'epoch': 3}
+    """
+    states, values = {}, {}
+    for name, part in parts.items():
+        if part is None:
+            continue
+        if callable(getattr(part, "state_dict", None)):
+            states[name] = part.state_dict()
+        else:
+            values[name] = part
+    save({"format": FORMAT, "states": states, "values": values, "rng": rng_state()}, path)
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str], *, map_location: Any = "cpu", rng: bool = True, **parts: Any
+) -> dict[str, Any]:
+    """Return every part, and the random generators, to the state of a checkpoint.
+
+    Args:
+        path: a file that `save_checkpoint` wrote.
+        map_location: where tensors are loaded; each part then copies them to its own device.
+        rng: whether to restore the random generators.
+        parts: the objects, under the names they were saved by. None is left out.
+
+    Returns:
+        The plain values of the checkpoint.
+    """
+    found = load(path, map_location)
+    if not isinstance(found, dict) or "states" not in found or "rng" not in found:
+        raise RuntimeError(
+            f"load_checkpoint: {os.fspath(path)} is not a training checkpoint. Read it with load."
+        )
+    if found.get("format") != FORMAT:
+        raise RuntimeError(
+            f"load_checkpoint: {os.fspath(path)} has format {found.get('format')}, this version "
+            f"reads {FORMAT}"
+        )
+    given = {name: part for name, part in parts.items() if part is not None}
+    missing = sorted(set(given) - set(found["states"]))
+    if missing:
+        raise KeyError(
+            f"load_checkpoint: {os.fspath(path)} has no {', '.join(missing)}; it has "
+            f"{', '.join(sorted(found['states']))}"
+        )
+    for name, part in given.items():
+        part.load_state_dict(found["states"][name])
+    if rng:
+        set_rng_state(found["rng"])
+    return found["values"]
+
+
+class CheckpointManager:
+    """Numbered checkpoints in a directory, of which the last few and the best are kept.
+
+    Args:
+        directory: made if it is not there.
+        keep: how many of the latest to keep; None keeps all.
+        keep_best: how many of the best by `metric` to keep besides.
+        mode: "min" if a smaller metric is better, "max" if a larger one is.
+        prefix: what file names begin with.
+
+    Example:
+        >>> import adjoint as ad, tempfile
+        >>> model = ad.nn.Linear(2, 1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     manager = CheckpointManager(folder, keep=2)
+        ...     for step in (1, 2, 3):
+        ...         _ = manager.save(step, model=model)
+        ...     manager.steps(), manager.restore(model=model)
+        ([2, 3], {'step': 3})
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int | None = 3,
+        keep_best: int = 1,
+        mode: str = "min",
+        prefix: str = "checkpoint",
+    ) -> None:
+        if keep is not None and keep < 1:
+            raise ValueError(f"CheckpointManager: keep must be at least 1, received {keep}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"CheckpointManager: mode must be 'min' or 'max', received {mode!r}")
+        self.directory = os.fspath(directory)
+        self.keep = keep
+        self.keep_best = keep_best
+        self.mode = mode
+        self.prefix = prefix
+        self.metrics: dict[int, float] = {}
+        os.makedirs(self.directory, exist_ok=True)
+        for step in reversed(self.steps()):
+            with contextlib.suppress(Exception):  # a damaged file is reported when it is asked for
+                values = load(self.path(step), "cpu", mmap=True)["values"]
+                self.metrics = {int(k): v for k, v in values.get("_metrics", {}).items()}
+                break
+
+    def path(self, step: int) -> str:
+        """The file of a step."""
+        return os.path.join(self.directory, f"{self.prefix}-{step:08d}.pt")
+
+    def steps(self) -> list[int]:
+        """The steps there are checkpoints of, oldest first."""
+        pattern = re.compile(re.escape(self.prefix) + r"-(\d+)\.pt")
+        matches = (pattern.fullmatch(name) for name in os.listdir(self.directory))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def latest(self) -> int | None:
+        """The newest step, or None."""
+        return max(self.steps(), default=None)
+
+    def best(self) -> int | None:
+        """The step with the best metric, or None."""
+        return next(iter(self._ranked()), None)
+
+    def _ranked(self) -> list[int]:
+        sign = 1 if self.mode == "min" else -1
+        here = set(self.steps())
+        known = [step for step in self.metrics if step in here]
+        return sorted(known, key=lambda step: (sign * self.metrics[step], -step))
+
+    def save(self, step: int, metric: float | None = None, **parts: Any) -> str:
+        """Write a checkpoint, then remove those that need not be kept; gives its path."""
+        if metric is not None:
+            self.metrics[step] = float(metric)
+        metrics = {"_metrics": dict(self.metrics)} if self.metrics else {}
+        save_checkpoint(self.path(step), step=step, **metrics, **parts)
+        steps = self.steps()
+        wanted = {step, *self._ranked()[: self.keep_best]}
+        wanted |= set(steps if self.keep is None else steps[-self.keep :])
+        for old in set(steps) - wanted:
+            os.unlink(self.path(old))
+            self.metrics.pop(old, None)
+        return self.path(step)
+
+    def restore(self, step: int | None = None, **parts: Any) -> dict[str, Any]:
+        """Load a step, the latest unless given; gives its plain values."""
+        if step is None:
+            step = self.latest()
+        if step is None:
+            raise FileNotFoundError(f"restore: no checkpoint in {self.directory!r}")
+        values = load_checkpoint(self.path(step), **parts)
+        values.pop("_metrics", None)
+        return values

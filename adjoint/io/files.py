@@ -1,0 +1,159 @@
+"""`save` and `load`: values of plain containers, scalars and tensors, in PyTorch's format."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from io import BytesIO
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+
+from adjoint.io import archive, safetensors
+from adjoint.io.atomic import atomic_write
+from adjoint.io.legacy import LegacyReader
+
+_ZIP = b"PK\x03\x04"
+
+
+def _is_path(f: Any) -> bool:
+    return isinstance(f, (str, os.PathLike))
+
+
+def _is_safetensors(f: Any) -> bool:
+    return _is_path(f) and os.fspath(f).endswith(".safetensors")
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    *,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Write a value to a file that `load`, and `torch.load(weights_only=True)`, read.
+
+    The value may consist of None, numbers, strings, bytes, lists, tuples, dicts, sets, tensors,
+    parameters, sizes, dtypes and devices; NumPy's scalars become Python's. A file is replaced
+    atomically: whatever happens, the old one or the new one is there. A path that ends in
+    `.safetensors` is written in that format.
+
+    Args:
+        obj: the value; for a module or an optimizer, its `state_dict()`.
+        f: a path, or an open binary file.
+        pickle_module: accepted as PyTorch has it; files are written by Adjoint's own code.
+        pickle_protocol: accepted as PyTorch has it.
+        metadata: strings kept in a `.safetensors` file.
+
+    Example:
+        >>> import adjoint as ad, io
+        >>> file = io.BytesIO()
+        >>> ad.save({"w": ad.ones(2), "step": 3}, file)
+        >>> _ = file.seek(0)
+        >>> ad.load(file)
+        {'w': tensor([1., 1.]), 'step': 3}
+    """
+    if not _use_new_zipfile_serialization:
+        raise ValueError("save: only the zip layout is written; the one before is read by load")
+    if _is_safetensors(f):
+        if not isinstance(obj, dict):
+            raise TypeError(
+                f"save: a .safetensors file holds a dict of tensors, received {type(obj).__name__}"
+            )
+        safetensors.save_file(obj, f, metadata)
+        return
+    if metadata is not None:
+        raise ValueError("save: metadata belongs to .safetensors files; put it into the value")
+    if _is_path(f):
+        with atomic_write(f) as file:
+            archive.write(obj, file)
+        return
+    if not hasattr(f, "write"):
+        raise TypeError(f"save: expected a path or a binary file, received {type(f).__name__}")
+    archive.write(obj, f)
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Read what `save` or `torch.save` wrote, without ever running anything in the file.
+
+    Tensors that shared memory share it again. A file that asks for more than plain containers,
+    scalars and tensors is refused with the name of what it asked for.
+
+    Args:
+        f: a path, or an open binary file.
+        map_location: where tensors go: a device, a dict from saved to wanted device, or a function
+            of storage and saved device. Unless given, where they were.
+        pickle_module: accepted as PyTorch has it.
+        weights_only: accepted as PyTorch has it; loading is always restricted.
+        mmap: map the file instead of reading it: elements come from the disk when first used, and
+            writes to them stay in memory.
+
+    Example:
+        >>> import adjoint as ad, os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.pt")
+        ...     ad.save([ad.zeros(2), "name"], path)
+        ...     ad.load(path)
+        [tensor([0., 0.]), 'name']
+    """
+    source = _name(f)
+    if _is_safetensors(f):
+        device = None if map_location is None else map_location
+        return safetensors.load_file(f, device, bool(mmap))
+    if mmap and not _is_path(f):
+        raise ValueError("load: mmap=True needs a path, received an open file")
+    if _is_path(f):
+        with open(f, "rb") as file:
+            mapped = np.memmap(f, np.uint8, "c").view(np.ndarray) if mmap and _size(file) else None
+            return _load(file, source, map_location, mapped)
+    if not hasattr(f, "read"):
+        raise TypeError(f"load: expected a path or a binary file, received {type(f).__name__}")
+    if not all(hasattr(f, name) for name in ("seek", "tell", "readinto")) or f.tell() != 0:
+        f = BytesIO(f.read())  # from where it stands
+    return _load(f, source, map_location, None)
+
+
+def _name(f: Any) -> str:
+    if _is_path(f):
+        return os.fspath(f)
+    return str(getattr(f, "name", None) or "the file object")
+
+
+def _size(file: Any) -> int:
+    size = file.seek(0, 2)
+    file.seek(0)
+    return int(size)
+
+
+def _load(file: Any, source: str, map_location: Any, mapped: Any) -> Any:
+    start = file.read(4)
+    if not start:
+        raise EOFError(f"load: {source} is empty")
+    try:
+        if start == _ZIP:
+            file.seek(0)
+            return archive.Reader(file, source, map_location, mapped).load()
+        if mapped is not None:
+            raise RuntimeError(f"load: {source}: mmap=True needs the zip layout of PyTorch 1.6")
+        contents = BytesIO(start + file.read())
+        length = len(contents.getvalue())
+        return LegacyReader(contents, length, source, map_location).load()
+    except zipfile.BadZipFile as error:
+        raise RuntimeError(
+            f"load: {source}: the zip archive is damaged or truncated ({error})"
+        ) from error
+    except (UnpicklingError, EOFError, RuntimeError, TypeError):
+        raise
+    except (ValueError, IndexError, KeyError, OverflowError, NotImplementedError) as error:
+        raise RuntimeError(f"load: {source}: the file is damaged ({error})") from error
