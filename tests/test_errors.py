@@ -51,6 +51,9 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "not a number": (lambda: ad.tensor([float("nan")], dtype=ad.int32), RuntimeError, "overflow"),
     "complex to real": (lambda: ad.tensor([1j], dtype=ad.float32), TypeError, "complex"),
     "fill overflow": (lambda: ad.ones(1).half().fill_(1e6), RuntimeError, "fill.*overflow"),
+    "sum of a number": (lambda: ad.sum(3), TypeError, r"sum\(\): argument 'input' must be Tensor"),
+    "outer with a number": (lambda: ad.outer(ad.ones(2), 3), TypeError, "must be Tensor, not int"),
+    "polar": (lambda: ad.polar(ad.ones(1), ad.ones(1).double()), RuntimeError, "polar.*one dtype"),
     "promote": (lambda: ad.promote_types(1, ad.int8), TypeError, "promote_types.*int"),
 }
 

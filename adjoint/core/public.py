@@ -7,11 +7,12 @@ in-place forms and the `out=` variants are derived from this table.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from adjoint.core.record import HOOKS
+from adjoint.core.record import HOOKS, is_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +56,7 @@ def public(
 
     def declare(fn: F) -> F:
         plain = _with_numpy_names(fn)
-        published = _with_out(plain) if out else plain
+        published = _checked(_with_out(plain) if out else plain)
         base = name or fn.__name__.rstrip("_")
         for each in (base, *aliases):
             if function:
@@ -91,6 +92,33 @@ def prop(fn: F) -> F:
     """Publish a read-only Tensor property."""
     PROPERTIES[fn.__name__] = fn
     return fn
+
+
+def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` as a function of a namespace, where nothing says that `input` is a tensor.
+
+    Methods need no such check, and it costs nothing until something is missing.
+    """
+    annotations = inspect.unwrap(fn).__annotations__
+    wanted = [name for name, kind in annotations.items() if kind == "Tensor" and name != "return"]
+    if not wanted:
+        return fn
+
+    @functools.wraps(fn)
+    def variant(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except AttributeError as error:
+            given = inspect.signature(fn).bind(*args, **kwargs).arguments
+            for name in wanted:
+                if name in given and not is_tensor(given[name]):
+                    kind = type(given[name]).__name__
+                    raise TypeError(
+                        f"{fn.__name__}(): argument {name!r} must be Tensor, not {kind}"
+                    ) from error
+            raise
+
+    return variant
 
 
 # NumPy's names for arguments, which PyTorch accepts as well.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import bfloat16
 from adjoint.core.families import elementwise, linear
 from adjoint.core.public import public
 from adjoint.ops.scalars import require_tensors
@@ -55,25 +56,30 @@ def angle(input: Tensor) -> Tensor:
     return ANGLE(input)
 
 
+def _check_parts(name: str, x: Tensor, y: Tensor) -> None:
+    """Refuse operands that are not the two halves of one complex dtype."""
+    require_tensors(name, x, y)
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"{name}: expected both inputs to have one dtype, received {x.dtype.name} and "
+            f"{y.dtype.name}. Convert one of them."
+        )
+    if not x.dtype.is_floating_point or x.dtype is bfloat16:
+        raise RuntimeError(
+            f"{name}: expected both inputs to be half, float or double tensors, received "
+            f"{x.dtype.name}"
+        )
+
+
 @public(out=True)
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor from its parts."""
-    require_tensors("complex", real, imag)
-    if real.dtype is not imag.dtype:
-        raise RuntimeError(
-            f"complex: expected the parts to have one dtype, received {real.dtype.name} and "
-            f"{imag.dtype.name}. Convert one of them."
-        )
-    if not real.dtype.is_floating_point:
-        raise RuntimeError(
-            f"complex: expected both inputs to be half, float or double tensors, received "
-            f"{real.dtype.name}"
-        )
+    _check_parts("complex", real, imag)
     return COMPLEX(real, imag)
 
 
 @public(out=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor from magnitudes and angles."""
-    require_tensors("polar", abs, angle)
-    return complex(abs * angle.cos(), abs * angle.sin())
+    _check_parts("polar", abs, angle)
+    return COMPLEX(abs * angle.cos(), abs * angle.sin())
