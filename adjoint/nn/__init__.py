@@ -70,6 +70,8 @@ from adjoint.nn.modules.dropout import Dropout3d as Dropout3d
 from adjoint.nn.modules.dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from adjoint.nn.modules.embedding import Embedding as Embedding
 from adjoint.nn.modules.embedding import EmbeddingBag as EmbeddingBag
+from adjoint.nn.modules.flatten import Flatten as Flatten
+from adjoint.nn.modules.flatten import Unflatten as Unflatten
 from adjoint.nn.modules.fold import Fold as Fold
 from adjoint.nn.modules.fold import Unfold as Unfold
 from adjoint.nn.modules.lazy import LazyModuleMixin as LazyModuleMixin

@@ -293,11 +293,11 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients, or fill them with zeros."""
         for p in chain.from_iterable(g["params"] for g in self.param_groups):
+            if set_to_none:  # without reading: a captured step need not know what there was
+                p.grad = None
+                continue
             grad = p.grad
             if grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
                 continue
             if grad.grad_fn is not None:
                 grad.detach_()

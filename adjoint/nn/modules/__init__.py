@@ -1,3 +1,14 @@
-"""The layers, one file per kind."""
+"""The layers, one file per kind. Every class of `adjoint.nn` is found here too."""
+
+import importlib as _importlib
+from typing import Any as _Any
 
 from adjoint.nn.modules.module import Module as Module
+
+
+def __getattr__(name: str) -> _Any:
+    nn = _importlib.import_module("adjoint.nn")
+    found = nn.__dict__.get(name)
+    if isinstance(found, type):
+        return found
+    raise AttributeError(f"module 'adjoint.nn.modules' has no attribute {name!r}")

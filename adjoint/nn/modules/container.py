@@ -1,4 +1,4 @@
-"""Containers of modules: Sequential, ModuleList, ModuleDict."""
+"""Containers of modules: Sequential, ModuleList, ModuleDict; those of parameters are found too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from itertools import chain
 from typing import Any, Self, overload
 
 from adjoint.nn.modules.module import Module, type_name
+from adjoint.nn.modules.parameter_container import ParameterDict as ParameterDict
+from adjoint.nn.modules.parameter_container import ParameterList as ParameterList
 
 
 class Container(Module):

@@ -60,9 +60,9 @@ class Traversal:
                 below = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, below, remove_duplicate)
 
-    def modules(self) -> Iterator[Any]:
-        """This module and all below it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
+        """This module and all below it, each once unless duplicates are asked for."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     # -- tensors ------------------------------------------------------------------------------
