@@ -208,9 +208,10 @@ class Numbers:
                 seen.add(id(value))
                 self.kept.append(value)
                 held = isinstance(value, (dict, list, tuple))
+                kind = type(value)  # a lazy module that became an ordinary one is another holder
                 for key, child in _own(value):
                     step = f"[{key!r}]" if held else f".{key}"
-                    pending.append(((id(value), key), path + step, child, depth + 1))
+                    pending.append(((id(value), (kind, key)), path + step, child, depth + 1))
 
     def check_unchanged(self, now: Numbers) -> None:
         """Refuse a function that counts: its replay would not."""
