@@ -31,8 +31,10 @@ from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
 from adjoint.tensor.tensor import Tensor as Tensor
 from adjoint import accelerator as accelerator
+from adjoint import amp as amp
 from adjoint import autograd as autograd
 from adjoint import backends as backends
+from adjoint import cpu as cpu
 from adjoint import cuda as cuda
 from adjoint import data as data
 from adjoint import datasets as datasets

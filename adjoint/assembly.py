@@ -151,8 +151,10 @@ LAZY: tuple[str, ...] = (
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
     "accelerator",
+    "amp",
     "autograd",
     "backends",
+    "cpu",
     "cuda",
     "data",
     "datasets",
@@ -177,6 +179,22 @@ SUBMODULES = (
 
 # Top-level names that are no operations, with the module that has them.
 ELSEWHERE = {
+    "autocast": "adjoint.amp.autocast_mode",
+    "clear_autocast_cache": "adjoint.amp.autocast_mode",
+    "get_autocast_cpu_dtype": "adjoint.amp.autocast_mode",
+    "get_autocast_dtype": "adjoint.amp.autocast_mode",
+    "get_autocast_gpu_dtype": "adjoint.amp.autocast_mode",
+    "is_autocast_cache_enabled": "adjoint.amp.autocast_mode",
+    "is_autocast_cpu_enabled": "adjoint.amp.autocast_mode",
+    "is_autocast_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_cache_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_cpu_dtype": "adjoint.amp.autocast_mode",
+    "set_autocast_cpu_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_dtype": "adjoint.amp.autocast_mode",
+    "set_autocast_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_gpu_dtype": "adjoint.amp.autocast_mode",
+    "get_float32_matmul_precision": "adjoint.core.precision",
+    "set_float32_matmul_precision": "adjoint.core.precision",
     "are_deterministic_algorithms_enabled": "adjoint.core.determinism",
     "get_deterministic_debug_mode": "adjoint.core.determinism",
     "get_num_interop_threads": "adjoint.backends.threads",

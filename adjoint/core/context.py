@@ -28,7 +28,8 @@ class Context(threading.local):
     inference: bool = False
     levels: tuple[Level, ...] = ()
     capture: Any = None
-    autocast: Any = None
+    autocast: Any = None  # casts operands; None where it is off for every device
+    autocast_settings: Any = None  # what `amp` was told, by device; None is the default
     anomaly: bool = False
     device: Any = None  # of new tensors; None is the CPU
     devices: tuple[Any, ...] = ()  # what `with device(...)` blocks will put back

@@ -34,7 +34,10 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
     if context.autocast is not None and record.policy is not None:
-        operands = context.autocast(record, operands)
+        cast = context.autocast(record, operands)
+        if cast is not None:  # inside, precision is settled
+            with context.having(autocast=None):
+                return record(*cast, **params)
     if context.levels:
         level = highest_level(operands)
         if level is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from adjoint.core.autocast import with_autocast
 from adjoint.core.record import HOOKS, is_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,9 +56,9 @@ def public(
     """
 
     def declare(fn: F) -> F:
-        plain = _with_numpy_names(fn)
-        published = _checked(_with_out(plain) if out else plain)
         base = name or fn.__name__.rstrip("_")
+        plain = with_autocast(base, _with_numpy_names(fn))
+        published = _checked(_with_out(plain) if out else plain)
         for each in (base, *aliases):
             if function:
                 for space in namespaces:

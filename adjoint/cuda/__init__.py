@@ -1,5 +1,10 @@
 """NVIDIA GPUs: `adjoint.cuda`. Works, and says so, where there is none."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from adjoint.backends.array.cuda import Event as Event
 from adjoint.backends.array.cuda import Stream as Stream
 from adjoint.backends.array.cuda import current_device as current_device
@@ -27,3 +32,9 @@ from adjoint.cuda.random import seed as seed
 from adjoint.cuda.random import seed_all as seed_all
 from adjoint.cuda.random import set_rng_state as set_rng_state
 from adjoint.cuda.random import set_rng_state_all as set_rng_state_all
+
+
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        return importlib.import_module("adjoint.cuda.amp")
+    raise AttributeError(f"module 'adjoint.cuda' has no attribute {name!r}")

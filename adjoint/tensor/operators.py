@@ -10,6 +10,7 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
+from adjoint.core.context import CONTEXT
 from adjoint.core.host import HostScalar
 from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.value import TensorBase
@@ -119,9 +120,14 @@ def install_operators() -> None:
     setattr(Tensor, "__rmatmul__", _rmatmul)  # noqa: B010
 
 
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y`; the public function, which knows a policy, where autocast is on."""
+    return matmul.product(x, y) if CONTEXT.autocast is None else matmul.matmul(x, y)
+
+
 def _matmul(self: Tensor, other: Any) -> Any:
-    return matmul.product(self, other) if is_tensor(other) else NotImplemented
+    return _product(self, other) if is_tensor(other) else NotImplemented
 
 
 def _rmatmul(self: Tensor, other: Any) -> Any:
-    return matmul.product(other, self) if is_tensor(other) else NotImplemented
+    return _product(other, self) if is_tensor(other) else NotImplemented

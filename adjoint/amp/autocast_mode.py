@@ -1,0 +1,327 @@
+"""autocast: operations choose their precision, by the policies their names and records state."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from adjoint.backends.array.cuda import is_available as cuda_is_available
+from adjoint.core.autocast import CPU_RECORDS
+from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import DType, bfloat16, float16, float32, float64
+from adjoint.core.record import Record, is_tensor
+
+DEVICES = ("cpu", "cuda")
+SUPPORTED = (bfloat16, float16)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Autocast for one kind of device."""
+
+    enabled: bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Autocast for every kind of device."""
+
+    cpu: Setting = Setting(False, bfloat16)
+    cuda: Setting = Setting(False, float16)
+    cache: bool = True
+
+    def of(self, device_type: str) -> Setting:
+        """The setting for a kind of device; others are never cast."""
+        return getattr(self, device_type) if device_type in DEVICES else Setting(False, float32)
+
+
+DEFAULT = Settings()
+
+
+def current() -> Settings:
+    """This thread's settings."""
+    return CONTEXT.autocast_settings or DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Casting:
+    """What stands in `CONTEXT.autocast`: equal, and so one capture, for equal settings."""
+
+    settings: Settings
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
+
+    def __call__(self, record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """An operation's operands as its record's policy wants them; None: as they are."""
+        device = _device_type(operands)
+        if device is None or (device == "cpu" and record.name not in CPU_RECORDS):
+            return None
+        if not self.settings.of(device).enabled:
+            return None
+        return tuple(self.cast(record.policy or "keep", device, operands))
+
+    def call(
+        self,
+        policies: dict[str, str],
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A function with its tensors cast, and no further casts inside."""
+        device = _device_type((*args, *kwargs.values()))
+        policy = None if device is None else policies.get(device)
+        if device is None or policy is None or not self.settings.of(device).enabled:
+            return fn(*args, **kwargs)
+        if policy != "fp32" or kwargs.get("dtype") is None:
+            names = list(kwargs)
+            cast = self.cast(policy, device, (*args, *kwargs.values()))
+            args = tuple(cast[: len(args)])
+            kwargs = dict(zip(names, cast[len(args) :], strict=True))
+        with CONTEXT.having(autocast=None):
+            return fn(*args, **kwargs)
+
+    def cast(self, policy: str, device: str, values: Any) -> list[Any]:
+        """Values with the tensors among them, in lists too, in a policy's dtype."""
+        match policy:
+            case "keep":
+                return list(values)
+            case "lower":
+                dtype = self.settings.of(device).dtype
+            case "fp32":
+                dtype = float32
+            case "promote":
+                dtype = _widest(values, device, self.settings.of(device).dtype)
+            case _:
+                raise ValueError(f"autocast: unknown policy {policy!r}")
+        return [self._convert(v, dtype, device) for v in values]
+
+    def _convert(self, x: Any, dtype: DType, device: str) -> Any:
+        if is_tensor(x):
+            if not _eligible(x, device) or x.dtype is dtype:
+                return x
+            return self._cached(x, dtype)
+        if isinstance(x, (list, tuple)) and any(is_tensor(v) for v in x):
+            return type(x)([self._convert(v, dtype, device) for v in x])
+        return x
+
+    def _cached(self, x: Any, dtype: DType) -> Any:
+        """A cast; of a parameter, made once per region and state of the parameter."""
+        if (
+            not self.settings.cache
+            or not (x.requires_grad and x.is_leaf and x.dtype is float32)
+            or x._base is not None
+            or CONTEXT.capture is not None
+            or CONTEXT.levels
+        ):
+            return x.to(dtype)
+        key = (id(x), dtype, CONTEXT.grad_enabled)
+        version = x._storage.version
+        held = self.cache.get(key)
+        if held is None or held[0] is not x or held[1] != version:
+            held = self.cache[key] = (x, version, x.to(dtype))
+        return held[2]
+
+
+def _flat(values: Any) -> list[Any]:
+    out = []
+    for v in values:
+        if is_tensor(v):
+            out.append(v)
+        elif isinstance(v, (list, tuple)):
+            out += [t for t in v if is_tensor(t)]
+    return out
+
+
+def _device_type(values: Any) -> str | None:
+    """The kind of device of the tensors; one that is not the CPU's decides."""
+    kinds = [t.device.type for t in _flat(values)]
+    return next((k for k in kinds if k != "cpu"), kinds[0] if kinds else None)
+
+
+def _eligible(x: Any, device: str) -> bool:
+    return x.dtype.is_floating_point and x.dtype is not float64 and x.device.type == device
+
+
+def _widest(values: Any, device: str, lower: DType) -> DType:
+    """The widest dtype among tensors autocast may cast."""
+    dtypes = {t.dtype for t in _flat(values) if _eligible(t, device)}
+    if float32 in dtypes or len(dtypes) > 1:
+        return float32
+    return dtypes.pop() if dtypes else lower
+
+
+def _enter(settings: Settings) -> dict[str, Any]:
+    """Make settings this thread's; returns what to put back."""
+    held = CONTEXT.autocast
+    cache = {} if held is None else held.cache
+    on = settings.cpu.enabled or settings.cuda.enabled
+    return CONTEXT.set(
+        autocast=Casting(settings, cache) if on else None, autocast_settings=settings
+    )
+
+
+class autocast:
+    """A region in which operations choose their precision.
+
+    Products and convolutions compute in a half dtype, sums and losses that need it in float32, as
+    PyTorch's lists have it; also a decorator. Regions nest, and one with `enabled=False` turns
+    casts off inside another.
+
+    Args:
+        device_type: "cpu" or "cuda": whose tensors are cast.
+        dtype: bfloat16 or float16; by default bfloat16 on the CPU, float16 on CUDA.
+        enabled: whether to cast.
+        cache_enabled: keep casts of parameters for the whole region.
+
+    Example:
+        >>> import adjoint as ad
+        >>> x = ad.ones(2, 2)
+        >>> with ad.autocast("cpu"):
+        ...     (x @ x).dtype, (x + x).dtype
+        (adjoint.bfloat16, adjoint.float32)
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: DType | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if not isinstance(device_type, str):
+            raise ValueError(
+                f"Expected `device_type` of type `str`, got: `{type(device_type).__name__}`"
+            )
+        if device_type not in DEVICES:
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{device_type}'. Use one of "
+                f"{', '.join(DEVICES)}."
+            )
+        self.device = device_type
+        self.fast_dtype = current().of(device_type).dtype if dtype is None else dtype
+        self._cache_enabled = current().cache if cache_enabled is None else cache_enabled
+        if device_type == "cuda" and enabled and not cuda_is_available():
+            warnings.warn(
+                "User provided device_type of 'cuda', but CUDA is not available. Disabling",
+                stacklevel=2,
+            )
+            enabled = False
+        if enabled and self.fast_dtype not in SUPPORTED:
+            if self.fast_dtype is not float32:
+                warnings.warn(
+                    f"In {device_type.upper()} autocast, but the target dtype is not supported. "
+                    f"Disabling autocast. {device_type.upper()} Autocast only supports dtypes of "
+                    "bfloat16 and float16 currently.",
+                    stacklevel=2,
+                )
+            enabled = False
+        self._enabled = enabled
+        self._before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> autocast:
+        settings = replace(
+            current(),
+            cache=self._cache_enabled,
+            **{self.device: Setting(self._enabled, self.fast_dtype)},
+        )
+        self._before.append(_enter(settings))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        CONTEXT.set(**self._before.pop())
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fn(*args, **kwargs)
+
+        return decorated
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast knows a kind of device."""
+    return device_type in DEVICES
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether tensors on a kind of device are being cast."""
+    return current().of(device_type).enabled
+
+
+def get_autocast_dtype(device_type: str) -> DType:
+    """The dtype products compute in on a kind of device."""
+    return current().of(device_type).dtype
+
+
+def _change(device_type: str, **fields: Any) -> None:
+    settings = current()
+    changed: dict[str, Any] = {device_type: replace(settings.of(device_type), **fields)}
+    _enter(replace(settings, **changed))
+
+
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Turn autocast on or off for a kind of device, until it is changed again."""
+    if enabled is None:
+        device_type, enabled = "cuda", bool(device_type)
+    _change(str(device_type), enabled=bool(enabled))
+
+
+def set_autocast_dtype(device_type: str, dtype: DType) -> None:
+    """Set the dtype products compute in on a kind of device."""
+    _change(device_type, dtype=dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept for a region."""
+    return current().cache
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Keep casts of parameters for a region, or make them anew."""
+    _enter(replace(current(), cache=bool(enabled)))
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of parameters kept so far."""
+    if CONTEXT.autocast is not None:
+        CONTEXT.autocast.cache.clear()
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Whether tensors on the CPU are being cast."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype() -> DType:
+    """The dtype products compute in on the CPU."""
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> DType:
+    """The dtype products compute in on CUDA."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Turn autocast on or off for the CPU."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def set_autocast_cpu_dtype(dtype: DType) -> None:
+    """Set the dtype products compute in on the CPU."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype: DType) -> None:
+    """Set the dtype products compute in on CUDA."""
+    set_autocast_dtype("cuda", dtype)
