@@ -68,7 +68,7 @@ CLAMP_MIN = elementwise(
 CLAMP_MAX = elementwise(
     "clamp_max", lambda x, y: x <= y, lambda x, y: x > y, accepts="bif", tensors=1
 )
-RELU = elementwise("relu", lambda out: out > 0, accepts="if")
+RELU = elementwise("relu", lambda out: out != 0, accepts="if")
 
 
 @public(method=True, out=True)

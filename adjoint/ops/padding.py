@@ -18,8 +18,7 @@ MODES = ("constant", "reflect", "replicate", "circular")
 def _check(input: Tensor, widths: tuple[int, ...], mode: str) -> None:
     """What PyTorch's kernels for the other modes accept."""
     rank = len(widths) // 2
-    ranks = (rank + 2,) if mode == "circular" else (rank + 1, rank + 2)
-    if len(widths) % 2 or rank not in (1, 2, 3) or input.ndim not in ranks:
+    if len(widths) % 2 or rank not in (1, 2, 3) or input.ndim not in (rank + 1, rank + 2):
         raise NotImplementedError(
             f"pad: mode {mode!r} pads the last 1, 2 or 3 dimensions of an input with one or two "
             f"dimensions more; received pad={widths} for an input of size {list(input.shape)}"

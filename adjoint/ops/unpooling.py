@@ -65,11 +65,13 @@ def fractional_max_pool(
     batch, channels = x.shape[:2]
     if samples is None:
         samples = rand(batch, channels, rank, dtype=x.dtype, device=x.device)
-    elif tuple(samples.shape) != (batch, channels, rank):
-        raise RuntimeError(
-            f"{name}: expected _random_samples of shape {(batch, channels, rank)}, received "
-            f"{tuple(samples.shape)}"
-        )
+    else:
+        if tuple(samples.shape[1:]) != (channels, rank) or samples.shape[0] < batch:
+            raise RuntimeError(
+                f"{name}: expected _random_samples of shape {(batch, channels, rank)}, received "
+                f"{tuple(samples.shape)}"
+            )
+        samples = samples[:batch]
     at: Any = 0
     for d, (n, o, k) in enumerate(zip(source, sizes, kernel, strict=True)):
         which = rank - 1 - d if rank == 2 else d  # PyTorch's 2-d samples are (width, height)

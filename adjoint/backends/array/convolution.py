@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 # Elements of columns made at once: about the cache of a core, or a part of a GPU's memory.
-BLOCK_CPU, BLOCK_CUDA = 1 << 19, 1 << 26
+BLOCK_CPU, BLOCK_CUDA = 1 << 18, 1 << 26
 
 
 def padded(xp: Any, x: Array, pads: Pairs, value: Any = 0) -> Array:
