@@ -35,8 +35,8 @@ BERNOULLI = elementwise("bernoulli", None, 0.0, infer_dtype=_first_dtype, native
 # NORMAL(z, mean, std): mean + std * z, each operation rounded on its own.
 NORMAL = elementwise("normal", None, 0.0, 0.0, promotes_from=1, infer_dtype=lambda z, *_: z.dtype)
 # POISSON(words, rate), BINOMIAL(words, count, prob): each word names a stream of its own.
-POISSON = elementwise("poisson", None, 0.0, promotes_from=1)
-BINOMIAL = elementwise("binomial", None, 0.0, 0.0, promotes_from=1)
+POISSON = elementwise("poisson", None, 0.0, promotes_from=1, accepts="f")
+BINOMIAL = elementwise("binomial", None, 0.0, 0.0, promotes_from=1, accepts="f")
 # MULTINOMIAL(weights, noise, replacement): categories, chosen by words or by exponential numbers.
 MULTINOMIAL = primitive(
     "multinomial",
