@@ -331,3 +331,37 @@ def conv_transpose3d(
         "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups,
         dilation,
     )  # fmt: skip
+
+
+@public(namespaces=("nn.functional", ""))
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution over time: (T, N, C) by a weight (K, C, O) -> (T', N, O)."""
+    if input.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:
+        raise RuntimeError(
+            "conv_tbc: expected input and weight of 3 dimensions and bias of 1, received "
+            f"{list(input.shape)}, {list(weight.shape)} and {list(bias.shape)}"
+        )
+    x, w = input.permute(1, 2, 0), weight.permute(2, 1, 0)
+    out = convolve("conv_tbc", 1, x, w, bias, 1, pad, 1, 1)
+    return out.permute(2, 0, 1)
+
+
+@public()
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """A convolution, or with `transposed` its transpose, of the rank of the weight."""
+    name, rank = "convolution", weight.ndim - 2
+    if transposed:
+        return convolve_transpose(
+            name, rank, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return convolve(name, rank, input, weight, bias, stride, padding, dilation, groups)
