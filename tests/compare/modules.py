@@ -44,9 +44,9 @@ def entries(patterns: list[str] | None = None) -> Iterator[tuple[str, Any]]:
     for info in module_db:
         name = info.module_cls.__name__
         here = info.module_cls.__module__.startswith("torch.nn.modules")
-        if here and hasattr(ad.nn, name) and info.module_cls is getattr(torch.nn, name, None):
-            if not patterns or any(fnmatch.fnmatchcase(name, p) for p in patterns):
-                yield name, info
+        both = here and hasattr(ad.nn, name) and info.module_cls is getattr(torch.nn, name, None)
+        if both and (not patterns or any(fnmatch.fnmatchcase(name, p) for p in patterns)):
+            yield name, info
 
 
 def samples(info: Any, training: bool, dtype: torch.dtype, limit: int | None) -> list[Any]:

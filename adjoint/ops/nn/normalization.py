@@ -27,19 +27,26 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
     return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
 
 
-def _standard(x: Tensor, dims: Dims, eps: float) -> tuple[Tensor, Tensor]:
-    """x with zero mean and unit variance over `dims`, and what it was multiplied by."""
-    centred, _, variance = moments(x, dims)
-    inverse = (variance + eps).rsqrt()
-    return centred * inverse, inverse
-
-
-def _pull_back(g: Tensor, standard: Tensor, inverse: Tensor, dims: Dims) -> Tensor:
-    """The gradient of `_standard`: g less its part along the mean and along the result."""
-    n = max(count(g.shape, dims), 1)
-    mean = SUM(g, dims=dims, keepdim=True) / n
-    along = SUM(g * standard, dims=dims, keepdim=True) / n
-    return (g - mean - standard * along) * inverse
+def _pull_back(
+    gs: Any, x: Tensor, mean: Tensor, variance: Tensor, dims: Dims, eps: float
+) -> Tensor | None:
+    """The gradient of x from those of (x - mean) / sqrt(variance + eps), mean and variance."""
+    g, g_mean, g_variance = gs
+    n = max(count(x.shape, dims), 1)
+    out = None
+    if g is not None:  # g less its part along the mean and along the result
+        inverse = (variance + eps).rsqrt()
+        standard = (x - mean) * inverse
+        level = SUM(g, dims=dims, keepdim=True) / n
+        along = SUM(g * standard, dims=dims, keepdim=True) / n
+        out = (g - level - standard * along) * inverse
+    if g_mean is not None:
+        part = (g_mean / n).expand(x.shape)
+        out = part if out is None else out + part
+    if g_variance is not None:
+        part = (x - mean) * (g_variance * (2 / n))
+        out = part if out is None else out + part
+    return out
 
 
 def _affine(y: Tensor, affine: Any, shape: Dims) -> Tensor:
@@ -50,15 +57,25 @@ def _affine(y: Tensor, affine: Any, shape: Dims) -> Tensor:
     return y
 
 
-def _weighted(g: Tensor, affine: Any, shape: Dims) -> Tensor:
-    return g * widen(affine[0]).reshape(shape) if affine else g
+def _weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
+    if g is None:
+        return None
+    return widen(g) * widen(affine[0]).reshape(shape) if affine else widen(g)
+
+
+def _narrow(g: Tensor | None, x: Tensor) -> Tensor | None:
+    return None if g is None else g.to(x.dtype)
 
 
 def _parameter_gradient(
-    g: Tensor, standard: Tensor, position: int, shape: Dims, spec: Spec
-) -> Tensor:
+    g: Tensor | None, x: Tensor, outs: Any, position: int, shape: Dims, spec: Spec, eps: float
+) -> Tensor | None:
     """Of the weight (position 1) or the bias."""
-    each = g * standard if position == 1 else g
+    if g is None:
+        return None
+    each = widen(g)
+    if position == 1:
+        each = each * ((widen(x) - outs[1]) * (outs[2] + eps).rsqrt())
     return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
 
@@ -71,7 +88,7 @@ def _check_affine(name: str, size: Any, **parameters: Any) -> None:
             )
 
 
-def _given(weight: Any, bias: Any, like: Any) -> tuple[Any, ...]:
+def _given(weight: Any, bias: Any) -> tuple[Any, ...]:
     """The affine operands: none, a weight, or a weight (ones, if it is missing) and a bias."""
     if bias is None:
         return () if weight is None else (weight,)
@@ -87,31 +104,34 @@ def _trailing(x: Any, rank: int) -> Dims:
     return tuple(range(x.ndim - rank, x.ndim))
 
 
-def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
-    standard, _ = _standard(widen(x), _trailing(x, rank), eps)
-    return _affine(standard, affine, x.shape[x.ndim - rank :]).to(x.dtype)
+def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centred, mean, variance = moments(widen(x), _trailing(x, rank))
+    out = _affine(centred * (variance + eps).rsqrt(), affine, x.shape[x.ndim - rank :])
+    return out.to(x.dtype), mean, variance
 
 
-def _layer_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
-    dims = _trailing(x, rank)
-    standard, inverse = _standard(widen(x), dims, eps)
-    g = _weighted(widen(g), affine, x.shape[x.ndim - rank :])
-    return _pull_back(g, standard, inverse, dims).to(x.dtype)
+def _layer_norm_input(
+    gs: Any, x: Tensor, affine: Any, outs: Any, rank: int, eps: float
+) -> Tensor | None:
+    gs = (_weighted(gs[0], affine, x.shape[x.ndim - rank :]), *gs[1:])
+    return _narrow(_pull_back(gs, widen(x), *outs[1:], _trailing(x, rank), eps), x)
 
 
 def _layer_norm_affine(
-    g: Tensor, x: Tensor, position: int, spec: Spec, rank: int, eps: float
-) -> Tensor:
-    standard, _ = _standard(widen(x), _trailing(x, rank), eps) if position == 1 else (g, g)
-    return _parameter_gradient(widen(g), standard, position, tuple(spec.shape), spec)
+    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
+) -> Tensor | None:
+    return _parameter_gradient(gs[0], x, outs, position, tuple(spec.shape), spec, eps)
 
 
+# LAYER_NORM(x, *affine) -> (out, mean, variance), and so for the others below: the statistics are
+# kept for the derivative.
 LAYER_NORM = composite(
     "layer_norm",
     _layer_norm,
     _layer_norm_input,
     _layer_norm_affine,
     operands=("x", "*affine"),
+    outputs=3,
     policy="fp32",
 )
 
@@ -161,7 +181,7 @@ def layer_norm(
     """
     shape = _check_shape("layer_norm", input, normalized_shape)
     _check_affine("layer_norm", shape, weight=weight, bias=bias)
-    return LAYER_NORM(input, *_given(weight, bias, input), rank=len(shape), eps=eps)
+    return LAYER_NORM(input, *_given(weight, bias), rank=len(shape), eps=eps)[0]
 
 
 @public(name="layer_norm")
@@ -191,14 +211,15 @@ def _rms_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
 def _rms_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
     dims = _trailing(x, rank)
     scaled, inverse = _root_mean_square(widen(x), dims, eps)
-    g = _weighted(widen(g), affine, x.shape[x.ndim - rank :])
+    shape = x.shape[x.ndim - rank :]
+    g = widen(g) * widen(affine[0]).reshape(shape) if affine else widen(g)
     along = SUM(g * scaled, dims=dims, keepdim=True) / max(count(g.shape, dims), 1)
     return ((g - scaled * along) * inverse).to(x.dtype)
 
 
 def _rms_norm_weight(g: Tensor, x: Tensor, spec: Spec, rank: int, eps: float) -> Tensor:
     scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
-    return _parameter_gradient(widen(g), scaled, 1, tuple(spec.shape), spec)
+    return (widen(g) * scaled).sum_to_size(spec.shape).to(spec.dtype)
 
 
 RMS_NORM = composite(
@@ -232,7 +253,7 @@ def rms_norm(
     shape = _check_shape("rms_norm", input, normalized_shape)
     _check_affine("rms_norm", shape, weight=weight)
     value = finfo(widen(input).dtype).eps if eps is None else eps
-    return RMS_NORM(input, *_given(weight, None, input), rank=len(shape), eps=float(value))
+    return RMS_NORM(input, *_given(weight, None), rank=len(shape), eps=float(value))
 
 
 def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: Any) -> Tensor:
@@ -257,24 +278,30 @@ def _per_channel(x: Any) -> Dims:
     return (1, x.shape[1], *(1,) * (x.ndim - 2))
 
 
-def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> Tensor:
-    standard, _ = _standard(_grouped(widen(x), groups), (2,), eps)
-    return _affine(standard.reshape(x.shape), affine, _per_channel(x)).to(x.dtype)
+def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centred, mean, variance = moments(_grouped(widen(x), groups), (2,))
+    standard = (centred * (variance + eps).rsqrt()).reshape(x.shape)
+    return _affine(standard, affine, _per_channel(x)).to(x.dtype), mean, variance
 
 
-def _group_norm_input(g: Tensor, x: Tensor, affine: Any, groups: int, eps: float) -> Tensor:
-    standard, inverse = _standard(_grouped(widen(x), groups), (2,), eps)
-    g = _grouped(_weighted(widen(g), affine, _per_channel(x)), groups)
-    return _pull_back(g, standard, inverse, (2,)).reshape(x.shape).to(x.dtype)
+def _group_norm_input(
+    gs: Any, x: Tensor, affine: Any, outs: Any, groups: int, eps: float
+) -> Tensor | None:
+    g = _weighted(gs[0], affine, _per_channel(x))
+    gs = (None if g is None else _grouped(g, groups), *gs[1:])
+    out = _pull_back(gs, _grouped(widen(x), groups), *outs[1:], (2,), eps)
+    return None if out is None else out.reshape(x.shape).to(x.dtype)
 
 
 def _group_norm_affine(
-    g: Tensor, x: Tensor, position: int, spec: Spec, groups: int, eps: float
-) -> Tensor:
-    standard = g
-    if position == 1:
-        standard = _standard(_grouped(widen(x), groups), (2,), eps)[0].reshape(x.shape)
-    return _parameter_gradient(widen(g), standard, position, _per_channel(x), spec)
+    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, groups: int, eps: float
+) -> Tensor | None:
+    shape = _per_channel(x)
+    if gs[0] is None or position == 2:
+        return _parameter_gradient(gs[0], x, outs, position, shape, spec, eps)
+    standard = (_grouped(widen(x), groups) - outs[1]) * (outs[2] + eps).rsqrt()
+    each = widen(gs[0]) * standard.reshape(x.shape)
+    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
 
 GROUP_NORM = composite(
@@ -283,6 +310,7 @@ GROUP_NORM = composite(
     _group_norm_input,
     _group_norm_affine,
     operands=("x", "*affine"),
+    outputs=3,
     policy="fp32",
 )
 
@@ -312,7 +340,7 @@ def group_norm(
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     _check_affine("group_norm", (channels,), weight=weight, bias=bias)
-    return GROUP_NORM(input, *_given(weight, bias, input), groups=num_groups, eps=eps)
+    return GROUP_NORM(input, *_given(weight, bias), groups=num_groups, eps=eps)[0]
 
 
 @public(name="group_norm")
@@ -331,43 +359,42 @@ def group_norm_function(
 # -- over the batch -----------------------------------------------------------------------------
 
 
-def _batch_dims(x: Any) -> Dims:
-    return (0, *range(2, x.ndim))
+def _channel_dims(x: Any, batch: bool) -> Dims:
+    return ((0,) if batch else ()) + tuple(range(2, x.ndim))
 
 
-def _batch_norm(x: Tensor, *affine: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _channel_norm(
+    x: Tensor, *affine: Any, batch: bool, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The normalised input, and the mean and biased variance of each channel."""
-    centred, mean, variance = moments(widen(x), _batch_dims(x))
-    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x)).to(x.dtype)
-    return out, mean.reshape(x.shape[1]), variance.reshape(x.shape[1])
+    centred, mean, variance = moments(widen(x), _channel_dims(x, batch))
+    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x))
+    return out.to(x.dtype), mean, variance
 
 
-def _batch_norm_input(gs: Any, x: Tensor, affine: Any, eps: float) -> Tensor | None:
-    if gs[0] is None:
-        return None
-    dims = _batch_dims(x)
-    standard, inverse = _standard(widen(x), dims, eps)
-    g = _weighted(widen(gs[0]), affine, _per_channel(x))
-    return _pull_back(g, standard, inverse, dims).to(x.dtype)
+def _channel_norm_input(
+    gs: Any, x: Tensor, affine: Any, outs: Any, batch: bool, eps: float
+) -> Tensor | None:
+    gs = (_weighted(gs[0], affine, _per_channel(x)), *gs[1:])
+    return _narrow(_pull_back(gs, widen(x), *outs[1:], _channel_dims(x, batch), eps), x)
 
 
-def _batch_norm_affine(gs: Any, x: Tensor, position: int, spec: Spec, eps: float) -> Tensor | None:
-    if gs[0] is None:
-        return None
-    standard = gs[0]
-    if position == 1:
-        standard = _standard(widen(x), _batch_dims(x), eps)[0]
-    return _parameter_gradient(widen(gs[0]), standard, position, _per_channel(x), spec)
+def _channel_norm_affine(
+    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
+) -> Tensor | None:
+    return _parameter_gradient(gs[0], x, outs, position, _per_channel(x), spec, eps)
 
 
-# BATCH_NORM(x, *affine) -> (out, mean, variance); the statistics are constants to derivatives.
-BATCH_NORM = composite(
-    "batch_norm",
-    _batch_norm,
-    _batch_norm_input,
-    _batch_norm_affine,
-    operands=("x", "*affine"),
-    outputs=3,
+BATCH_NORM, INSTANCE_NORM = (
+    composite(
+        name,
+        _channel_norm,
+        _channel_norm_input,
+        _channel_norm_affine,
+        operands=("x", "*affine"),
+        outputs=3,
+    )
+    for name in ("batch_norm", "instance_norm")
 )
 
 
@@ -391,7 +418,7 @@ def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
     if running is None:
         return
     with CONTEXT.having(grad_enabled=False):
-        moved = widen(running) * (1 - momentum) + new.detach() * momentum
+        moved = widen(running) * (1 - momentum) + new.detach().reshape(running.shape) * momentum
         running.copy_(moved.to(running.dtype))
 
 
@@ -432,7 +459,7 @@ def batch_norm(
                 f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
                 f"for an input of shape {list(input.shape)}"
             )
-    affine = _given(weight, bias, input)
+    affine = _given(weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
@@ -445,7 +472,7 @@ def batch_norm(
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
-    out, mean, variance = BATCH_NORM(input, *affine, eps=eps)
+    out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing
         return out
     blend(running_mean, mean, momentum)
@@ -471,42 +498,6 @@ def batch_norm_function(
 
 
 # -- over the positions of each channel of each sample ------------------------------------------
-
-
-def _instance_norm(x: Tensor, *affine: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    centred, mean, variance = moments(widen(x), tuple(range(2, x.ndim)))
-    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x)).to(x.dtype)
-    return out, mean.reshape(x.shape[:2]), variance.reshape(x.shape[:2])
-
-
-def _instance_norm_input(gs: Any, x: Tensor, affine: Any, eps: float) -> Tensor | None:
-    if gs[0] is None:
-        return None
-    dims = tuple(range(2, x.ndim))
-    standard, inverse = _standard(widen(x), dims, eps)
-    g = _weighted(widen(gs[0]), affine, _per_channel(x))
-    return _pull_back(g, standard, inverse, dims).to(x.dtype)
-
-
-def _instance_norm_affine(
-    gs: Any, x: Tensor, position: int, spec: Spec, eps: float
-) -> Tensor | None:
-    if gs[0] is None:
-        return None
-    standard = gs[0]
-    if position == 1:
-        standard = _standard(widen(x), tuple(range(2, x.ndim)), eps)[0]
-    return _parameter_gradient(widen(gs[0]), standard, position, _per_channel(x), spec)
-
-
-INSTANCE_NORM = composite(
-    "instance_norm",
-    _instance_norm,
-    _instance_norm_input,
-    _instance_norm_affine,
-    operands=("x", "*affine"),
-    outputs=3,
-)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -539,7 +530,7 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
     _check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
-    out, mean, variance = INSTANCE_NORM(input, *_given(weight, bias, input), eps=eps)
+    out, mean, variance = INSTANCE_NORM(input, *_given(weight, bias), batch=False, eps=eps)
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)
     if running_var is not None:
