@@ -123,6 +123,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.ops.signal_windows",
     "adjoint.ops.windows",
     "adjoint.ops.nn.activations",
+    "adjoint.ops.nn.channel_norm",
     "adjoint.ops.nn.classification",
     "adjoint.ops.nn.ctc",
     "adjoint.ops.nn.distances",

@@ -42,22 +42,6 @@ class ReLU(Module):
         return _flag(self.inplace)
 
 
-class ReLU6(Module):
-    r"""$\min(\max(0, x), 6)$."""
-
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu6(input, self.inplace)
-
-    def extra_repr(self) -> str:
-        return _flag(self.inplace)
-
-
 class LeakyReLU(Module):
     r"""x where positive, `negative_slope` times x elsewhere."""
 
@@ -435,6 +419,16 @@ class Hardtanh(Module):
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + _flag(self.inplace, ", ")
+
+
+class ReLU6(Hardtanh):
+    r"""$\min(\max(0, x), 6)$."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return _flag(self.inplace)
 
 
 class PReLU(Module):

@@ -187,6 +187,15 @@ def in_range(name: str, target: Tensor, channels: int, ignore: int) -> Tensor:
     return require(target, bad.logical_not(), f"{name}: a target class is out of bounds")
 
 
+def _bind(name: str, record: Any, input: Tensor, target: Tensor, weight: Any, **params: Any) -> Any:
+    """The loss; a class out of range, which gathering refuses, is told as PyTorch tells it."""
+    try:
+        return record(input, target, *(() if weight is None else (weight,)), **params)
+    except RuntimeError:
+        in_range(name, target, input.shape[_class_dim(input)], params["ignore"])
+        raise
+
+
 @public(namespaces=FUNCTIONAL)
 def nll_loss(
     input: Tensor,
@@ -209,9 +218,7 @@ def nll_loss(
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"nll_loss: not implemented for {input.dtype.name}")
     classes = _check_classes("nll_loss", input, target, weight)
-    classes = in_range("nll_loss", classes, input.shape[_class_dim(input)], ignore_index)
-    more = () if weight is None else (weight,)
-    return NLL_LOSS(input, classes, *more, reduction=how, ignore=ignore_index)
+    return _bind("nll_loss", NLL_LOSS, input, classes, weight, reduction=how, ignore=ignore_index)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -247,12 +254,12 @@ def cross_entropy(
     if target.dtype.is_floating_point:
         return _with_probabilities(input, target, weight, how, ignore_index, label_smoothing)
     classes = _check_classes("cross_entropy", input, target, weight)
-    classes = in_range("cross_entropy", classes, input.shape[_class_dim(input)], ignore_index)
-    more = () if weight is None else (weight,)
-    return CROSS_ENTROPY(
+    return _bind(
+        "cross_entropy",
+        CROSS_ENTROPY,
         input,
         classes,
-        *more,
+        weight,
         reduction=how,
         ignore=ignore_index,
         smoothing=float(label_smoothing),

@@ -196,3 +196,21 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
             f"received {input.ndim}"
         )
     return _channels("feature_dropout", _drop, input, p, train, False, True)
+
+
+@public(name="feature_dropout_")
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `feature_dropout`."""
+    return _channels("feature_dropout", _drop, input, p, train, True, True)
+
+
+@public(name="alpha_dropout_")
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `alpha_dropout`."""
+    return alpha_dropout(input, p, train, inplace=True)
+
+
+@public(name="feature_alpha_dropout_")
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `feature_alpha_dropout`."""
+    return feature_alpha_dropout(input, p, train, inplace=True)

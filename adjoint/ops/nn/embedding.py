@@ -134,6 +134,13 @@ def embedding_function(
     return embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
+@public(name="embedding_renorm_")
+def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """`weight` with the rows at `indices` scaled down to a norm of `max_norm`, in place."""
+    renormalise(weight, _check_index("embedding_renorm_", indices, "indices"), max_norm, norm_type)
+    return weight
+
+
 # -- bags ---------------------------------------------------------------------------------------
 
 

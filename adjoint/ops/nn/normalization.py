@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.context import CONTEXT
 from adjoint.core.families import composite
 from adjoint.core.numeric_limits import finfo
 from adjoint.core.public import public
@@ -27,11 +26,10 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
     return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
 
 
-def _pull_back(
-    gs: Any, x: Tensor, mean: Tensor, variance: Tensor, dims: Dims, eps: float
-) -> Tensor | None:
+def pull_back(gs: Any, x: Tensor, outs: Any, dims: Dims, eps: float) -> Tensor | None:
     """The gradient of x from those of (x - mean) / sqrt(variance + eps), mean and variance."""
     g, g_mean, g_variance = gs
+    _, mean, variance = outs
     n = max(count(x.shape, dims), 1)
     out = None
     if g is not None:  # g less its part along the mean and along the result
@@ -49,7 +47,7 @@ def _pull_back(
     return out
 
 
-def _affine(y: Tensor, affine: Any, shape: Dims) -> Tensor:
+def affine_map(y: Tensor, affine: Any, shape: Dims) -> Tensor:
     """y times a weight plus a bias, where given, each seen in `shape`."""
     for i, parameter in enumerate(affine):
         p = widen(parameter).reshape(shape)
@@ -57,17 +55,19 @@ def _affine(y: Tensor, affine: Any, shape: Dims) -> Tensor:
     return y
 
 
-def _weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
+def weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
+    """A gradient before the weight was applied."""
     if g is None:
         return None
     return widen(g) * widen(affine[0]).reshape(shape) if affine else widen(g)
 
 
-def _narrow(g: Tensor | None, x: Tensor) -> Tensor | None:
+def narrow(g: Tensor | None, x: Tensor) -> Tensor | None:
+    """A gradient in the dtype of its operand."""
     return None if g is None else g.to(x.dtype)
 
 
-def _parameter_gradient(
+def parameter_gradient(
     g: Tensor | None, x: Tensor, outs: Any, position: int, shape: Dims, spec: Spec, eps: float
 ) -> Tensor | None:
     """Of the weight (position 1) or the bias."""
@@ -79,7 +79,8 @@ def _parameter_gradient(
     return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
 
-def _check_affine(name: str, size: Any, **parameters: Any) -> None:
+def check_affine(name: str, size: Any, **parameters: Any) -> None:
+    """Refuse a weight or bias of another shape."""
     for which, p in parameters.items():
         if p is not None and tuple(p.shape) != tuple(size):
             raise RuntimeError(
@@ -88,7 +89,7 @@ def _check_affine(name: str, size: Any, **parameters: Any) -> None:
             )
 
 
-def _given(weight: Any, bias: Any) -> tuple[Any, ...]:
+def given(weight: Any, bias: Any) -> tuple[Any, ...]:
     """The affine operands: none, a weight, or a weight (ones, if it is missing) and a bias."""
     if bias is None:
         return () if weight is None else (weight,)
@@ -106,21 +107,21 @@ def _trailing(x: Any, rank: int) -> Dims:
 
 def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     centred, mean, variance = moments(widen(x), _trailing(x, rank))
-    out = _affine(centred * (variance + eps).rsqrt(), affine, x.shape[x.ndim - rank :])
+    out = affine_map(centred * (variance + eps).rsqrt(), affine, x.shape[x.ndim - rank :])
     return out.to(x.dtype), mean, variance
 
 
 def _layer_norm_input(
     gs: Any, x: Tensor, affine: Any, outs: Any, rank: int, eps: float
 ) -> Tensor | None:
-    gs = (_weighted(gs[0], affine, x.shape[x.ndim - rank :]), *gs[1:])
-    return _narrow(_pull_back(gs, widen(x), *outs[1:], _trailing(x, rank), eps), x)
+    gs = (weighted(gs[0], affine, x.shape[x.ndim - rank :]), *gs[1:])
+    return narrow(pull_back(gs, widen(x), outs, _trailing(x, rank), eps), x)
 
 
 def _layer_norm_affine(
     gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
 ) -> Tensor | None:
-    return _parameter_gradient(gs[0], x, outs, position, tuple(spec.shape), spec, eps)
+    return parameter_gradient(gs[0], x, outs, position, tuple(spec.shape), spec, eps)
 
 
 # LAYER_NORM(x, *affine) -> (out, mean, variance), and so for the others below: the statistics are
@@ -180,8 +181,8 @@ def layer_norm(
         tensor([[-1.0000,  1.0000]])
     """
     shape = _check_shape("layer_norm", input, normalized_shape)
-    _check_affine("layer_norm", shape, weight=weight, bias=bias)
-    return LAYER_NORM(input, *_given(weight, bias), rank=len(shape), eps=eps)[0]
+    check_affine("layer_norm", shape, weight=weight, bias=bias)
+    return LAYER_NORM(input, *given(weight, bias), rank=len(shape), eps=eps)[0]
 
 
 @public(name="layer_norm")
@@ -205,7 +206,7 @@ def _root_mean_square(x: Tensor, dims: Dims, eps: float) -> tuple[Tensor, Tensor
 
 def _rms_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
     scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
-    return _affine(scaled, affine, x.shape[x.ndim - rank :]).to(x.dtype)
+    return affine_map(scaled, affine, x.shape[x.ndim - rank :]).to(x.dtype)
 
 
 def _rms_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
@@ -251,9 +252,9 @@ def rms_norm(
     if input.dtype.is_complex:
         return _complex_rms_norm(input, normalized_shape, weight, eps)
     shape = _check_shape("rms_norm", input, normalized_shape)
-    _check_affine("rms_norm", shape, weight=weight)
+    check_affine("rms_norm", shape, weight=weight)
     value = finfo(widen(input).dtype).eps if eps is None else eps
-    return RMS_NORM(input, *_given(weight, None), rank=len(shape), eps=float(value))
+    return RMS_NORM(input, *given(weight, None), rank=len(shape), eps=float(value))
 
 
 def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: Any) -> Tensor:
@@ -274,31 +275,32 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
     return x.reshape((batch, groups, (channels // max(groups, 1)) * rest))
 
 
-def _per_channel(x: Any) -> Dims:
+def per_channel(x: Any) -> Dims:
+    """The shape in which a vector of C broadcasts against (N, C, ...)."""
     return (1, x.shape[1], *(1,) * (x.ndim - 2))
 
 
 def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     centred, mean, variance = moments(_grouped(widen(x), groups), (2,))
     standard = (centred * (variance + eps).rsqrt()).reshape(x.shape)
-    return _affine(standard, affine, _per_channel(x)).to(x.dtype), mean, variance
+    return affine_map(standard, affine, per_channel(x)).to(x.dtype), mean, variance
 
 
 def _group_norm_input(
     gs: Any, x: Tensor, affine: Any, outs: Any, groups: int, eps: float
 ) -> Tensor | None:
-    g = _weighted(gs[0], affine, _per_channel(x))
+    g = weighted(gs[0], affine, per_channel(x))
     gs = (None if g is None else _grouped(g, groups), *gs[1:])
-    out = _pull_back(gs, _grouped(widen(x), groups), *outs[1:], (2,), eps)
+    out = pull_back(gs, _grouped(widen(x), groups), outs, (2,), eps)
     return None if out is None else out.reshape(x.shape).to(x.dtype)
 
 
 def _group_norm_affine(
     gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, groups: int, eps: float
 ) -> Tensor | None:
-    shape = _per_channel(x)
+    shape = per_channel(x)
     if gs[0] is None or position == 2:
-        return _parameter_gradient(gs[0], x, outs, position, shape, spec, eps)
+        return parameter_gradient(gs[0], x, outs, position, shape, spec, eps)
     standard = (_grouped(widen(x), groups) - outs[1]) * (outs[2] + eps).rsqrt()
     each = widen(gs[0]) * standard.reshape(x.shape)
     return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
@@ -339,8 +341,8 @@ def group_norm(
             "group_norm: expected number of channels in input to be divisible by num_groups, but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
-    _check_affine("group_norm", (channels,), weight=weight, bias=bias)
-    return GROUP_NORM(input, *_given(weight, bias), groups=num_groups, eps=eps)[0]
+    check_affine("group_norm", (channels,), weight=weight, bias=bias)
+    return GROUP_NORM(input, *given(weight, bias), groups=num_groups, eps=eps)[0]
 
 
 @public(name="group_norm")
@@ -354,203 +356,3 @@ def group_norm_function(
 ) -> Tensor:
     """Zero mean and unit variance over groups of channels (see `nn.functional.group_norm`)."""
     return group_norm(input, num_groups, weight, bias, eps)
-
-
-# -- over the batch -----------------------------------------------------------------------------
-
-
-def _channel_dims(x: Any, batch: bool) -> Dims:
-    return ((0,) if batch else ()) + tuple(range(2, x.ndim))
-
-
-def _channel_norm(
-    x: Tensor, *affine: Any, batch: bool, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised input, and the mean and biased variance of each channel."""
-    centred, mean, variance = moments(widen(x), _channel_dims(x, batch))
-    out = _affine(centred * (variance + eps).rsqrt(), affine, _per_channel(x))
-    return out.to(x.dtype), mean, variance
-
-
-def _channel_norm_input(
-    gs: Any, x: Tensor, affine: Any, outs: Any, batch: bool, eps: float
-) -> Tensor | None:
-    gs = (_weighted(gs[0], affine, _per_channel(x)), *gs[1:])
-    return _narrow(_pull_back(gs, widen(x), *outs[1:], _channel_dims(x, batch), eps), x)
-
-
-def _channel_norm_affine(
-    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
-) -> Tensor | None:
-    return _parameter_gradient(gs[0], x, outs, position, _per_channel(x), spec, eps)
-
-
-BATCH_NORM, INSTANCE_NORM = (
-    composite(
-        name,
-        _channel_norm,
-        _channel_norm_input,
-        _channel_norm_affine,
-        operands=("x", "*affine"),
-        outputs=3,
-    )
-    for name in ("batch_norm", "instance_norm")
-)
-
-
-def _with_statistics(x: Tensor, mean: Tensor, variance: Tensor, *affine: Any, eps: float) -> Tensor:
-    shape = _per_channel(x)
-    inverse = (widen(variance) + eps).rsqrt()
-    scale = inverse * widen(affine[0]) if affine else inverse
-    shift = -widen(mean) * scale
-    if len(affine) > 1:
-        shift = shift + widen(affine[1])
-    return (widen(x) * scale.reshape(shape) + shift.reshape(shape)).to(x.dtype)
-
-
-BATCH_NORM_INFERENCE = composite(
-    "batch_norm_inference", _with_statistics, operands=("x", "mean", "variance", "*affine")
-)
-
-
-def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
-    """Move a running statistic towards a new value, in place."""
-    if running is None:
-        return
-    with CONTEXT.having(grad_enabled=False):
-        moved = widen(running) * (1 - momentum) + new.detach().reshape(running.shape) * momentum
-        running.copy_(moved.to(running.dtype))
-
-
-@public(namespaces=FUNCTIONAL)
-def batch_norm(
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    r"""Zero mean and unit variance of each channel over the batch.
-
-    In training the batch's own statistics are used, and the running ones, where given, move
-    towards them by `momentum` (the variance unbiased); otherwise the running ones are used.
-
-    Args:
-        input: (N, C, ...).
-        running_mean, running_var, weight, bias: (C,).
-    """
-    if input.ndim == 1 and not input.numel():
-        return input.clone()
-    if input.ndim < 2:
-        raise RuntimeError(
-            "batch_norm: expected an input of shape (N, C, ...), at least 2 dimensions, received "
-            f"{list(input.shape)}"
-        )
-    if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"batch_norm: not implemented for {input.dtype.name}")
-    channels = input.shape[1]
-    for which, p in (("running_mean", running_mean), ("running_var", running_var),
-                     ("weight", weight), ("bias", bias)):  # fmt: skip
-        if p is not None and tuple(p.shape) != (channels,):
-            raise RuntimeError(
-                f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
-                f"for an input of shape {list(input.shape)}"
-            )
-    affine = _given(weight, bias)
-    if not training:
-        if running_mean is None or running_var is None:
-            raise RuntimeError(
-                "batch_norm: expected running_mean and running_var to be defined when "
-                "training=False"
-            )
-        return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
-    each = input.numel() // max(channels, 1)
-    if each == 1 and input.numel():
-        raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {input.shape}"
-        )
-    out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
-    if not input.numel():  # an empty batch says nothing
-        return out
-    blend(running_mean, mean, momentum)
-    if running_var is not None:
-        blend(running_var, variance * (each / max(each - 1, 1)), momentum)
-    return out
-
-
-@public(name="batch_norm")
-def batch_norm_function(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    """Zero mean and unit variance over the batch (see `nn.functional.batch_norm`)."""
-    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-
-# -- over the positions of each channel of each sample ------------------------------------------
-
-
-@public(namespaces=FUNCTIONAL)
-def instance_norm(
-    input: Tensor,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Zero mean and unit variance of each channel of each sample over its positions.
-
-    Args:
-        input: (N, C, L...).
-        running_mean, running_var, weight, bias: (C,).
-    """
-    if input.ndim < 3:
-        raise RuntimeError(
-            "instance_norm: expected an input of shape (N, C, L...), at least 3 dimensions, "
-            f"received {list(input.shape)}"
-        )
-    if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    each = prod(input.shape[2:])
-    if each == 1:
-        raise ValueError(
-            f"Expected more than 1 spatial element when training, got input size {input.shape}"
-        )
-    _check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
-    out, mean, variance = INSTANCE_NORM(input, *_given(weight, bias), batch=False, eps=eps)
-    if running_mean is not None:
-        blend(running_mean, mean.mean(0), momentum)
-    if running_var is not None:
-        blend(running_var, variance.mean(0) * (each / max(each - 1, 1)), momentum)
-    return out
-
-
-@public(name="instance_norm")
-def instance_norm_function(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    """Zero mean and unit variance of each channel (see `nn.functional.instance_norm`)."""
-    return instance_norm(
-        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
-    )
