@@ -163,3 +163,74 @@ def test_double_after_capture() -> None:
     x = ad.ones(2, 3, dtype=ad.float64)
     assert f(x).dtype is ad.float64
     assert ad.allclose(f(x), net(x))
+
+
+class Remembers(nn.Module):
+    last: Any
+    hidden: Any
+    average: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(3, 3)
+        self.hidden = None
+        self.register_buffer("average", ad.zeros(3))
+
+    def forward(self, x: Any) -> Any:
+        before = ad.zeros_like(x) if self.hidden is None else self.hidden
+        h = (self.cell(x) + before).tanh()
+        self.hidden = h.detach()
+        self.last = h.sum()
+        self.average = 0.9 * self.average + 0.1 * h.detach().mean(0)
+        return h
+
+
+def test_assigned_attributes_are_carried_over() -> None:
+    ad.manual_seed(1)
+    eager = Remembers()
+    ad.manual_seed(1)
+    other = Remembers()
+    f = capture(other)
+    for i in range(5):
+        x = ad.full((2, 3), 0.1 * i)
+        assert ad.allclose(f(x), eager(x))
+        assert ad.allclose(other.hidden, eager.hidden)
+        assert ad.allclose(other.last, eager.last)
+        assert ad.allclose(other.average, eager.average)
+    assert f.traces == 2  # without a hidden state, and with one
+    for _ in range(3):
+        for net in (eager, other):
+            net.hidden = None
+        for _ in range(3):
+            assert ad.allclose(f(x), eager(x))
+            assert ad.allclose(other.hidden, eager.hidden)
+    assert f.traces == 4  # once more each, as `last` is there now
+
+
+def test_a_failed_trace_leaves_attributes_alone() -> None:
+    net = Remembers()
+
+    def fails(x: Any) -> Any:
+        net(x)
+        raise ValueError("no")
+
+    average = net.average
+    with pytest.raises(ValueError, match="no"):
+        capture(fails)(ad.ones(2, 3))
+    assert net.hidden is None
+    assert net.average is average
+    assert not hasattr(net, "last")
+
+
+def test_weight_norm_hook_leaves_a_real_weight() -> None:
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    f = capture(layer)
+    x = ad.ones(1, 3)
+    for _ in range(3):
+        with ad.no_grad():
+            layer.weight_g.add_(1)
+        out = f(x)
+    assert ad.allclose(out, x @ layer.weight.T + layer.bias)
+    assert f.traces == 2  # the first brought in the weight that the others write
+    assert ad.allclose(out, layer(x))

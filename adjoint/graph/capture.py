@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
+from adjoint.graph.attributes import Attributes
 from adjoint.graph.environment import Environment, Fingerprint, Numbers, plain
 from adjoint.graph.program import Program, build
 from adjoint.graph.trace import Realias, Trace
@@ -87,7 +88,7 @@ class Captured:
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
                 return program(leaves)
-        program = self.trace(leaves, structure)
+        program = self.trace(leaves, structure, seen)
         self.programs.setdefault(key, []).append(program)
         return program(leaves)
 
@@ -99,15 +100,16 @@ class Captured:
         """The host's numbers the function could change."""
         return Numbers(self.fn, _opaque(leaves))
 
-    def trace(self, leaves: list[Any], structure: TreeDef) -> Program:
+    def trace(self, leaves: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
         self.traces += 1
         counts = share_counts(leaves)
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
-        reached = {storage.identity for storage in self.look(leaves).storages()}
+        reached = {storage.identity for storage in seen.storages()}
         how |= {identity: "state" for identity in counts if identity in reached}
         while True:
             trace = Trace()
+            attributes = Attributes(self.environment.owners())
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
@@ -117,14 +119,15 @@ class Captured:
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.numbers(leaves))
-                    program = build(trace, result, leaves)
+                    program = build(trace, result, leaves, attributes)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
             finally:
+                attributes.undo(trace)
                 trace.undo()
             # State the function made for itself counts; flags of tensors are as they were before.
-            program.fingerprint = self.look(leaves)
+            program.fingerprint = seen if attributes.replaced else self.look(leaves)
             return program
 
     @property

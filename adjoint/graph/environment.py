@@ -56,9 +56,10 @@ def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
 class Structure:
     """A tree of tracked objects as it was at an epoch."""
 
-    __slots__ = ("entries", "epoch", "kept", "loose", "tensors")
+    __slots__ = ("entries", "epoch", "kept", "loose", "owners", "tensors")
 
     def __init__(self, root: Any) -> None:
+        self.owners: list[Any] = []
         self.epoch = EPOCH.count
         self.entries: list[Any] = []
         self.tensors: list[Any] = []
@@ -71,7 +72,7 @@ class Structure:
             if id(owner) in seen:
                 continue
             seen.add(id(owner))
-            self.kept.append(owner)
+            self.owners.append(owner)
             self.entries.append((id(owner), type(owner)))
             ignored = owner._moves_epoch
             self._add_all([i for i in vars(owner).items() if i[0] not in ignored], pending)
@@ -118,6 +119,11 @@ class Environment:
     def look(self, arguments: Iterable[Any] = ()) -> Fingerprint:
         """The present fingerprint; `arguments` are those that are neither tensors nor plain."""
         return Fingerprint(self, arguments)
+
+    def owners(self) -> list[Any]:
+        """The tracked objects within reach when last looked at, each once."""
+        found = {id(x): x for s in self.structures.values() for x in s.owners}
+        return list(found.values())
 
     def structure(self, root: Any) -> Structure:
         """The structure of a tree of modules, walked again if the epoch moved."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.epoch import EPOCH
 from adjoint.core.host import HostScalar
 from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
+from adjoint.graph.attributes import Attributes
 from adjoint.graph.environment import Fingerprint
 from adjoint.graph.interpreter import interpret
 from adjoint.graph.ir import Graph
@@ -110,6 +112,7 @@ class Program:
     guards: list[tuple[Callable[[], bool], str]]
     states: list[Storage]
     pattern: tuple[Any, ...]
+    attributes: list[tuple[dict[str, Any], str, Tensor]]  # Note [assigned attributes]
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
 
     def valid(self, leaves: list[Any], seen: Fingerprint) -> bool:
@@ -135,6 +138,10 @@ class Program:
                 source.storage(leaves).version += 1
             for tensor, grad in grads:
                 meta_of(tensor).grad = grad
+            for table, name, kept in self.attributes:
+                if table.get(name) is not kept:
+                    table[name] = kept
+                    EPOCH.count += 1
             for tensor, flag in self.flags:
                 tensor._requires_grad = flag
             for generator, count in self.draws:
@@ -182,7 +189,7 @@ class _Outputs:
         return Made(group, self.index(cell.value), chain)
 
 
-def build(trace: Trace, result: Any, leaves: list[Any]) -> Program:
+def build(trace: Trace, result: Any, leaves: list[Any], attributes: Attributes) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
     outputs = _Outputs(trace, leaves)
     flat, structure = flatten(result)
@@ -197,11 +204,12 @@ def build(trace: Trace, result: Any, leaves: list[Any]) -> Program:
             grads.append((tensor, outputs.recipe(now)))
         if tensor._requires_grad != required and tensor._node is None:
             flags.append((tensor, tensor._requires_grad))
-    writes = [
+    writes: list[tuple[Source, int]] = [
         (cell.source, outputs.index(cell.value))
         for cell in trace.cells.values()
         if cell.source is not None and cell.value is not cell.initial
     ]
+    writes += [(state, outputs.index(value)) for state, value in attributes.settle(trace)]
     trace.graph.outputs = list(outputs.indices)
     states = [s.held for s in trace.sources if isinstance(s, State)]
     verify(trace.graph)
@@ -217,4 +225,5 @@ def build(trace: Trace, result: Any, leaves: list[Any]) -> Program:
         guards=trace.guards,
         states=states,
         pattern=alias_pattern(leaves, states),
+        attributes=attributes.settled,
     )
