@@ -13,6 +13,7 @@ from adjoint.ops.nn.common import FUNCTIONAL, widen
 from adjoint.ops.nn.normalization import (
     Dims,
     affine_map,
+    check_affine,
     given,
     moments,
     narrow,
