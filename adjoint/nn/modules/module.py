@@ -130,6 +130,8 @@ class Module(Traversal, Conversion, StateDict):
             return call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
+    _call_impl = __call__  # the name under which programs that wrap modules call it
+
     # -- registration -------------------------------------------------------------------------
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:

@@ -210,3 +210,45 @@ def stateless(t: Any) -> Any:
     old = t.nn.utils.stateless.functional_call(net, given, (data(t, 2, 3),))
     stacked, _ = t.func.stack_module_state([trained(t), trained(t)])
     return [out, old, *stacked.values(), net[0].weight]
+
+
+@program
+def fusion(t: Any) -> Any:
+    nn, u = t.nn, t.nn.utils
+    seen: list[Any] = []
+    for bias in (True, False):
+        conv = fill(t, nn.Conv2d(2, 3, 3, bias=bias)).eval()
+        norm = fill(t, nn.BatchNorm2d(3)).eval()
+        norm.running_var.abs_().add_(0.5)
+        x = data(t, 2, 2, 5, 5)
+        fused = u.fuse_conv_bn_eval(conv, norm)
+        seen += [fused(x), norm(conv(x)), fused.weight, fused.bias, fused.bias.requires_grad]
+        up = fill(t, nn.ConvTranspose2d(2, 3, 3, bias=bias)).eval()
+        seen += [u.fuse_conv_bn_eval(up, norm, transpose=True)(x)]
+        flat = fill(t, nn.BatchNorm1d(3, affine=bias)).eval()
+        flat.running_var.abs_().add_(0.5)
+        linear = fill(t, nn.Linear(4, 3, bias=bias)).eval()
+        seen += [u.fuse_linear_bn_eval(linear, flat)(data(t, 6, 4))] if bias else []
+        seen.append(message(lambda: u.fuse_conv_bn_eval(conv.train(), norm)))  # noqa: B023
+    return seen
+
+
+@program
+def prefixes(t: Any) -> Any:
+    take = module_of(t, "nn.modules.utils").consume_prefix_in_state_dict_if_present
+    state = t.nn.ModuleDict({"module": t.nn.Sequential(t.nn.Linear(1, 1))}).state_dict()
+    take(state, "module.")
+    return [list(state), list(state._metadata)]
+
+
+@program
+def layouts(t: Any) -> Any:
+    conv = t.nn.Conv2d(2, 3, 3).to(memory_format=t.channels_last)
+    return [tuple(conv.weight.stride()), tuple(conv.bias.stride()), conv.weight.is_leaf]
+
+
+@program
+def batch_norms_for_vmap(t: Any) -> Any:
+    net = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.BatchNorm1d(2))
+    t.func.replace_all_batch_norm_modules_(net)
+    return [list(net.state_dict()), net[1].track_running_stats]
