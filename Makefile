@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 train: $(STAMP)          ## the main job: train on the digits that ship with the package
-	$(BIN)/python examples/digits.py
+	$(BIN)/adjoint train digits
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check --quiet .

@@ -173,6 +173,7 @@ SUBMODULES = (
     "return_types",
     "signal",
     "special",
+    "training",
     "utils",
     "version",
     "xpu",

@@ -1,0 +1,1 @@
+"""Recipes `adjoint train` knows by name: a file each, with a `main(arguments)`."""

@@ -1,0 +1,141 @@
+"""A table of a model: layers, output shapes, parameters, floating-point operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from adjoint.autodiff.modes import no_grad
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.nn import Module
+
+
+def operations(record: Any, operands: tuple[Any, ...], outs: Any) -> int:
+    """Multiplications and additions of one operation: products and elementwise work."""
+    out = outs[0] if isinstance(outs, tuple) else outs
+    if record.name == "matmul":
+        return 2 * out.numel() * int(operands[0].shape[-1])
+    if record.name == "linear":
+        bias = out.numel() if len(operands) > 2 else 0
+        return 2 * out.numel() * int(operands[1].shape[-1]) + bias
+    if record.name == "convolution":
+        return 2 * out.numel() * prod(operands[1].shape[1:])
+    if record.name == "convolution_transpose":
+        return 2 * operands[0].numel() * prod(operands[1].shape[1:])
+    if record.family == "elementwise":
+        return int(out.numel())
+    return 0
+
+
+@dataclass(slots=True)
+class Row:
+    """One module of the model."""
+
+    name: str
+    kind: str
+    depth: int
+    shape: str = ""
+    parameters: int = 0
+    flops: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """What `summary` found; prints as a table."""
+
+    rows: list[Row] = field(default_factory=list)
+    parameters: int = 0
+    trainable: int = 0
+    flops: int = 0
+
+    def __str__(self) -> str:
+        cells = [("layer", "output shape", "parameters", "FLOPs")]
+        cells += [
+            (
+                "  " * row.depth + (f"{row.name} ({row.kind})" if row.name else row.kind),
+                row.shape,
+                f"{row.parameters:,}" if row.parameters else "-",
+                f"{row.flops:,}" if row.flops else "-",
+            )
+            for row in self.rows
+        ]
+        widths = [max(len(row[i]) for row in cells) for i in range(4)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
+            for a, b, c, d in cells
+        ]
+        lines.insert(1, "-" * len(lines[0]))
+        lines.append("-" * len(lines[0]))
+        lines.append(
+            f"parameters {self.parameters:,} (trainable {self.trainable:,}), FLOPs {self.flops:,}"
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _shape(value: Any) -> str:
+    if is_tensor(value):
+        return str(tuple(value.shape))
+    if isinstance(value, (tuple, list)):
+        shapes = [s for s in map(_shape, value) if s]
+        return ", ".join(shapes)
+    return ""
+
+
+def summary(model: Module, *inputs: Any, **kwargs: Any) -> Summary:
+    """Run the model once on example inputs and tabulate its layers.
+
+    A module's row counts its own parameters; FLOPs count products and elementwise operations made
+    while it and its children run.
+
+    Example:
+        >>> import adjoint as ad
+        >>> from adjoint.training import summary
+        >>> table = summary(ad.nn.Linear(3, 4), ad.ones(2, 3))
+        >>> table.parameters, table.flops
+        (16, 56)
+    """
+    result = Summary()
+    running: list[Row] = []
+    handles = []
+
+    def enter(row: Row) -> Any:
+        def hook(module: Any, args: Any) -> None:
+            running.append(row)
+
+        return hook
+
+    def leave(row: Row) -> Any:
+        def hook(module: Any, args: Any, output: Any) -> None:
+            running.pop()
+            row.shape = _shape(output)
+
+        return hook
+
+    def count(record: Any, operands: tuple[Any, ...], params: Any, outs: Any) -> None:
+        flops = operations(record, operands, outs)
+        result.flops += flops
+        for row in {id(row): row for row in running}.values():
+            row.flops += flops
+
+    for name, module in model.named_modules():
+        depth = name.count(".") + 1 if name else 0
+        row = Row(name.rsplit(".", 1)[-1], type(module).__name__, depth)
+        row.parameters = sum(p.numel() for p in module.parameters(recurse=False))
+        result.rows.append(row)
+        handles.append(module.register_forward_pre_hook(enter(row)))
+        handles.append(module.register_forward_hook(leave(row)))
+    training = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        with no_grad(), CONTEXT.having(observers=(*CONTEXT.observers, count)):
+            model(*inputs, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, flag in training.items():
+            module.training = flag
+    result.parameters = sum(p.numel() for p in model.parameters())
+    result.trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return result

@@ -1,0 +1,370 @@
+"""The Trainer: fit, evaluate, predict for the plain case."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from adjoint.amp import GradScaler, autocast
+from adjoint.autodiff.modes import no_grad
+from adjoint.core.dtype import DType, bfloat16, float16
+from adjoint.io import load, save
+from adjoint.io.checkpoint import rng_state, set_rng_state
+from adjoint.metrics import Metric
+from adjoint.nn.utils import clip_grad_norm_, clip_grad_value_
+from adjoint.ops.join import cat
+from adjoint.training import state as parts
+from adjoint.training.curves import save_plot
+from adjoint.training.events import SummaryWriter
+from adjoint.training.nan import NonFiniteLoss, name_of_first_nan
+from adjoint.training.progress import Progress
+from adjoint.training.stopping import EarlyStopping
+
+PRECISIONS: dict[str, DType | None] = {"float32": None, "bfloat16": bfloat16, "float16": float16}
+History = list[dict[str, float]]
+
+
+class Trainer:
+    """Trains a model whose batches are `(input, target)` pairs.
+
+    Args:
+        model: called with the input of a batch.
+        optimizer: an optimizer over the model's parameters.
+        loss: called with the model's output and the target; gives the mean over the batch.
+        metrics: computed over training batches and over validation data.
+        scheduler: stepped once per epoch (with the monitored value if it is ReduceLROnPlateau).
+        device: where batches are brought; the model must be there already.
+        accumulate: number of batches whose gradients make one step.
+        clip_norm, clip_value: bounds on the gradients before each step.
+        precision: "float32", "bfloat16" or "float16" (with loss scaling), through autocast.
+        early_stopping: when to stop before the last epoch.
+        folder: where checkpoints, event files and curves go; nothing is written without one.
+        save_every: also save after this many steps, not only after each epoch.
+        find_nan: when the loss is not finite, run the batch again to name the operation.
+        progress: whether to show progress.
+
+    Example:
+        >>> import adjoint as ad
+        >>> from adjoint.training import Trainer
+        >>> model = ad.nn.Linear(2, 1)
+        >>> trainer = Trainer(
+        ...     model, ad.optim.SGD(model.parameters(), 0.1), ad.nn.MSELoss(), progress=False
+        ... )
+        >>> batches = [(ad.ones(4, 2), ad.zeros(4, 1))]
+        >>> history = trainer.fit(batches, epochs=20)
+        >>> history[-1]["loss"] < history[0]["loss"]
+        True
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        loss: Callable[[Any, Any], Any],
+        *,
+        metrics: Sequence[Metric] = (),
+        scheduler: Any = None,
+        device: Any = None,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        precision: str = "float32",
+        early_stopping: EarlyStopping | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        save_every: int | None = None,
+        find_nan: bool = False,
+        progress: bool = True,
+    ) -> None:
+        if accumulate < 1:
+            raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
+        if precision not in PRECISIONS:
+            raise ValueError(
+                f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}"
+            )
+        self.model, self.optimizer, self.loss = model, optimizer, loss
+        self.metrics, self.scheduler, self.device = list(metrics), scheduler, device
+        self.accumulate, self.clip_norm, self.clip_value = accumulate, clip_norm, clip_value
+        self.precision, self.early_stopping = precision, early_stopping
+        self.folder = None if folder is None else Path(folder)
+        self.save_every, self.find_nan, self.progress = save_every, find_nan, progress
+        self.scaler = GradScaler(self._kind()) if precision == "float16" else None
+        self.epoch = self.step = 0
+        self.history: History = []
+        self.stopped = False
+        # The epoch in progress: summed loss, samples and batches so far.
+        self._sum, self._samples, self._batches, self._pending = 0.0, 0, 0, 0
+        self._resume_loader: Any = None
+        self._writer: SummaryWriter | None = None
+
+    # -- the three verbs ----------------------------------------------------------------------
+
+    def fit(
+        self,
+        train: Iterable[Any],
+        validation: Iterable[Any] | None = None,
+        *,
+        epochs: int = 1,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> History:
+        """Train up to `epochs` epochs in all, from a checkpoint if one is given.
+
+        Returns:
+            One dict per epoch: loss, metrics, and the same with `validation_` in front.
+        """
+        if resume is not None:
+            self.load(resume)
+        if self._resume_loader is not None:
+            if not hasattr(train, "load_state_dict"):
+                raise TypeError(
+                    "Trainer.fit: the checkpoint stands inside an epoch, and the training data "
+                    f"({type(train).__name__}) cannot continue there. Use a DataLoader."
+                )
+            train.load_state_dict(self._resume_loader)
+            self._resume_loader = None
+        try:
+            while self.epoch < epochs and not self.stopped:
+                values = self._train_epoch(train, epochs)
+                if validation is not None:
+                    found = self.evaluate(validation)
+                    values |= {f"validation_{name}": value for name, value in found.items()}
+                self._finish_epoch(values, train)
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+        return self.history
+
+    def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
+        """Loss and metrics over data, in evaluation mode."""
+        metrics = [type(m).__new__(type(m)) for m in self.metrics]
+        for fresh, metric in zip(metrics, self.metrics, strict=True):
+            vars(fresh).update(vars(metric))
+            fresh.reset()
+        total, samples = 0.0, 0
+        with parts.evaluating(self.model), no_grad():
+            for batch in data:
+                inputs, target = self._pair(batch)
+                with self._autocast():
+                    output = self.model(inputs)
+                    loss = self.loss(output, target)
+                size = len(target)
+                total += loss.item() * size
+                samples += size
+                for metric in metrics:
+                    metric.update(output, target)
+        if not samples:
+            raise ValueError("Trainer.evaluate: the data is empty")
+        return {"loss": total / samples} | _computed(metrics)
+
+    def predict(self, data: Iterable[Any]) -> Any:
+        """The model's outputs over data, joined along the first dimension; targets are ignored."""
+        outputs = []
+        with parts.evaluating(self.model), no_grad():
+            for batch in data:
+                inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
+                with self._autocast():
+                    outputs.append(self.model(parts.to_device(inputs, self.device)))
+        if not outputs:
+            raise ValueError("Trainer.predict: the data is empty")
+        return cat(outputs)
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def state_dict(self, train: Any = None) -> dict[str, Any]:
+        """Everything that continuing needs, of `train` its position."""
+        optional = {
+            "scheduler": self.scheduler,
+            "scaler": self.scaler,
+            "early_stopping": self.early_stopping,
+        }
+        inside = self._batches > 0
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            **{k: None if v is None else v.state_dict() for k, v in optional.items()},
+            "random": rng_state(),
+            "loader": train.state_dict() if inside and hasattr(train, "state_dict") else None,
+            "metrics": [parts.metric_state(m) for m in self.metrics] if inside else [],
+            "epoch": self.epoch,
+            "step": self.step,
+            "partial": [self._sum, self._samples, self._batches],
+            "history": self.history,
+            "stopped": self.stopped,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for name in ("scheduler", "scaler", "early_stopping"):
+            part = getattr(self, name)
+            if (part is None) != (state[name] is None):
+                here, there = ("no", "a") if part is None else ("a", "no")
+                raise ValueError(
+                    f"Trainer: the checkpoint has {there} {name} and this trainer {here} one."
+                )
+            if part is not None:
+                part.load_state_dict(state[name])
+        for metric, kept in zip(self.metrics, state["metrics"], strict=False):
+            parts.set_metric_state(metric, kept)
+        self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
+        self._sum, self._samples, self._batches = state["partial"]
+        self.history = list(state["history"])
+        self._resume_loader = state["loader"]
+        set_rng_state(state["random"])
+
+    def save(self, path: str | os.PathLike[str], train: Any = None) -> None:
+        """Write a checkpoint; an interrupted write leaves the previous file as it was."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        save(self.state_dict(train), path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read a checkpoint."""
+        self.load_state_dict(load(path, map_location=self.device))
+
+    # -- an epoch -----------------------------------------------------------------------------
+
+    def _train_epoch(self, train: Any, epochs: int) -> dict[str, float]:
+        self.model.train()
+        total = len(train) if hasattr(train, "__len__") else None
+        title = f"epoch {self.epoch + 1}/{epochs}"
+        bar = Progress(total, title, done=self._batches) if self.progress else None
+        if not self._batches:
+            self._sum, self._samples = 0.0, 0
+            for metric in self.metrics:
+                metric.reset()
+        for batch in train:
+            value, size = self._train_batch(*self._pair(batch))
+            self._sum += value * size
+            self._samples += size
+            self._batches += 1
+            if bar is not None:
+                bar.update(size, {"loss": self._sum / self._samples})
+            if self._pending == self.accumulate:
+                self._step()
+                self._log("train/loss", value)
+                if self.folder and self.save_every and self.step % self.save_every == 0:
+                    self.save(self.folder / "last.pt", train)
+        if not self._samples:
+            raise ValueError("Trainer.fit: the training data is empty")
+        if self._pending:
+            self._step()
+        values = {"loss": self._sum / self._samples} | _computed(self.metrics)
+        self._batches = 0
+        if bar is not None:
+            bar.close(values)
+        return values
+
+    def _train_batch(self, inputs: Any, target: Any) -> tuple[float, int]:
+        with self._autocast():
+            output = self.model(inputs)
+            loss = self.loss(output, target)
+        value = float(loss.item())
+        if not math.isfinite(value):
+            raise self._not_finite(value, inputs, target)
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        (scaled / self.accumulate if self.accumulate > 1 else scaled).backward()
+        self._pending += 1
+        for metric in self.metrics:
+            metric.update(output, target)
+        return value, len(target)
+
+    def _step(self) -> None:
+        """One update from the gradients gathered."""
+        parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        if self._pending < self.accumulate:  # the epoch's last, shorter group
+            for p in parameters:
+                if p.grad is not None:
+                    p.grad.mul_(self.accumulate / self._pending)
+        if self.clip_value is not None:
+            clip_grad_value_(parameters, self.clip_value)
+        if self.clip_norm is not None:
+            clip_grad_norm_(parameters, self.clip_norm)
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad()
+        self.step += 1
+        self._pending = 0
+
+    def _finish_epoch(self, values: dict[str, float], train: Any) -> None:
+        self.epoch += 1
+        self.history.append({"epoch": self.epoch, "step": self.step} | values)
+        for name, value in values.items():
+            self._log(f"epoch/{name}", value)
+        shown = {n: v for n, v in values.items() if n.startswith("validation_")}
+        if self.progress and shown:
+            print("  ".join(["", *(f"{name} {value:.4g}" for name, value in shown.items())]))
+        if self.scheduler is not None:
+            if hasattr(self.scheduler, "num_bad_epochs"):  # the one that watches a value
+                self.scheduler.step(values.get("validation_loss", values["loss"]))
+            else:
+                self.scheduler.step()
+        if self.early_stopping is not None:
+            self.stopped = self.early_stopping.update(values)
+        if self.folder is not None:
+            self.save(self.folder / "last.pt", train)
+            self.draw_curves()
+
+    def draw_curves(self) -> None:
+        """Write a PNG per quantity, training and validation together, into the folder."""
+        if self.folder is None:
+            raise ValueError("Trainer.draw_curves: the trainer has no folder")
+        for name in ["loss", *(m.name for m in self.metrics)]:
+            curves = {
+                label: [(e["epoch"], e[key]) for e in self.history if key in e]
+                for label, key in (("train", name), ("validation", f"validation_{name}"))
+            }
+            curves = {label: points for label, points in curves.items() if points}
+            if curves:
+                save_plot(self.folder / f"{name}.png", curves, name)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _pair(self, batch: Any) -> tuple[Any, Any]:
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise TypeError(
+                f"Trainer: a batch must be an (input, target) pair, got {type(batch).__name__}"
+            )
+        inputs, target = batch
+        return parts.to_device(inputs, self.device), parts.to_device(target, self.device)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        dtype = PRECISIONS[self.precision]
+        if dtype is None:
+            return nullcontext()
+        return autocast(self._kind(), dtype=dtype)
+
+    def _kind(self) -> str:
+        """The kind of device the model is on."""
+        return str(next(iter(self.model.parameters())).device.type)
+
+    def _not_finite(self, value: float, inputs: Any, target: Any) -> NonFiniteLoss:
+        message = (
+            f"Trainer: the loss is {value} at step {self.step + 1} (epoch {self.epoch + 1}, batch "
+            f"{self._batches + 1}). The parameters are those of step {self.step}."
+        )
+        if not self.find_nan:
+            return NonFiniteLoss(message + " Pass find_nan=True to learn which operation it is.")
+        found = name_of_first_nan(lambda: self.loss(self.model(inputs), target))
+        reason = found or "no operation of a second run on the same batch"
+        return NonFiniteLoss(f"{message} First made by: {reason}")
+
+    def _log(self, tag: str, value: float) -> None:
+        if self.folder is not None:
+            if self._writer is None:
+                self._writer = SummaryWriter(self.folder)
+            self._writer.add_scalar(tag, value, self.step)
+
+
+def _computed(metrics: Sequence[Metric]) -> dict[str, float]:
+    found = {m.name: m.compute() for m in metrics}
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}

@@ -1,0 +1,3 @@
+"""`SummaryWriter`, where PyTorch has it."""
+
+from adjoint.training.events import SummaryWriter as SummaryWriter

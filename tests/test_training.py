@@ -1,0 +1,232 @@
+"""The Trainer: learning, exact resume, stopping, NaN, curves, event files, summaries."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.metrics import Accuracy
+from adjoint.training import EarlyStopping, NonFiniteLoss, Progress, Trainer, save_plot, summary
+from adjoint.training.events import SummaryWriter, crc32c
+from adjoint.utils.data import DataLoader, TensorDataset
+
+
+def problem() -> TensorDataset:
+    generator = ad.Generator().manual_seed(7)
+    x = ad.randn(60, 4, generator=generator)
+    return TensorDataset(x, (x[:, 0] * x[:, 1] > 0).long())
+
+
+def trainer_and_loader(folder: Path | None = None, **options: Any) -> tuple[Trainer, Any]:
+    ad.manual_seed(3)
+    model = nn.Sequential(
+        nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 2)
+    )
+    optimizer = ad.optim.Adam(model.parameters(), lr=0.02)
+    options.setdefault("scheduler", ad.optim.lr_scheduler.StepLR(optimizer, 2, 0.5))
+    trainer = Trainer(
+        model,
+        optimizer,
+        nn.CrossEntropyLoss(),
+        metrics=[Accuracy()],
+        folder=folder,
+        progress=False,
+        **options,
+    )
+    return trainer, DataLoader(problem(), batch_size=8, shuffle=True)
+
+
+def bits(trainer: Trainer) -> list[bytes]:
+    return [v.numpy().tobytes() for v in trainer.model.state_dict().values()]
+
+
+class Interrupted(Exception):
+    """Stands for whatever ends a run."""
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("stop_at", [1, 5, 11, 17])
+def test_resumed_equals_uninterrupted(tmp_path: Path, stop_at: int, accumulate: int) -> None:
+    whole, loader = trainer_and_loader(accumulate=accumulate, clip_norm=1.0)
+    whole.fit(loader, DataLoader(problem(), batch_size=30), epochs=4)
+
+    first, loader = trainer_and_loader(tmp_path, accumulate=accumulate, clip_norm=1.0, save_every=1)
+    save = first.save
+
+    def save_and_stop(path: Any, train: Any = None) -> None:
+        save(path, train)
+        if first.step == min(stop_at, 9 if accumulate == 3 else 99):
+            raise Interrupted
+
+    first.save = save_and_stop  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        first.fit(loader, DataLoader(problem(), batch_size=30), epochs=4)
+
+    again, loader = trainer_and_loader(accumulate=accumulate, clip_norm=1.0)
+    ad.manual_seed(99)
+    again.fit(loader, DataLoader(problem(), batch_size=30), epochs=4, resume=tmp_path / "last.pt")
+    assert bits(again) == bits(whole)
+    assert again.history == whole.history
+
+
+def test_it_learns_evaluates_and_predicts(tmp_path: Path) -> None:
+    trainer, loader = trainer_and_loader(tmp_path, scheduler=None)
+    history = trainer.fit(loader, loader, epochs=25)
+    assert history[-1]["validation_accuracy"] > 0.8
+    test = DataLoader(problem(), batch_size=13)
+    found = trainer.evaluate(test)
+    predicted = trainer.predict(test)
+    assert predicted.shape == (60, 2)
+    labels = problem().tensors[1]
+    assert found["accuracy"] == pytest.approx((predicted.argmax(1) == labels).float().mean().item())
+    assert trainer.model.training
+    for name in ("loss.png", "accuracy.png", "last.pt"):
+        assert (tmp_path / name).stat().st_size > 500
+
+
+def test_accumulated_batches_are_one_large_batch() -> None:
+    x, y = problem().tensors
+    results = []
+    for size, accumulate in ((20, 1), (5, 4)):
+        ad.manual_seed(0)
+        model = nn.Linear(4, 2)
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+        trainer = Trainer(
+            model, optimizer, nn.CrossEntropyLoss(), accumulate=accumulate, progress=False
+        )
+        trainer.fit(DataLoader(TensorDataset(x, y), batch_size=size), epochs=2)
+        assert trainer.step == 6
+        results.append(model.weight.detach())
+    assert ad.allclose(*results, atol=1e-6)
+
+
+def test_clipping_bounds_the_step() -> None:
+    model = nn.Linear(2, 1)
+    before = model.weight.detach().clone()
+    optimizer = ad.optim.SGD(model.parameters(), lr=1.0)
+    trainer = Trainer(model, optimizer, nn.MSELoss(), clip_norm=0.1, progress=False)
+    trainer.fit([(100 * ad.ones(3, 2), ad.zeros(3, 1))])
+    assert 0 < (model.weight.detach() - before).norm().item() <= 0.1 + 1e-5
+
+
+def test_early_stopping() -> None:
+    stop = EarlyStopping("validation_loss", patience=2)
+    trainer, loader = trainer_and_loader(early_stopping=stop, scheduler=None)
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = 0.0
+    validation = DataLoader(problem(), batch_size=60)
+    trainer.model[1].momentum = 0.0
+    trainer.fit(loader, validation, epochs=50)
+    assert trainer.stopped
+    assert trainer.epoch == 4
+    with pytest.raises(KeyError, match="no value 'speed'"):
+        EarlyStopping("speed").update({"loss": 1.0})
+
+
+class Explodes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+
+    def forward(self, x: Any) -> Any:
+        return (self.layer(x) * 0 - x).log()
+
+
+def test_nan_loss_names_step_and_operation() -> None:
+    model = Explodes()
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    data = [(-ad.ones(2, 1), ad.ones(2, 1)), (ad.ones(2, 1), ad.ones(2, 1))]
+    with pytest.raises(NonFiniteLoss, match=r"nan at step 2 \(epoch 1, batch 2\)"):
+        Trainer(model, optimizer, nn.MSELoss(), progress=False).fit(data)
+    with pytest.raises(NonFiniteLoss, match=r"First made by: log \(\(2, 1\)\) from finite"):
+        Trainer(model, optimizer, nn.MSELoss(), progress=False, find_nan=True).fit(data)
+
+
+def test_mixed_precision_learns() -> None:
+    for precision in ("bfloat16", "float16"):
+        trainer, loader = trainer_and_loader(precision=precision, scheduler=None)
+        history = trainer.fit(loader, epochs=10)
+        assert history[-1]["loss"] < 0.75 * history[0]["loss"]
+
+
+def test_bad_input() -> None:
+    trainer, _ = trainer_and_loader()
+    with pytest.raises(TypeError, match="pair"):
+        trainer.fit([ad.ones(3)])
+    with pytest.raises(ValueError, match="empty"):
+        trainer.fit([])
+    with pytest.raises(ValueError, match="precision"):
+        trainer_and_loader(precision="int8")
+
+
+def test_progress_prints_plain_lines_off_a_terminal() -> None:
+    stream = io.StringIO()
+    bar = Progress(4, "epoch 1/2", stream=stream, every=0.0)
+    for _ in range(4):
+        bar.update(10, {"loss": 0.5})
+    bar.close({"loss": 0.25})
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 5
+    assert "2/4" in lines[1]
+    assert "ETA" in lines[1]
+    assert "samples/s" in lines[1]
+    assert lines[-1].endswith("loss 0.25")
+    assert "\r" not in stream.getvalue()
+
+
+def records(path: Path) -> list[bytes]:
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        payload = data[at + 12 : at + 12 + length]
+        (kept,) = struct.unpack_from("<I", data, at + 12 + length)
+        crc = crc32c(payload)
+        assert kept == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+        found.append(payload)
+        at += 16 + length
+    return found
+
+
+def test_event_files(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("loss", ad.tensor(0.5), 300)
+    version, scalar = records(next(tmp_path.glob("events.out.tfevents.*")))
+    assert version.endswith(b"brain.Event:2")
+    assert b"\x10\xac\x02" in scalar  # step 300
+    assert scalar.endswith(b"\x0a\x04loss\x15" + struct.pack("<f", 0.5))
+
+
+def test_curves_are_valid_png(tmp_path: Path) -> None:
+    save_plot(tmp_path / "x.png", {"a": [(0, 1.0), (1, math.nan), (2, 3.0)], "b": []}, "title")
+    data = (tmp_path / "x.png").read_bytes()
+    width, height = struct.unpack_from(">II", data, 16)
+    at, pixels = 8, b""
+    while at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert struct.unpack_from(">I", data, at + 8 + length)[0] == zlib.crc32(kind + body)
+        pixels += zlib.decompress(body) if kind == b"IDAT" else b""
+        at += 12 + length
+    assert len(pixels) == height * (1 + 3 * width)
+
+
+def test_summary_counts() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(128, 5)
+    )
+    table = summary(model, ad.zeros(2, 3, 4, 4))
+    conv, linear = 2 * (2 * 8 * 16) * 27, 2 * (2 * 5) * 128 + 10
+    assert [row.flops for row in table.rows] == [conv + linear, conv, 0, linear]
+    assert table.parameters == 8 * 27 + 128 * 5 + 5
+    assert table.rows[1].shape == "(2, 8, 4, 4)"
+    assert "Conv2d" in str(table)
+    assert model.training
+    assert not model[0]._forward_hooks
