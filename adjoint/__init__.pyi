@@ -52,6 +52,7 @@ from adjoint import random as random
 from adjoint import return_types as return_types
 from adjoint import signal as signal
 from adjoint import special as special
+from adjoint import training as training
 from adjoint import utils as utils
 from adjoint import version as version
 from adjoint import xpu as xpu

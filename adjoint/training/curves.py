@@ -7,6 +7,7 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,13 @@ import numpy as np
 COLOURS = ((31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189))
 GREY, BLACK = (200, 200, 200), (40, 40, 40)
 # Five rows of three pixels, a digit per row.
-GLYPHS = dict(
-    zip(
-        "0123456789abcdefghijklmnopqrstuvwxyz.-_/%+: ",
-        "75557 26227 71747 71717 55711 74717 74757 71111 75757 75717 25755 65656 34443 65556 74647 "
-        "74644 34553 55755 72227 11153 55655 44447 57755 65555 25552 65644 25531 65655 34216 72222 "
-        "55557 55552 55775 55255 55222 71247 00002 00700 00007 11244 51245 02720 02020 00000".split(),
-        strict=True,
-    )
-)
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz.-_/%+: "
+SHAPES = """
+75557 26227 71747 71717 55711 74717 74757 71111 75757 75717 25755 65656 34443 65556 74647
+74644 34553 55755 72227 11153 55655 44447 57755 65555 25552 65644 25531 65655 34216 72222
+55557 55552 55775 55255 55222 71247 00002 00700 00007 11244 51245 02720 02020 00000
+"""
+GLYPHS = dict(zip(LETTERS, SHAPES.split(), strict=True))
 
 Points = Sequence[tuple[float, float]]
 
@@ -117,7 +116,7 @@ def plot(
     pixels[bottom, left:right] = pixels[top:bottom, left : left + 1] = BLACK
     for index, (name, points) in enumerate(shown.items()):
         colour = COLOURS[index % len(COLOURS)]
-        for start, end in zip(points, points[1:], strict=False):
+        for start, end in pairwise(points):
             draw_line(pixels, place(*start), place(*end), colour)
         for point in points if len(points) < 40 else ():
             x, y = place(*point)
