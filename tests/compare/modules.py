@@ -243,8 +243,9 @@ def failures(
     modes = (True, False) if info.train_and_eval_differ else (True,)
     for training in modes:
         for sample in samples(info, training, dtype, limit):
-            where = f"{name} {'train' if training else 'eval'} {sample.constructor_input.args} " \
-                f"{sample.constructor_input.kwargs} {sample.desc}"  # fmt: skip
+            made = sample.constructor_input
+            mode = "train" if training else "eval"
+            where = f"{name} {mode} {made.args} {made.kwargs} {sample.desc}"
             try:
                 check(info, name, sample, training)
                 if training and "Lazy" not in name:
