@@ -174,7 +174,7 @@ class Reader:
         _, name_length, extra_length = _LOCAL.unpack(header)
         start = info.header_offset + _LOCAL.size + name_length + extra_length
         if self.mapped is not None and name.startswith("data/"):
-            data = self.mapped[start : start + info.file_size]
+            data: Any = self.mapped[start : start + info.file_size]
             if len(data) < info.file_size:
                 raise self._damaged(name)
             return data
@@ -182,7 +182,7 @@ class Reader:
         if start + info.file_size > end:
             raise self._damaged(name)
         self.file.seek(start)
-        data: Any = np.empty(info.file_size, np.uint8)
+        data = np.empty(info.file_size, np.uint8)
         view, done = memoryview(data), 0
         while done < len(data):
             read = self.file.readinto(view[done:])

@@ -1,0 +1,174 @@
+"""Composing transforms, making tensors of images, normalising."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.backends.array.interop import from_numpy
+from adjoint.core.dtype import DType, float32, get_default_dtype, uint8
+from adjoint.data.transforms.draw import chance, integer
+from adjoint.tensor.tensor import Tensor, wrap
+
+
+class Transform:
+    """A callable with a readable repr."""
+
+    def __repr__(self) -> str:
+        shown = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+
+class Compose(Transform):
+    """Transforms one after another.
+
+    Example:
+        >>> Compose([Lambda(lambda x: x + 1), Lambda(lambda x: x * 2)])(3)
+        8
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, image: Any) -> Any:
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+    def __repr__(self) -> str:
+        return "Compose(\n" + "".join(f"    {t}\n" for t in self.transforms) + ")"
+
+
+class Lambda(Transform):
+    """A function as a transform."""
+
+    def __init__(self, lambd: Callable[[Any], Any]) -> None:
+        if not callable(lambd):
+            raise TypeError(f"Lambda: expected a callable, received {type(lambd).__name__}")
+        self.lambd = lambd
+
+    def __call__(self, image: Any) -> Any:
+        return self.lambd(image)
+
+
+def to_channels_first(image: Any) -> Tensor:
+    """A tensor (C, H, W) of an array (H, W) or (H, W, C) or a PIL image, elements unchanged."""
+    if isinstance(image, Tensor):
+        return image
+    array = image if isinstance(image, np.ndarray) else np.asarray(image)
+    if array.ndim not in (2, 3):
+        raise ValueError(
+            f"ToTensor: image should be 2/3 dimensional, received {array.ndim} dimensions"
+        )
+    if array.ndim == 2:
+        array = array[:, :, None]
+    return from_numpy(np.array(array.transpose(2, 0, 1), order="C"))
+
+
+class ToTensor(Transform):
+    """A tensor (C, H, W) of an image (H, W) or (H, W, C); bytes become numbers from 0 to 1.
+
+    Example:
+        >>> import numpy as np
+        >>> ToTensor()(np.full((1, 2), 255, np.uint8))
+        tensor([[[1., 1.]]])
+    """
+
+    def __call__(self, image: Any) -> Tensor:
+        if isinstance(image, Tensor):
+            raise TypeError("ToTensor: image should be PIL Image or ndarray, received a Tensor")
+        made = to_channels_first(image)
+        if made.dtype is uint8:
+            return made.to(get_default_dtype()) / 255
+        return made
+
+
+class PILToTensor(Transform):
+    """A tensor (C, H, W) of an image (H, W) or (H, W, C), elements unchanged."""
+
+    def __call__(self, image: Any) -> Tensor:
+        return to_channels_first(image)
+
+
+class ConvertImageDtype(Transform):
+    """Another dtype with the range that goes with it: 0 to 1 for floats, 0 to 255 for bytes."""
+
+    def __init__(self, dtype: DType = float32) -> None:
+        self.dtype = dtype
+
+    def __call__(self, image: Tensor) -> Tensor:
+        source, target = image.dtype, self.dtype
+        if source is target:
+            return image
+        if source is uint8 and target.is_floating_point:
+            return image.to(target) / 255
+        if source.is_floating_point and target is uint8:
+            return (image * (255 + 1.0 - 1e-3)).to(uint8)
+        if source.is_floating_point and target.is_floating_point:
+            return image.to(target)
+        raise TypeError(f"ConvertImageDtype: no conversion from {source} to {target}")
+
+
+class Normalize(Transform):
+    r"""Subtract a mean and divide by a deviation, per channel.
+
+    .. math:: y_c = (x_c - \mu_c) / \sigma_c
+
+    Args:
+        mean: one number per channel.
+        std: one number per channel, none of them 0.
+        inplace: write into the tensor given.
+
+    Example:
+        >>> import adjoint as ad
+        >>> Normalize([0.5], [0.5])(ad.ones(1, 1, 2))
+        tensor([[[1., 1.]]])
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
+        self.mean = mean
+        self.std = std
+        self.inplace = inplace
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
+            raise TypeError(
+                "Normalize: input should be a float tensor, received "
+                f"{getattr(tensor, 'dtype', type(tensor).__name__)}. Put ToTensor before it."
+            )
+        if tensor.ndim < 3:
+            raise ValueError(
+                f"Normalize: expected a tensor image (..., C, H, W), received {tuple(tensor.shape)}"
+            )
+        kind = tensor._array.dtype
+        mean = wrap(np.asarray(self.mean, dtype=kind).reshape(-1, 1, 1)).to(tensor.device)
+        std = wrap(np.asarray(self.std, dtype=kind).reshape(-1, 1, 1)).to(tensor.device)
+        if not all(self.std):
+            raise ValueError(
+                f"Normalize: std evaluated to zero, leading to division by zero: {std}"
+            )
+        out = tensor if self.inplace else tensor.clone()
+        return out.sub_(mean).div_(std)
+
+
+class RandomApply(Transform):
+    """Transforms applied together with a probability."""
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5) -> None:
+        self.transforms = transforms
+        self.p = p
+
+    def __call__(self, image: Any) -> Any:
+        return Compose(self.transforms)(image) if chance(self.p) else image
+
+
+class RandomChoice(Transform):
+    """One of several transforms, picked anew each time."""
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, image: Any) -> Any:
+        return self.transforms[integer(0, len(self.transforms))](image)

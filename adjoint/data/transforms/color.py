@@ -1,0 +1,195 @@
+"""Transforms of what pixels show: brightness, contrast, saturation, hue, erasing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.data.transforms.basic import Transform, to_channels_first
+from adjoint.data.transforms.draw import chance, integer, uniform
+from adjoint.ops.random import randn, randperm
+from adjoint.tensor.tensor import Tensor, wrap
+
+_LUMA = np.array([0.2989, 0.587, 0.114], np.float32).reshape(3, 1, 1)
+Bounds = tuple[float, float]
+
+
+def _bounds(name: str, value: float | Sequence[float], centre: float = 1) -> Bounds | None:
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"ColorJitter: {name} must not be negative, received {value}")
+        low, high = centre - value, centre + value
+        low = max(low, 0.0) if centre else low
+    else:
+        low, high = value
+    if name == "hue" and not -0.5 <= low <= high <= 0.5:
+        raise ValueError(f"ColorJitter: hue must lie within [-0.5, 0.5], received {value}")
+    return None if low == high == centre else (float(low), float(high))
+
+
+def _split(image: Any) -> tuple[Any, float, Any]:
+    """The pixels as float32, what white is, and the dtype to return to."""
+    array = to_channels_first(image)._array
+    white = 255.0 if array.dtype == np.uint8 else 1.0
+    return array.astype(np.float32), white, array.dtype
+
+
+def _join(pixels: Any, white: float, dtype: Any) -> Tensor:
+    pixels = pixels.clip(0, white)
+    return wrap(pixels.astype(dtype))
+
+
+def grey(pixels: Any) -> Any:
+    """Brightness as the eye sees it, one channel."""
+    if pixels.shape[-3] == 1:
+        return pixels
+    if pixels.shape[-3] != 3:
+        raise ValueError(f"expected 1 or 3 channels, received {pixels.shape[-3]}")
+    return (pixels * _LUMA).sum(-3, keepdims=True)
+
+
+def shift_hue(pixels: Any, amount: float) -> Any:
+    """Colours turned around the circle; pixels (..., 3, H, W) from 0 to 1."""
+    r, g, b = (pixels[..., i, :, :] for i in range(3))
+    high, low = pixels.max(-3), pixels.min(-3)
+    span = high - low
+    safe = np.where(span == 0, 1, span)
+    hue = np.where(
+        high == r, ((g - b) / safe) % 6, np.where(high == g, (b - r) / safe + 2, (r - g) / safe + 4)
+    )
+    hue = (np.where(span == 0, 0, hue) / 6 + amount) % 1.0
+    saturation = np.where(high == 0, 0, span / np.where(high == 0, 1, high))
+    channels = []
+    for n in (5, 3, 1):
+        k = (n + hue * 6) % 6
+        channels.append(high - high * saturation * np.minimum(k, 4 - k).clip(0, 1))
+    return np.stack(channels, -3).astype(pixels.dtype)
+
+
+class ColorJitter(Transform):
+    """Brightness, contrast, saturation and hue changed at random, in random order.
+
+    Args:
+        brightness: the factor is drawn from 1 - x to 1 + x, or between two bounds.
+        contrast: likewise.
+        saturation: likewise.
+        hue: the turn is drawn from -x to x, at most 0.5, or between two bounds.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ColorJitter(0.2, hue=0.1)(ad.rand(3, 4, 4)).shape
+        adjoint.Size([3, 4, 4])
+    """
+
+    def __init__(
+        self,
+        brightness: float | Sequence[float] = 0,
+        contrast: float | Sequence[float] = 0,
+        saturation: float | Sequence[float] = 0,
+        hue: float | Sequence[float] = 0,
+    ) -> None:
+        self.brightness = _bounds("brightness", brightness)
+        self.contrast = _bounds("contrast", contrast)
+        self.saturation = _bounds("saturation", saturation)
+        self.hue = _bounds("hue", hue, 0)
+
+    def __call__(self, image: Any) -> Tensor:
+        pixels, white, dtype = _split(image)
+        steps = (self._brighten, self._contrast, self._saturate, self._turn)
+        for i in randperm(4).tolist():
+            pixels = steps[i](pixels, white).clip(0, white)
+        return _join(pixels, white, dtype)
+
+    def _brighten(self, pixels: Any, white: float) -> Any:
+        return pixels * uniform(*self.brightness) if self.brightness else pixels
+
+    def _contrast(self, pixels: Any, white: float) -> Any:
+        if not self.contrast:
+            return pixels
+        factor = uniform(*self.contrast)
+        return factor * pixels + (1 - factor) * grey(pixels).mean((-3, -2, -1), keepdims=True)
+
+    def _saturate(self, pixels: Any, white: float) -> Any:
+        if not self.saturation or pixels.shape[-3] == 1:
+            return pixels
+        factor = uniform(*self.saturation)
+        return factor * pixels + (1 - factor) * grey(pixels)
+
+    def _turn(self, pixels: Any, white: float) -> Any:
+        if not self.hue or pixels.shape[-3] == 1:
+            return pixels
+        return shift_hue(pixels / white, uniform(*self.hue)) * white
+
+
+class Grayscale(Transform):
+    """Without colour, in one channel or three equal ones."""
+
+    def __init__(self, num_output_channels: int = 1) -> None:
+        self.num_output_channels = num_output_channels
+
+    def __call__(self, image: Any) -> Tensor:
+        pixels, white, dtype = _split(image)
+        repeats = [1] * (pixels.ndim - 3) + [self.num_output_channels, 1, 1]
+        return _join(np.tile(grey(pixels), repeats), white, dtype)
+
+
+class RandomGrayscale(Transform):
+    """Without colour, with a probability."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        self.p = p
+
+    def __call__(self, image: Any) -> Tensor:
+        picture = to_channels_first(image)
+        return Grayscale(int(picture.shape[-3]))(picture) if chance(self.p) else picture
+
+
+class RandomErasing(Transform):
+    """A rectangle replaced by a value or noise, with a probability.
+
+    Args:
+        p: the probability.
+        scale: bounds of the rectangle's area, as a part of the image's.
+        ratio: bounds of height over width.
+        value: a number, one per channel, or "random".
+        inplace: write into the tensor given.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0,
+        inplace: bool = False,
+    ) -> None:
+        self.p = p
+        self.scale = scale
+        self.ratio = ratio
+        self.value = value
+        self.inplace = inplace
+
+    def __call__(self, image: Tensor) -> Tensor:
+        if not chance(self.p):
+            return image
+        channels, h, w = image.shape[-3:]
+        for _ in range(10):
+            area = h * w * uniform(*self.scale)
+            ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
+            height, width = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < height < h and 0 < width < w:
+                top, left = integer(0, h - height + 1), integer(0, w - width + 1)
+                out = image if self.inplace else image.clone()
+                part = out[..., top : top + height, left : left + width]
+                part.copy_(self._filling(channels, height, width))
+                return out
+        return image
+
+    def _filling(self, channels: int, height: int, width: int) -> Tensor:
+        if self.value == "random":
+            return randn(channels, height, width)
+        numbers = np.asarray(self.value, np.float32).reshape(-1, 1, 1)
+        return wrap(np.ascontiguousarray(np.broadcast_to(numbers, (channels, height, width))))

@@ -1,0 +1,327 @@
+"""Transforms of where pixels are: resizing, cropping, flipping, rotating."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.data.transforms.basic import Transform, to_channels_first
+from adjoint.data.transforms.draw import chance, integer, uniform
+from adjoint.tensor.tensor import Tensor, wrap
+
+
+def _pair(size: int | Sequence[int]) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    if len(size) == 1:
+        return size[0], size[0]
+    return size[0], size[1]
+
+
+def _image(image: Any) -> Tensor:
+    made = to_channels_first(image)
+    if made.ndim < 2:
+        raise ValueError(f"expected an image (..., H, W), received shape {tuple(made.shape)}")
+    return made
+
+
+def _triangle_weights(size: int, out: int, antialias: bool) -> Any:
+    """Weights (out, size) of linear interpolation, widened when shrinking to take all pixels in."""
+    scale = size / out
+    support = max(scale, 1.0) if antialias else 1.0
+    centres = (np.arange(out) + 0.5) * scale - 0.5
+    if not antialias:
+        centres = centres.clip(0, size - 1)
+    weights = 1 - np.abs(np.arange(size)[None, :] - centres[:, None]) / support
+    weights = weights.clip(0, None)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def resize(image: Tensor, height: int, width: int, mode: str, antialias: bool) -> Tensor:
+    """An image of another size, by nearest pixels or linear interpolation."""
+    array = image._array
+    h, w = array.shape[-2:]
+    if (h, w) == (height, width):
+        return image
+    if mode == "nearest":
+        rows = (np.arange(height) * (h / height)).astype(np.int64)
+        columns = (np.arange(width) * (w / width)).astype(np.int64)
+        return wrap(np.ascontiguousarray(array[..., rows[:, None], columns]))
+    work = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
+    down = _triangle_weights(h, height, antialias).astype(work.dtype)
+    across = _triangle_weights(w, width, antialias).astype(work.dtype)
+    out = np.matmul(np.matmul(down, work), across.T)
+    if array.dtype == np.uint8:
+        out = np.rint(out).clip(0, 255)
+    return wrap(out.astype(array.dtype))
+
+
+class Resize(Transform):
+    """Another size: (H, W), or a number for the shorter side with the ratio of sides kept.
+
+    Args:
+        size: the size.
+        interpolation: "bilinear" or "nearest".
+        max_size: the most the longer side may become, where `size` is a number.
+        antialias: when shrinking, average over all pixels that fall on one.
+
+    Example:
+        >>> import adjoint as ad
+        >>> Resize(4)(ad.zeros(3, 8, 16)).shape
+        adjoint.Size([3, 4, 8])
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        interpolation: str = "bilinear",
+        max_size: int | None = None,
+        antialias: bool = True,
+    ) -> None:
+        mode = str(getattr(interpolation, "value", interpolation))
+        if mode not in ("bilinear", "nearest"):
+            raise ValueError(
+                f"Resize: interpolation must be 'bilinear' or 'nearest', received {mode!r}"
+            )
+        self.size = size
+        self.interpolation = mode
+        self.max_size = max_size
+        self.antialias = antialias
+
+    def __call__(self, image: Any) -> Tensor:
+        picture = _image(image)
+        height, width = self._target(*picture.shape[-2:])
+        return resize(picture, height, width, self.interpolation, self.antialias)
+
+    def _target(self, h: int, w: int) -> tuple[int, int]:
+        if not isinstance(self.size, int) and len(self.size) == 2:
+            return self.size[0], self.size[1]
+        short = self.size if isinstance(self.size, int) else self.size[0]
+        long = int(short * max(h, w) / min(h, w))
+        if self.max_size is not None and long > self.max_size:
+            short, long = int(self.max_size * short / long), self.max_size
+        return (short, long) if h <= w else (long, short)
+
+
+class Pad(Transform):
+    """A border around the image.
+
+    Args:
+        padding: one number for all sides, two (left and right, top and bottom), or four (left,
+            top, right, bottom).
+        fill: what the border holds in mode "constant".
+        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    """
+
+    def __init__(
+        self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant"
+    ) -> None:
+        if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
+            raise ValueError(f"Pad: unknown padding_mode {padding_mode!r}")
+        self.padding = padding
+        self.fill = fill
+        self.padding_mode = padding_mode
+
+    def __call__(self, image: Any) -> Tensor:
+        given = [self.padding] if isinstance(self.padding, int) else list(self.padding)
+        if len(given) not in (1, 2, 4):
+            raise ValueError(f"Pad: padding must have 1, 2 or 4 numbers, received {self.padding}")
+        left, top, right, bottom = (given * 4)[:4] if len(given) < 4 else given
+        array = _image(image)._array
+        widths = [(0, 0)] * (array.ndim - 2) + [(top, bottom), (left, right)]
+        options: Any = {"constant_values": self.fill} if self.padding_mode == "constant" else {}
+        return wrap(np.pad(array, widths, self.padding_mode, **options))  # type: ignore[call-overload]
+
+
+def crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+    """A rectangle of the image."""
+    return image[..., top : top + height, left : left + width]
+
+
+class CenterCrop(Transform):
+    """The middle of the image, with a border of zeros where the image is smaller.
+
+    Example:
+        >>> import adjoint as ad
+        >>> CenterCrop(2)(ad.arange(16).reshape(1, 4, 4))
+        tensor([[[ 5,  6],
+                 [ 9, 10]]])
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _pair(size)
+
+    def __call__(self, image: Any) -> Tensor:
+        picture, (height, width) = _image(image), self.size
+        h, w = picture.shape[-2:]
+        if height > h or width > w:
+            dh, dw = max(height - h, 0), max(width - w, 0)
+            picture = Pad([dw // 2, dh // 2, (dw + 1) // 2, (dh + 1) // 2])(picture)
+            h, w = picture.shape[-2:]
+        top, left = round((h - height) / 2.0), round((w - width) / 2.0)
+        return crop(picture, top, left, height, width)
+
+
+class RandomCrop(Transform):
+    """A rectangle at a random place.
+
+    Args:
+        size: its size.
+        padding: a border added before, see `Pad`.
+        pad_if_needed: add a border where the image is smaller than the rectangle.
+        fill: what the border holds.
+        padding_mode: see `Pad`.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.size = _pair(size)
+        self.padding = padding
+        self.pad_if_needed = pad_if_needed
+        self.fill = fill
+        self.padding_mode = padding_mode
+
+    def __call__(self, image: Any) -> Tensor:
+        picture, (height, width) = _image(image), self.size
+        if self.padding is not None:
+            picture = Pad(self.padding, self.fill, self.padding_mode)(picture)
+        h, w = picture.shape[-2:]
+        if self.pad_if_needed and (h < height or w < width):
+            border = [max(width - w, 0), max(height - h, 0)]
+            picture = Pad(border, self.fill, self.padding_mode)(picture)
+            h, w = picture.shape[-2:]
+        if h < height or w < width:
+            raise ValueError(
+                f"RandomCrop: required crop size {self.size} is larger than input image size "
+                f"{(h, w)}. Pass padding, or pad_if_needed=True."
+            )
+        return crop(picture, integer(0, h - height + 1), integer(0, w - width + 1), height, width)
+
+
+class RandomResizedCrop(Transform):
+    """A rectangle of random area and ratio of sides, resized.
+
+    Args:
+        size: the size of the result.
+        scale: bounds of the area, as a part of the image's.
+        ratio: bounds of width over height.
+        interpolation: see `Resize`.
+        antialias: see `Resize`.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: str = "bilinear",
+        antialias: bool = True,
+    ) -> None:
+        self.size = _pair(size)
+        self.scale = scale
+        self.ratio = ratio
+        self.interpolation = interpolation
+        self.antialias = antialias
+
+    def __call__(self, image: Any) -> Tensor:
+        picture = _image(image)
+        part = crop(picture, *self._rectangle(*picture.shape[-2:]))
+        return Resize(self.size, self.interpolation, None, self.antialias)(part)
+
+    def _rectangle(self, h: int, w: int) -> tuple[int, int, int, int]:
+        for _ in range(10):
+            area = h * w * uniform(*self.scale)
+            ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
+            width, height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < width <= w and 0 < height <= h:
+                return integer(0, h - height + 1), integer(0, w - width + 1), height, width
+        ratio = min(max(w / h, self.ratio[0]), self.ratio[1])  # the middle, within the bounds
+        width, height = min(w, round(h * ratio)), min(h, round(w / ratio))
+        return (h - height) // 2, (w - width) // 2, height, width
+
+
+class RandomHorizontalFlip(Transform):
+    """Left and right exchanged with a probability."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, image: Any) -> Tensor:
+        picture = _image(image)
+        return picture.flip(-1) if chance(self.p) else picture
+
+
+class RandomVerticalFlip(Transform):
+    """Top and bottom exchanged with a probability."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, image: Any) -> Tensor:
+        picture = _image(image)
+        return picture.flip(-2) if chance(self.p) else picture
+
+
+class RandomRotation(Transform):
+    """A rotation about the middle by a random angle, counter-clockwise.
+
+    Args:
+        degrees: bounds of the angle, or one number for both directions.
+        interpolation: "nearest" or "bilinear".
+        fill: what pixels from outside the image become.
+    """
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        interpolation: str = "nearest",
+        fill: float = 0,
+    ) -> None:
+        if isinstance(degrees, (int, float)):
+            if degrees < 0:
+                raise ValueError("RandomRotation: if degrees is one number, it must be positive")
+            degrees = (-degrees, degrees)
+        self.degrees = (float(degrees[0]), float(degrees[1]))
+        self.interpolation = str(getattr(interpolation, "value", interpolation))
+        self.fill = fill
+
+    def __call__(self, image: Any) -> Tensor:
+        return rotate(_image(image), uniform(*self.degrees), self.interpolation, self.fill)
+
+
+def rotate(image: Tensor, angle: float, mode: str, fill: float) -> Tensor:
+    """The image turned counter-clockwise about its middle by an angle in degrees."""
+    array = image._array
+    h, w = array.shape[-2:]
+    turn = math.radians(angle)
+    y, x = np.mgrid[0:h, 0:w].astype(np.float64)
+    y, x = y - (h - 1) / 2, x - (w - 1) / 2
+    source_x = math.cos(turn) * x - math.sin(turn) * y + (w - 1) / 2
+    source_y = math.sin(turn) * x + math.cos(turn) * y + (h - 1) / 2
+    if mode == "nearest":
+        return wrap(_pick(array, np.rint(source_y), np.rint(source_x), fill))
+    top, left = np.floor(source_y), np.floor(source_x)
+    down, right = source_y - top, source_x - left
+    out = np.zeros(array.shape, np.float64)
+    for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        weight = (down if dy else 1 - down) * (right if dx else 1 - right)
+        out += weight * _pick(array, top + dy, left + dx, fill).astype(np.float64)
+    return wrap((np.rint(out) if array.dtype.kind in "iu" else out).astype(array.dtype))
+
+
+def _pick(array: Any, y: Any, x: Any, fill: float) -> Any:
+    """Pixels at whole places, `fill` outside."""
+    h, w = array.shape[-2:]
+    inside = (y >= 0) & (y < h) & (x >= 0) & (x < w)
+    rows = y.clip(0, h - 1).astype(np.int64)
+    columns = x.clip(0, w - 1).astype(np.int64)
+    return np.where(inside, array[..., rows, columns], np.asarray(fill, array.dtype))
