@@ -93,6 +93,12 @@ class Casting:
                 dtype = self.settings.of(device).dtype
             case "fp32":
                 dtype = float32
+            case "banned":
+                raise RuntimeError(
+                    "binary_cross_entropy: unsafe to autocast, because its input may have lost the "
+                    "precision its logarithm needs. Use binary_cross_entropy_with_logits, or leave "
+                    "autocast for the loss."
+                )
             case "promote":
                 dtype = _widest(values, device, self.settings.of(device).dtype)
             case _:

@@ -6,7 +6,7 @@ Note [autocast]
     their own for what is reached without such a function: operators, layers, compositions.
         lower    to the region's dtype        fp32   halves to float32
         promote  to the widest of the tensors' dtypes
-        keep     no cast, and none inside
+        keep     no cast, and none inside     banned  an error: unsafe in half precision
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def _table() -> dict[str, dict[str, str]]:
         ("cpu", "keep", _KEEP_CPU),
         ("cuda", "fp32", _FP32_CUDA),
         ("cpu", "fp32", _FP32_CPU),
+        ("cuda", "banned", "binary_cross_entropy"),
         ("cuda", "promote", _PROMOTE_CUDA),
         ("cpu", "promote", _PROMOTE_CPU),
     ):

@@ -36,9 +36,9 @@ def _refuse_bool_negation(x: Any) -> None:
         )
 
 
-ADD = elementwise("add", 1, 1, policy="promote")
-SUB = elementwise("sub", 1, -1, check=_refuse_bool, policy="promote")
-MUL = elementwise("mul", lambda y: y, lambda x: x, policy="promote")
+ADD = elementwise("add", 1, 1)
+SUB = elementwise("sub", 1, -1, check=_refuse_bool)
+MUL = elementwise("mul", lambda y: y, lambda x: x)
 NEG = elementwise("neg", -1, check=_refuse_bool_negation)
 LERP = elementwise(
     "lerp",
@@ -46,7 +46,6 @@ LERP = elementwise(
     lambda z: z,
     lambda x, y: y - x,
     accepts="fc",
-    policy="promote",
     tensors=2,
 )
 # x + w y z and x + w y / z in one pass, with one rounding; w is a number.

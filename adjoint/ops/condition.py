@@ -34,7 +34,6 @@ WHERE = elementwise(
     promotion="exact",
     promotes_from=1,
     check=_require_mask,
-    policy="promote",
     tensors=1,
 )
 

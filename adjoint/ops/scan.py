@@ -133,7 +133,6 @@ LOGCUMSUMEXP = primitive(
     _logcumsumexp_vjp,
     shift=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
-    policy="fp32",
 )
 # The position of the running extreme; the latest of equal ones, a NaN being more extreme than all.
 CUMEXTREME = primitive("cumextreme", infer_positions, None, shift=shift_dim, native_check=True)

@@ -48,7 +48,7 @@ def _var_vjp(
     return scaled * _centred(x, dims)
 
 
-VAR = composite("var", _var, _var_vjp, policy="fp32")
+VAR = composite("var", _var, _var_vjp)
 
 
 def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
@@ -64,7 +64,7 @@ def _std_vjp(
     return _var_vjp(half, x, x_spec, dims, keepdim, correction)
 
 
-STD = composite("std", _std, _std_vjp, policy="fp32")
+STD = composite("std", _std, _std_vjp)
 
 
 def _moments(
