@@ -181,13 +181,17 @@ class GradScaler:
     @staticmethod
     def _selected(optimizer: Any, bad: Tensor, args: Any, kwargs: Any) -> Any:
         """A captured step: taken, and put back where a gradient was not finite."""
-        before = {id(t): (t, t.detach().clone()) for t in _written(optimizer)}
+        if hasattr(optimizer, "prepare_state"):
+            optimizer.prepare_state()
+        before = {id(t): t.detach().clone() for t in _written(optimizer)}
         out = optimizer.step(*args, **kwargs)
+        written = _written(optimizer)
+        if any(id(t) not in before for t in written):
+            CONTEXT.capture.guard(lambda: False, "the step that makes the optimizer's state")
         with CONTEXT.having(grad_enabled=False):
-            for tensor in _written(optimizer):
-                _, old = before.get(id(tensor), (tensor, None))
-                chosen = where(bad.to(tensor.device) > 0, 0 if old is None else old, tensor)
-                tensor.copy_(chosen)
+            for tensor in written:
+                old = before.get(id(tensor), 0)  # what is made later starts from zeros
+                tensor.copy_(where(bad.to(tensor.device) > 0, old, tensor))
         return out
 
     def update(self, new_scale: Any = None) -> None:

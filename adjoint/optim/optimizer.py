@@ -421,11 +421,22 @@ class RuleOptimizer(Optimizer):
                     self._apply(p, grad, group)
         return loss
 
-    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
-        state = self.state[p]
+    def prepare_state(self) -> None:
+        """Make the state of every parameter that has a gradient, as its first step would."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._state_of(p, group)
+
+    def _state_of(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[p]
         if not state:
             with CONTEXT.having(capture=None, grad_enabled=False):
                 state.update(self.create(p, group))
+        return state
+
+    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
+        state = self._state_of(p, group)
         if group.get("maximize"):
             grad = -grad
         if not p.dtype.is_complex:

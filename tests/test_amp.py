@@ -1,0 +1,188 @@
+"""Mixed precision: regions, the cache of casts, policies, GradScaler."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.core.context import CONTEXT
+
+
+def test_products_are_lowered_and_losses_are_not() -> None:
+    x = ad.ones(2, 2)
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        y = x @ x
+        assert y.dtype is ad.bfloat16
+        assert ad.nn.functional.linear(x, x, x[0]).dtype is ad.bfloat16
+        assert (y + x).dtype is ad.float32
+        assert ad.nn.functional.mse_loss(y, y).dtype is ad.float32
+        assert ad.cat([y, x]).dtype is ad.float32
+        assert (x.double() @ x.double()).dtype is ad.float64
+    assert (x @ x).dtype is ad.float32
+
+
+def test_regions_nest() -> None:
+    x = ad.ones(2, 2)
+    with ad.autocast("cpu"):
+        with ad.autocast("cpu", enabled=False):
+            assert (x @ x).dtype is ad.float32
+            assert not ad.is_autocast_enabled("cpu")
+        with ad.autocast("cpu", dtype=ad.float16):
+            assert (x @ x).dtype is ad.float16
+        assert ad.get_autocast_dtype("cpu") is ad.bfloat16
+
+
+def test_a_region_ends_with_an_exception() -> None:
+    with pytest.raises(RuntimeError, match="matmul"), ad.autocast("cpu"):
+        ad.ones(2, 2) @ ad.ones(3, 3)
+    assert not ad.is_autocast_enabled("cpu")
+    assert CONTEXT.plain
+
+
+def test_decorator_and_old_names() -> None:
+    x = ad.ones(2, 2)
+    assert ad.autocast("cpu")(lambda: x @ x)().dtype is ad.bfloat16
+    with ad.cpu.amp.autocast():
+        assert (x @ x).dtype is ad.bfloat16
+    with pytest.warns(UserWarning, match="CUDA is not available"), ad.cuda.amp.autocast():
+        assert (x @ x).dtype is ad.float32
+
+
+def test_other_threads_are_not_cast() -> None:
+    seen: list[Any] = []
+    x = ad.ones(2, 2)
+    with ad.autocast("cpu"):
+        thread = threading.Thread(target=lambda: seen.append((x @ x).dtype))
+        thread.start()
+        thread.join()
+    assert seen == [ad.float32]
+
+
+def test_a_parameter_is_cast_once_per_region() -> None:
+    w = ad.ones(2, 2, requires_grad=True)
+    with ad.autocast("cpu"):
+        for _ in range(3):
+            ad.ones(2, 2) @ w
+        (held,) = CONTEXT.autocast.cache.values()
+        assert held[0] is w
+        with ad.no_grad():
+            w.add_(1)
+            assert (ad.ones(1, 2) @ w).float().numpy().tolist() == [[4, 4]]  # not the old cast
+        loss = (ad.ones(2, 2) @ w).float().sum() + (ad.ones(2, 2) @ w).float().sum()
+    loss.backward()
+    assert w.grad is not None
+    assert w.grad.dtype is ad.float32
+    assert w.grad.numpy().tolist() == [[4, 4], [4, 4]]
+    with ad.autocast("cpu", cache_enabled=False):
+        ad.ones(2, 2) @ w
+        assert not CONTEXT.autocast.cache
+
+
+def test_unsupported_dtypes_and_devices() -> None:
+    with pytest.warns(UserWarning, match="not supported"), ad.autocast("cpu", dtype=ad.int32):
+        assert (ad.ones(2, 2) @ ad.ones(2, 2)).dtype is ad.float32
+    with pytest.raises(RuntimeError, match="unsupported autocast device_type"):
+        ad.autocast("tpu")
+    with pytest.raises(ValueError, match="type `str`"):
+        ad.autocast(ad.float16)  # type: ignore[arg-type]
+
+
+def test_a_small_network_trains() -> None:
+    ad.manual_seed(0)
+    x = ad.linspace(-1, 1, 32).unsqueeze(1)
+    y = x**2
+    model = ad.nn.Sequential(ad.nn.Linear(1, 16), ad.nn.Tanh(), ad.nn.Linear(16, 1))
+    optimizer = ad.optim.Adam(model.parameters(), lr=0.02)
+    scaler = ad.amp.GradScaler("cpu")
+    losses = []
+    for _ in range(100):
+        optimizer.zero_grad()
+        with ad.autocast("cpu"):
+            loss = ad.nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_scaler_skips_and_backs_off() -> None:
+    w = ad.ones(1, requires_grad=True)
+    optimizer = ad.optim.SGD([w], lr=0.5)
+    scaler = ad.amp.GradScaler("cpu", init_scale=8.0, growth_interval=1)
+    for factor, want, scale in (
+        (float("inf"), 1.0, 4.0),
+        (1.0, 0.5, 8.0),
+        (float("nan"), 0.5, 4.0),
+    ):
+        optimizer.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert w.item() == want
+        assert scaler.get_scale() == scale
+    other = ad.amp.GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 4.0
+    assert scaler.scale([w, (w,)])[1][0].item() == 2.0
+
+
+def test_scaler_refusals() -> None:
+    w = ad.ones(1, requires_grad=True)
+    optimizer = ad.optim.SGD([w], lr=0.5)
+    scaler = ad.amp.GradScaler("cpu")
+    with pytest.raises(AssertionError, match="_scale is None"):
+        scaler.step(optimizer)
+    scaler.scale(w.sum()).backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="step\\(\\) has already"):
+        scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="after step"):
+        scaler.unscale_(optimizer)
+    half = ad.ones(1, dtype=ad.float16, requires_grad=True)
+    half.grad = ad.ones(1, dtype=ad.float16)
+    with pytest.raises(ValueError, match="FP16"):
+        scaler.unscale_(ad.optim.SGD([half]))
+    off = ad.amp.GradScaler("cpu", enabled=False)
+    assert off.scale(w) is w
+    assert off.get_scale() == 1.0
+    assert off.state_dict() == {}
+
+
+def test_matmul_precision() -> None:
+    assert ad.get_float32_matmul_precision() == "highest"
+    ad.set_float32_matmul_precision("high")
+    assert ad.get_float32_matmul_precision() == "high"
+    ad.set_float32_matmul_precision("highest")
+    with pytest.raises(RuntimeError, match="unknown precision"):
+        ad.set_float32_matmul_precision("low")
+
+
+def test_averages() -> None:
+    swa = ad.optim.swa_utils
+    model = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.BatchNorm1d(2))
+    equal = swa.AveragedModel(model)
+    ema = swa.AveragedModel(model, avg_fn=swa.get_ema_avg_fn(0.75), use_buffers=True)
+    for value in (1.0, 2.0, 6.0):
+        for p in model.parameters():
+            ad.nn.init.constant_(p, value)
+        equal.update_parameters(model)
+        ema.update_parameters(model)
+    assert next(equal.parameters()).detach().numpy().ravel().tolist() == [3.0] * 4
+    first = 0.75 * (0.75 * 1 + 0.25 * 2) + 0.25 * 6
+    np.testing.assert_allclose(next(ema.parameters()).detach().numpy(), first, rtol=1e-6)
+    assert equal.n_averaged.item() == 3
+    data = [ad.ones(4, 2) * i for i in range(3)]
+    swa.update_bn(data, equal)
+    norm = equal.module[1]
+    assert norm.momentum == 0.1
+    assert norm.num_batches_tracked.item() == 3
+    with pytest.raises(ValueError, match="decay"):
+        swa.get_ema_avg_fn(2.0)

@@ -1,0 +1,275 @@
+"""Optimizers: closed forms, groups, state dicts, hooks, refusals."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.optim.optimizer import register_optimizer_step_post_hook
+
+
+def parameter(*values: float) -> Any:
+    return ad.tensor(list(values), dtype=ad.float64, requires_grad=True)
+
+
+def stepped(optimizer: Any, p: Any, grads: list[list[float]]) -> np.ndarray[Any, Any]:
+    for g in grads:
+        p.grad = ad.tensor(g, dtype=ad.float64)
+        optimizer.step()
+    return p.detach().numpy()
+
+
+GRADS = [[1.0, -2.0], [0.5, 0.25], [-1.0, 3.0]]
+START = np.array([0.3, -0.7])
+
+
+def reference(rule: Any, **state: Any) -> np.ndarray[Any, Any]:
+    w = START.copy()
+    for t, g in enumerate(map(np.array, GRADS), 1):
+        w, state = rule(w, g, t, **state)
+    return w
+
+
+def test_sgd_with_momentum() -> None:
+    def rule(w: Any, g: Any, t: int, b: Any) -> Any:
+        g = g + 0.1 * w
+        b = g if t == 1 else 0.9 * b + (1 - 0.2) * g
+        return w - 0.05 * b, {"b": b}
+
+    p = parameter(*START)
+    optimizer = ad.optim.SGD([p], lr=0.05, momentum=0.9, dampening=0.2, weight_decay=0.1)
+    np.testing.assert_allclose(stepped(optimizer, p, GRADS), reference(rule, b=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_adam(decoupled: bool) -> None:
+    def rule(w: Any, g: Any, t: int, m: Any, v: Any) -> Any:
+        if decoupled:
+            w = w * (1 - 0.05 * 0.1)
+        else:
+            g = g + 0.1 * w
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.99**t)) + 1e-8)
+        return w - 0.05 * step, {"m": m, "v": v}
+
+    p = parameter(*START)
+    kind = ad.optim.AdamW if decoupled else ad.optim.Adam
+    optimizer = kind([p], lr=0.05, betas=(0.9, 0.99), weight_decay=0.1)
+    np.testing.assert_allclose(stepped(optimizer, p, GRADS), reference(rule, m=0, v=0), rtol=1e-10)
+
+
+def test_lion() -> None:
+    def rule(w: Any, g: Any, t: int, m: Any) -> Any:
+        w = w * (1 - 0.1 * 0.05) - 0.05 * np.sign(0.9 * m + 0.1 * g)
+        return w, {"m": 0.99 * m + 0.01 * g}
+
+    p = parameter(*START)
+    optimizer = ad.optim.Lion([p], lr=0.05, weight_decay=0.1)
+    np.testing.assert_allclose(stepped(optimizer, p, GRADS), reference(rule, m=0), rtol=1e-12)
+
+
+def test_lamb() -> None:
+    def rule(w: Any, g: Any, t: int, m: Any, v: Any) -> Any:
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        r = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6) + 0.1 * w
+        trust = np.linalg.norm(w) / np.linalg.norm(r)
+        return w - 0.05 * trust * r, {"m": m, "v": v}
+
+    p = parameter(*START)
+    optimizer = ad.optim.LAMB([p], lr=0.05, weight_decay=0.1)
+    np.testing.assert_allclose(stepped(optimizer, p, GRADS), reference(rule, m=0, v=0), rtol=1e-10)
+
+
+def test_muon_makes_steps_orthogonal() -> None:
+    w = ad.zeros(4, 3, requires_grad=True)
+    optimizer = ad.optim.Muon([w], lr=1.0, weight_decay=0.0)
+    w.grad = ad.tensor(np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32))
+    optimizer.step()
+    singular = np.linalg.svd(w.detach().numpy() / np.sqrt(4 / 3), compute_uv=False)
+    assert singular.max() < 1.3
+    assert singular.min() > 0.5
+
+
+@pytest.mark.parametrize(
+    "name",
+    "SGD Adam AdamW Adagrad Adadelta Adamax ASGD NAdam RAdam RMSprop Rprop Adafactor Lion LAMB".split(),
+)
+def test_every_optimizer_descends(name: str) -> None:
+    w = ad.tensor([[1.5, -2.0], [0.5, 1.0]], requires_grad=True)
+    rate = {"Adadelta": 50.0, "SGD": 0.1}.get(name, 0.05)
+    optimizer = getattr(ad.optim, name)([w], lr=rate)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_groups_have_their_own_options() -> None:
+    a, b = parameter(1.0), parameter(1.0)
+    optimizer = ad.optim.SGD([{"params": [a], "lr": 0.5}, {"params": b}], lr=0.1)
+    a.grad, b.grad = ad.ones(1).double(), ad.ones(1).double()
+    optimizer.step()
+    assert (a.item(), b.item()) == (0.5, 0.9)
+    c = parameter(1.0)
+    optimizer.add_param_group({"params": [c]})
+    assert optimizer.param_groups[2]["lr"] == 0.1
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optimizer.add_param_group({"params": [a]})
+    assert "Parameter Group 1" in repr(optimizer)
+
+
+def test_named_parameters() -> None:
+    model = ad.nn.Linear(2, 1)
+    optimizer = ad.optim.Adam(model.named_parameters())
+    assert optimizer.param_groups[0]["param_names"] == ["weight", "bias"]
+    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
+    with pytest.raises(ValueError, match="with/without names"):
+        optimizer.add_param_group({"params": [parameter(1.0)]})
+
+
+def test_state_dict_continues_a_run() -> None:
+    straight = parameter(*START)
+    want = stepped(ad.optim.Adam([straight], lr=0.1), straight, GRADS)
+    p = parameter(*START)
+    first = ad.optim.Adam([p], lr=0.1)
+    stepped(first, p, GRADS[:2])
+    second = ad.optim.Adam([p], lr=0.5)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    np.testing.assert_array_equal(stepped(second, p, GRADS[2:]), want)
+    state = first.state_dict()
+    assert set(state) == {"state", "param_groups"}
+    assert set(state["state"][0]) == {"step", "exp_avg", "exp_avg_sq"}
+    assert state["param_groups"][0]["params"] == [0]
+    assert type(state["param_groups"][0]) is dict
+
+
+def test_loading_casts_state_but_not_the_count() -> None:
+    p = parameter(*START)
+    optimizer = ad.optim.Adam([p])
+    stepped(optimizer, p, GRADS[:1])
+    small = ad.ones(2, dtype=ad.float16, requires_grad=True)
+    other = ad.optim.Adam([small])
+    other.load_state_dict(optimizer.state_dict())
+    assert other.state[small]["exp_avg"].dtype is ad.float16
+    assert other.state[small]["step"].dtype is ad.float32
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        other.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="doesn't match the size"):
+        ad.optim.Adam([small, parameter(1.0)]).load_state_dict(optimizer.state_dict())
+
+
+def test_pickle_and_copy() -> None:
+    p = parameter(*START)
+    optimizer = ad.optim.Adam([p])
+    stepped(optimizer, p, GRADS)
+    again = copy.deepcopy(optimizer)
+    assert again.param_groups[0]["lr"] == 1e-3
+    assert len(again.state) == 1
+    assert pickle.loads(pickle.dumps(optimizer.state_dict()["param_groups"])) == [
+        *optimizer.state_dict()["param_groups"]
+    ]
+
+
+def test_hooks() -> None:
+    p = parameter(1.0)
+    optimizer = ad.optim.SGD([p], lr=0.1)
+    calls: list[str] = []
+    handles = [
+        optimizer.register_step_pre_hook(lambda o, a, k: calls.append("pre")),
+        optimizer.register_step_post_hook(lambda o, a, k: calls.append("post")),
+        register_optimizer_step_post_hook(lambda o, a, k: calls.append("every")),
+        optimizer.register_state_dict_pre_hook(lambda o: calls.append("saving")),
+        optimizer.register_state_dict_post_hook(lambda o, s: {**s, "extra": 1}),
+        optimizer.register_load_state_dict_pre_hook(lambda o, s: calls.append("loading")),
+        optimizer.register_load_state_dict_post_hook(lambda o: calls.append("loaded")),
+    ]
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert state["extra"] == 1
+    optimizer.load_state_dict(state)
+    assert calls == ["pre", "post", "every", "saving", "loading", "loaded"]
+    for handle in handles:
+        handle.remove()
+    calls.clear()
+    optimizer.step()
+    assert calls == []
+
+
+def test_zero_grad() -> None:
+    p = parameter(1.0)
+    optimizer = ad.optim.SGD([p])
+    p.grad = ad.ones(1).double()
+    held = p.grad
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad is held
+    assert held.item() == 0
+    optimizer.zero_grad()
+    assert p.grad is None
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "match"),
+    [
+        (lambda p: ad.optim.SGD(p), TypeError, "iterable of Tensors"),
+        (lambda p: ad.optim.SGD([]), ValueError, "empty parameter list"),
+        (lambda p: ad.optim.SGD([{"params": {p}}]), TypeError, "sets"),
+        (lambda p: ad.optim.SGD([1.0]), TypeError, "can only optimize Tensors"),
+        (lambda p: ad.optim.SGD([p * 2]), ValueError, "non-leaf"),
+        (lambda p: ad.optim.SGD([p], lr=-1), ValueError, "Invalid learning rate"),
+        (lambda p: ad.optim.SGD([p], nesterov=True), ValueError, "Nesterov"),
+        (lambda p: ad.optim.Adam([p], betas=(1.0, 0.9)), ValueError, "beta parameter at index 0"),
+        (lambda p: ad.optim.Adam([p], lr=ad.ones(2)), ValueError, "1-element"),
+        (lambda p: ad.optim.Adam([p], fused=True, foreach=True), RuntimeError, "together"),
+        (lambda p: ad.optim.Muon([p]), ValueError, "2D"),
+        (
+            lambda p: ad.optim.LBFGS([{"params": [p]}, {"params": [parameter(1.0)]}]),
+            ValueError,
+            "groups",
+        ),
+    ],
+)
+def test_refusals(make: Any, error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        make(parameter(1.0))
+
+
+def test_sparse_adam_refuses_dense_gradients() -> None:
+    p = parameter(1.0)
+    p.grad = ad.ones(1).double()
+    with pytest.raises(RuntimeError, match="dense gradients"):
+        ad.optim.SparseAdam([p]).step()
+
+
+def test_complex_parameters_are_pairs_of_reals() -> None:
+    z = ad.tensor([1.0 + 2.0j], requires_grad=True)
+    pair = ad.tensor([[1.0, 2.0]], requires_grad=True)
+    for p, g in ((z, ad.tensor([0.5 - 1.0j])), (pair, ad.tensor([[0.5, -1.0]]))):
+        optimizer = ad.optim.Adam([p], lr=0.1)
+        for _ in range(3):
+            p.grad = g
+            optimizer.step()
+    np.testing.assert_array_equal(ad.view_as_real(z.detach()).numpy(), pair.detach().numpy())
+
+
+def test_lbfgs_finds_a_minimum() -> None:
+    w = parameter(-1.2, 1.0)
+    optimizer = ad.optim.LBFGS([w], line_search_fn="strong_wolfe", max_iter=100)
+
+    def rosenbrock() -> Any:
+        optimizer.zero_grad()
+        loss = 100 * (w[1] - w[0] ** 2) ** 2 + (1 - w[0]) ** 2
+        loss.backward()
+        return loss
+
+    optimizer.step(rosenbrock)
+    np.testing.assert_allclose(w.detach().numpy(), [1.0, 1.0], rtol=1e-4)
