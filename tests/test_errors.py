@@ -54,6 +54,10 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "sum of a number": (lambda: ad.sum(3), TypeError, r"sum\(\): argument 'input' must be Tensor"),
     "outer with a number": (lambda: ad.outer(ad.ones(2), 3), TypeError, "must be Tensor, not int"),
     "polar": (lambda: ad.polar(ad.ones(1), ad.ones(1).double()), RuntimeError, "polar.*one dtype"),
+    "quantised": (lambda: ad.ones(2).qscheme(), NotImplementedError, "qscheme.*quantised"),
+    "nested": (lambda: ad.ones(2).to_padded_tensor(0.0), NotImplementedError, "nested"),
+    "sparse": (lambda: ad.eye(2).smm(ad.eye(2)), RuntimeError, "smm.*sparse.*Use mm"),
+    "sparse sum": (lambda: ad.eye(2).sspaddmm(ad.eye(2), ad.eye(2)), RuntimeError, "Use addmm"),
     "promote": (lambda: ad.promote_types(1, ad.int8), TypeError, "promote_types.*int"),
 }
 

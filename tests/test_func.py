@@ -250,3 +250,34 @@ def test_debug_unwrap_and_functionalize() -> None:
     F.vmap(F.grad(lambda x: seen.append(F.debug_unwrap(x).tolist()) or x * x))(X)  # type: ignore[func-returns-value]
     assert seen == [X.tolist()]
     assert F.functionalize(inplace) is inplace
+
+
+def test_rearrange() -> None:
+    x = ad.arange(24).view(2, 3, 4)
+    rearrange = ad.func.rearrange
+    assert ad.equal(rearrange(x, "a b c -> c (a b)"), x.permute(2, 0, 1).reshape(4, 6))
+    assert ad.equal(
+        rearrange(x, "a b (c d) -> (d a) c b", d=2),
+        x.view(2, 3, 2, 2).permute(3, 0, 2, 1).reshape(4, 2, 3),
+    )
+    assert ad.equal(rearrange(x, "... c -> c (...) 1"), x.permute(2, 0, 1).reshape(4, 6, 1))
+    assert rearrange([x, x], "k ... -> ... k").shape == (2, 3, 4, 2)
+    assert ad.func.vmap(lambda r: rearrange(r, "a b -> (b a)"))(x).shape == (2, 12)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("a b -> b a", "2 dimensions, received shape"),
+        ("a b c -> a b", "'c'.* both sides"),
+        ("a b c a -> a b c", "twice"),
+        ("a b (c d) -> a b c d", "all but one"),
+        ("a b (c -> a b c", "not closed"),
+        ("a b c", "one '->'"),
+        ("a b c - -> a b c", "cannot read"),
+        ("a b 1 -> a b", "size 4"),
+    ],
+)
+def test_rearrange_refuses(pattern: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ad.func.rearrange(ad.ones(2, 3, 4), pattern)

@@ -18,3 +18,4 @@ from adjoint.autodiff.modules import (
 from adjoint.autodiff.modules import stack_module_state as stack_module_state
 from adjoint.autodiff.stack import debug_unwrap as debug_unwrap
 from adjoint.autodiff.stack import functionalize as functionalize
+from adjoint.ops.pattern import rearrange as rearrange

@@ -186,6 +186,33 @@ def volatile(self: Tensor) -> bool:
     return False
 
 
+# Every tensor is dense, so what only other layouts can do is refused as PyTorch refuses it.
+
+
+@method
+def qscheme(self: Tensor) -> Any:
+    """Refused: the tensor is not quantised."""
+    raise NotImplementedError(f"qscheme: expected a quantised tensor, received {self._spec}")
+
+
+@method
+def to_padded_tensor(self: Tensor, padding: float, output_size: Any = None) -> Tensor:
+    """Refused: the tensor is not nested."""
+    raise NotImplementedError(f"to_padded_tensor: expected a nested tensor, received {self._spec}")
+
+
+@method
+def smm(self: Tensor, mat: Tensor) -> Tensor:
+    """Refused: the tensor is not sparse."""
+    raise RuntimeError(f"smm: expected a sparse tensor, received {self._spec}. Use mm.")
+
+
+@method
+def sspaddmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Refused: the tensor is not sparse."""
+    raise RuntimeError(f"sspaddmm: expected a sparse tensor, received {self._spec}. Use addmm.")
+
+
 @method
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """The tensor itself: every tensor is dense."""
