@@ -62,6 +62,8 @@ class JvpLevel(Level):
                 return outs[0]
             if name == "outs":
                 return outs
+            if name == "later_outs":
+                return outs[1:]
             if name == "ts":
                 return tangents
             if record.has_operand(name):

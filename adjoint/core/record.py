@@ -8,6 +8,7 @@ Note [rules]
     A rule's parameter names declare what it needs, and the tape saves only that:
         x y z / xs      operands            x_spec ... / x_specs   their shapes and dtypes
         out / outs      results             out_spec               the result's
+        later_outs      all results but the first, which users may then write over
         g / gs          cotangents          tx ty tz / ts          tangents
         position        the operand's place, for a rule that serves several (a "*name")
     and any other name is a parameter of the operation.

@@ -66,11 +66,11 @@ def _attend(
     return out, weights
 
 
-def _scores_cotangent(gs: Any, value: Tensor, outs: Any, extras: Any, masked: bool) -> Tensor:
+def _scores_cotangent(gs: Any, value: Tensor, later_outs: Any, extras: Any, masked: bool) -> Tensor:
     """From the cotangents of result and weights to that of the scores before softmax."""
     g, g_weights = gs
     keep = _split(extras, masked)[1]
-    weights = outs[1]
+    weights = later_outs[0]
     total = g_weights
     if g is not None:
         total = product(g, value.transpose(-2, -1))
@@ -85,13 +85,13 @@ def _query_vjp(
     gs: Any,
     key: Tensor,
     value: Tensor,
-    outs: Any,
+    later_outs: Any,
     extras: Any,
     masked: bool,
     scale: float,
     query_spec: Spec,
 ) -> Tensor:
-    g = _scores_cotangent(gs, value, outs, extras, masked)
+    g = _scores_cotangent(gs, value, later_outs, extras, masked)
     return (product(g, key) * scale).sum_to_size(query_spec.shape)
 
 
@@ -99,31 +99,33 @@ def _key_vjp(
     gs: Any,
     query: Tensor,
     value: Tensor,
-    outs: Any,
+    later_outs: Any,
     extras: Any,
     masked: bool,
     scale: float,
     key_spec: Spec,
 ) -> Tensor:
-    g = _scores_cotangent(gs, value, outs, extras, masked)
+    g = _scores_cotangent(gs, value, later_outs, extras, masked)
     return (product(g.transpose(-2, -1), query) * scale).sum_to_size(key_spec.shape)
 
 
-def _value_vjp(gs: Any, outs: Any, extras: Any, masked: bool, value_spec: Spec) -> Tensor | None:
+def _value_vjp(
+    gs: Any, later_outs: Any, extras: Any, masked: bool, value_spec: Spec
+) -> Tensor | None:
     keep = _split(extras, masked)[1]
-    weights = outs[1] if keep is None else outs[1] * keep
+    weights = later_outs[0] if keep is None else later_outs[0] * keep
     if gs[0] is None:
         return None
     return product(weights.transpose(-2, -1), gs[0]).sum_to_size(value_spec.shape)
 
 
 def _extra_vjp(
-    gs: Any, value: Tensor, outs: Any, extras: Any, masked: bool, position: int
+    gs: Any, value: Tensor, later_outs: Any, extras: Any, masked: bool, position: int
 ) -> Tensor | None:
     if not masked or position != 3:
         return None
     mask = extras[0]
-    g = _scores_cotangent(gs, value, outs, extras, masked)
+    g = _scores_cotangent(gs, value, later_outs, extras, masked)
     return g.sum_to_size(mask.shape).to(mask.dtype)
 
 

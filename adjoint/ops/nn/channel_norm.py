@@ -41,16 +41,16 @@ def _channel_norm(
 
 
 def _channel_norm_input(
-    gs: Any, x: Tensor, affine: Any, outs: Any, batch: bool, eps: float
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, batch: bool, eps: float
 ) -> Tensor | None:
     gs = (weighted(gs[0], affine, per_channel(x)), *gs[1:])
-    return narrow(pull_back(gs, widen(x), outs, _channel_dims(x, batch), eps), x)
+    return narrow(pull_back(gs, widen(x), later_outs, _channel_dims(x, batch), eps), x)
 
 
 def _channel_norm_affine(
-    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
 ) -> Tensor | None:
-    return parameter_gradient(gs[0], x, outs, position, per_channel(x), spec, eps)
+    return parameter_gradient(gs[0], x, later_outs, position, per_channel(x), spec, eps)
 
 
 BATCH_NORM, INSTANCE_NORM = (

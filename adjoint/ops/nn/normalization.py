@@ -26,10 +26,10 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
     return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
 
 
-def pull_back(gs: Any, x: Tensor, outs: Any, dims: Dims, eps: float) -> Tensor | None:
+def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Tensor | None:
     """The gradient of x from those of (x - mean) / sqrt(variance + eps), mean and variance."""
     g, g_mean, g_variance = gs
-    _, mean, variance = outs
+    mean, variance = later_outs
     n = max(count(x.shape, dims), 1)
     out = None
     if g is not None:  # g less its part along the mean and along the result
@@ -68,14 +68,14 @@ def narrow(g: Tensor | None, x: Tensor) -> Tensor | None:
 
 
 def parameter_gradient(
-    g: Tensor | None, x: Tensor, outs: Any, position: int, shape: Dims, spec: Spec, eps: float
+    g: Tensor | None, x: Tensor, later_outs: Any, position: int, shape: Dims, spec: Spec, eps: float
 ) -> Tensor | None:
     """Of the weight (position 1) or the bias."""
     if g is None:
         return None
     each = widen(g)
     if position == 1:
-        each = each * ((widen(x) - outs[1]) * (outs[2] + eps).rsqrt())
+        each = each * ((widen(x) - later_outs[0]) * (later_outs[1] + eps).rsqrt())
     return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
 
@@ -112,16 +112,16 @@ def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> tuple[Tensor,
 
 
 def _layer_norm_input(
-    gs: Any, x: Tensor, affine: Any, outs: Any, rank: int, eps: float
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, rank: int, eps: float
 ) -> Tensor | None:
     gs = (weighted(gs[0], affine, x.shape[x.ndim - rank :]), *gs[1:])
-    return narrow(pull_back(gs, widen(x), outs, _trailing(x, rank), eps), x)
+    return narrow(pull_back(gs, widen(x), later_outs, _trailing(x, rank), eps), x)
 
 
 def _layer_norm_affine(
-    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, eps: float
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
 ) -> Tensor | None:
-    return parameter_gradient(gs[0], x, outs, position, tuple(spec.shape), spec, eps)
+    return parameter_gradient(gs[0], x, later_outs, position, tuple(spec.shape), spec, eps)
 
 
 # LAYER_NORM(x, *affine) -> (out, mean, variance), and so for the others below: the statistics are
@@ -287,21 +287,21 @@ def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tenso
 
 
 def _group_norm_input(
-    gs: Any, x: Tensor, affine: Any, outs: Any, groups: int, eps: float
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, groups: int, eps: float
 ) -> Tensor | None:
     g = weighted(gs[0], affine, per_channel(x))
     gs = (None if g is None else _grouped(g, groups), *gs[1:])
-    out = pull_back(gs, _grouped(widen(x), groups), outs, (2,), eps)
+    out = pull_back(gs, _grouped(widen(x), groups), later_outs, (2,), eps)
     return None if out is None else out.reshape(x.shape).to(x.dtype)
 
 
 def _group_norm_affine(
-    gs: Any, x: Tensor, outs: Any, position: int, spec: Spec, groups: int, eps: float
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, groups: int, eps: float
 ) -> Tensor | None:
     shape = per_channel(x)
     if gs[0] is None or position == 2:
-        return parameter_gradient(gs[0], x, outs, position, shape, spec, eps)
-    standard = (_grouped(widen(x), groups) - outs[1]) * (outs[2] + eps).rsqrt()
+        return parameter_gradient(gs[0], x, later_outs, position, shape, spec, eps)
+    standard = (_grouped(widen(x), groups) - later_outs[0]) * (later_outs[1] + eps).rsqrt()
     each = widen(gs[0]) * standard.reshape(x.shape)
     return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
