@@ -122,3 +122,11 @@ IMPRECISE = {
     "special.bessel_y0": 2e-6,
     "special.bessel_y1": 2e-6,
 }
+
+# PyTorch adds up these in halves, term by term; the judge is its own float32, rounded once.
+JUDGED_IN_FLOAT32 = frozenset(
+    """
+    nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
+    nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
+    """.split()
+)
