@@ -136,13 +136,21 @@ def _smooth_cubic(source: int, size: int, scale: float) -> list[Row]:
 
 def _fixed_point(source: int, size: int, rule: Rule) -> list[Row]:
     """Another rule's weights rounded to the 16 bits in which PyTorch resizes bytes."""
-    rows = TABLES[rule[0]](*rule[1:])
+    rows = [_merged(row) for row in TABLES[rule[0]](*rule[1:])]
     largest = max((w for row in rows for _, w in row), default=1.0)
     bits = 0
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1
     unit = 1 << bits
     return [[(i, int(w * unit + (0.5 if w >= 0 else -0.5)) / unit) for i, w in row] for row in rows]
+
+
+def _merged(row: Row) -> Row:
+    """A row with each place once."""
+    total: dict[int, float] = {}
+    for i, w in row:
+        total[i] = total.get(i, 0.0) + w
+    return list(total.items())
 
 
 TABLES: dict[str, Callable[..., list[Row]]] = {

@@ -89,7 +89,7 @@ def _pool(
     taps = [len(rows) for rows in places]
     # Until something is larger: the first tap of each window that lies inside.
     first = [
-        [next(t for t, row in enumerate(rows) if row[o] >= 0) for o in range(w[2])]
+        [next((t for t, row in enumerate(rows) if row[o] >= 0), 0) for o in range(w[2])]
         for rows, w in zip(places, windows, strict=True)
     ]
     chosen = xp.empty(best.shape, dtype=np.uint8 if prod(taps) < 256 else np.int32)
@@ -107,7 +107,9 @@ def _pool(
         steps = [_flat([[t * w[6]] for t, w in zip(tap, windows, strict=True)], sizes).item()
                  for tap in indices(*map(range, taps))]  # fmt: skip
         starts = [[o * w[4] + w[5] for o in range(w[2])] for w in windows]
-        return xp.asarray(np.array(steps))[chosen] + xp.asarray(_flat(starts, sizes))
+        at = xp.asarray(np.array(steps))[chosen] + xp.asarray(_flat(starts, sizes))
+        # A dilated window may have no tap inside at all; it is -inf, and its place any.
+        return xp.clip(at, 0, prod(sizes) - 1) if _some_outside(places) else at
     spots = [
         _flat([rows[t] for rows, t in zip(places, tap, strict=True)], sizes)
         for tap in indices(*map(range, taps))
@@ -115,6 +117,11 @@ def _pool(
     table = xp.asarray(np.stack(spots).reshape((prod(taps), -1)))
     flat = chosen.reshape((len(chosen), -1)).astype(np.int64)
     return table[flat, xp.arange(flat.shape[1])].reshape(best.shape)
+
+
+def _some_outside(places: Places) -> bool:
+    """Whether some window has no tap inside."""
+    return any(max(column) < 0 for rows in places for column in zip(*rows, strict=True))
 
 
 def _flat(rows: list[list[int]], sizes: list[int]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
+from adjoint.ops.join import cat
 from adjoint.ops.resample import resampled
 from adjoint.tensor.tensor import Tensor
 
@@ -36,7 +37,8 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(Module):
     r"""$x (k + \alpha / size \sum x^2)^{-\beta}$ over the channels around each.
 
-    The window is symmetric: an even `size` looks at one channel fewer.
+    The window is symmetric: an even `size` looks at one channel fewer. As in PyTorch, the first
+    channel counts for all.
 
     Example:
         >>> import adjoint as ad
@@ -56,7 +58,11 @@ class CrossMapLRN2d(Module):
             raise ValueError(f"CrossMapLRN2d: expected input to be 4D, got {input.ndim}D instead.")
         reach, channels = (self.size - 1) // 2, input.shape[1]
         around = ("sum", channels, channels, 2 * reach + 1, 1, -reach)
-        total = resampled(input * input, {1: around})
+        squares = input * input
+        total = resampled(squares, {1: around})
+        if channels > reach + 1:
+            far = total[:, reach + 1 :] + squares[:, :1]
+            total = cat([total[:, : reach + 1], far], 1)
         return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
 
     def extra_repr(self) -> str:
