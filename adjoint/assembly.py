@@ -80,10 +80,39 @@ EAGER = (
     "adjoint.backends.array.copies",
     "adjoint.backends.array.creation",
 )
-LAZY: tuple[str, ...] = (
+# What networks need: loaded by the first name asked for in nn.functional.
+NETWORKS: tuple[str, ...] = (
     "adjoint.ops.nn.attention",
     "adjoint.ops.nn.multi_head",
     "adjoint.ops.nn.recurrent",
+    "adjoint.ops.conv",
+    "adjoint.ops.grid",
+    "adjoint.ops.pooling",
+    "adjoint.ops.adaptive_pooling",
+    "adjoint.ops.unpooling",
+    "adjoint.ops.fold",
+    "adjoint.ops.padding",
+    "adjoint.ops.interpolate",
+    "adjoint.ops.pixels",
+    "adjoint.ops.nn.activations",
+    "adjoint.ops.nn.channel_norm",
+    "adjoint.ops.nn.classification",
+    "adjoint.ops.nn.ctc",
+    "adjoint.ops.nn.distances",
+    "adjoint.ops.nn.dropout",
+    "adjoint.ops.nn.embedding",
+    "adjoint.ops.nn.margins",
+    "adjoint.ops.nn.normalization",
+    "adjoint.ops.nn.piecewise",
+    "adjoint.ops.nn.regression",
+    "adjoint.ops.nn.softmax",
+    "adjoint.backends.array.convolution",
+    "adjoint.backends.array.resample",
+    "adjoint.backends.array.pooling",
+    "adjoint.backends.array.fold",
+)
+LAZY: tuple[str, ...] = (
+    *NETWORKS,
     "adjoint.ops.gamma",
     "adjoint.backends.array.gamma",
     "adjoint.ops.calculus",
@@ -110,39 +139,14 @@ LAZY: tuple[str, ...] = (
     "adjoint.ops.linalg.svd",
     "adjoint.ops.fft",
     "adjoint.ops.frequencies",
-    "adjoint.ops.conv",
-    "adjoint.ops.grid",
-    "adjoint.ops.pooling",
-    "adjoint.ops.adaptive_pooling",
-    "adjoint.ops.unpooling",
-    "adjoint.ops.fold",
-    "adjoint.ops.padding",
-    "adjoint.ops.interpolate",
-    "adjoint.ops.pixels",
     "adjoint.ops.spectral",
     "adjoint.ops.signal_windows",
     "adjoint.ops.windows",
-    "adjoint.ops.nn.activations",
-    "adjoint.ops.nn.channel_norm",
-    "adjoint.ops.nn.classification",
-    "adjoint.ops.nn.ctc",
-    "adjoint.ops.nn.distances",
-    "adjoint.ops.nn.dropout",
-    "adjoint.ops.nn.embedding",
-    "adjoint.ops.nn.margins",
-    "adjoint.ops.nn.normalization",
-    "adjoint.ops.nn.piecewise",
-    "adjoint.ops.nn.regression",
-    "adjoint.ops.nn.softmax",
     "adjoint.ops.special.aliases",
     "adjoint.ops.special.bessel",
     "adjoint.ops.special.gamma",
     "adjoint.ops.special.normal",
     "adjoint.ops.special.polynomials",
-    "adjoint.backends.array.convolution",
-    "adjoint.backends.array.resample",
-    "adjoint.backends.array.pooling",
-    "adjoint.backends.array.fold",
     "adjoint.backends.array.fft",
     "adjoint.backends.array.lapack",
     "adjoint.backends.array.linalg",
@@ -249,6 +253,13 @@ def load_lazy() -> None:
         install(Tensor)
 
 
+def load_networks() -> None:
+    """Import the families behind nn.functional, without the rest of those that wait."""
+    for name in NETWORKS:
+        importlib.import_module(name)
+    install(Tensor)
+
+
 def find_method(cls: type[Tensor], name: str) -> Any:
     """A method or property that was not on the class at import."""
     if not name.startswith("_") and not _loaded:
@@ -294,8 +305,9 @@ def all_names() -> set[str]:
 
 def find_in(space: str, name: str) -> Any:
     """A function of a namespace such as "nn.functional", loading lazy families if need be."""
-    if (space, name) not in PUBLIC:
-        load_lazy()
+    for load in (load_networks, load_lazy):
+        if (space, name) not in PUBLIC:
+            load()
     if (space, name) in PUBLIC:
         return PUBLIC[space, name].fn
     raise AttributeError(
