@@ -36,19 +36,19 @@ def flat(x: Tensor, rank: int) -> Tensor:
     return x.reshape((*lead, prod(x.shape[x.ndim - rank :])))
 
 
-def _max_vjp(gs: Any, outs: Any, x_spec: Spec, windows: tuple[Rule, ...]) -> Tensor | None:
+def _max_vjp(gs: Any, later_outs: Any, x_spec: Spec, windows: tuple[Rule, ...]) -> Tensor | None:
     if gs[0] is None:
         return None
     rank = len(windows)
     lead, sizes = x_spec.shape[:-rank], x_spec.shape[-rank:]
-    g, at = flat(gs[0], rank), flat(outs[1], rank)
+    g, at = flat(gs[0], rank), flat(later_outs[0], rank)
     zeros = g.new_zeros((*lead, prod(sizes)))
     return SCATTER(zeros, g, at, dim=len(lead), accumulate=True).reshape(x_spec.shape)
 
 
-def _max_jvp(tx: Tensor, outs: Any, windows: tuple[Rule, ...]) -> Any:
+def _max_jvp(tx: Tensor, later_outs: Any, windows: tuple[Rule, ...]) -> Any:
     rank = len(windows)
-    at = outs[1]
+    at = later_outs[0]
     return picked_flat(tx, at, rank), None
 
 
