@@ -40,13 +40,13 @@ doctest: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' --ignore=docs/api --ignore=docs/conf.py --ignore=docs/api_pages.py --ignore=docs/internals/from_scratch.py adjoint docs
 
 compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (installs PyTorch)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"
 	$(BIN)/python -m pytest tests -m compare
 	$(BIN)/python -m tests.compare.opinfo
 	$(BIN)/python -m tests.compare.selfcheck
 
 bench: $(STAMP)          ## overhead per operation, interleaved with PyTorch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"
 	$(BIN)/python -m benchmarks.overhead
 
 docs: $(STAMP)           ## HTML documentation in docs/_build
