@@ -160,6 +160,11 @@ from adjoint.nn.modules.rnn_cells import GRUCell as GRUCell
 from adjoint.nn.modules.rnn_cells import LSTMCell as LSTMCell
 from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
 from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
+from adjoint.nn.modules.transformer import Transformer as Transformer
+from adjoint.nn.modules.transformer import TransformerDecoder as TransformerDecoder
+from adjoint.nn.modules.transformer import TransformerEncoder as TransformerEncoder
+from adjoint.nn.modules.transformer_layers import TransformerDecoderLayer as TransformerDecoderLayer
+from adjoint.nn.modules.transformer_layers import TransformerEncoderLayer as TransformerEncoderLayer
 from adjoint.nn.modules.upsampling import Upsample as Upsample
 from adjoint.nn.modules.upsampling import UpsamplingBilinear2d as UpsamplingBilinear2d
 from adjoint.nn.modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
