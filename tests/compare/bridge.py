@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import ml_dtypes
@@ -34,6 +35,10 @@ def ours(x: Any) -> Any:
             raise Unsupported(f"{x.layout} {x.dtype}")
         out = _window(x) if x.storage_offset() else ad.from_numpy(_like_strides(to_numpy(x)))
         return out.requires_grad_() if x.requires_grad else out
+    if isinstance(x, torch.nn.Module):
+        return _layer(x)
+    if isinstance(x, types.FunctionType) and x.__module__.startswith("torch.testing"):
+        raise Unsupported("a function written for PyTorch's tensors")
     if isinstance(x, torch.dtype):
         if x not in OURS_OF:
             raise Unsupported(str(x))
@@ -56,6 +61,18 @@ def ours(x: Any) -> Any:
     if x in (torch.sum, torch.mean):
         return getattr(ad, x.__name__)
     return x
+
+
+def _layer(x: torch.nn.Module) -> Any:
+    """A layer without parameters, as ours."""
+    name = type(x).__name__
+    if list(x.parameters()) or list(x.buffers()) or not hasattr(ad.nn, name):
+        raise Unsupported(f"a layer: {name}")
+    made = getattr(ad.nn, name)()
+    for key, value in vars(x).items():
+        if not key.startswith("_"):
+            setattr(made, key, value)
+    return made
 
 
 def _window(x: torch.Tensor) -> ad.Tensor:

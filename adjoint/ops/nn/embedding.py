@@ -12,7 +12,7 @@ from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.condition import WHERE
 from adjoint.ops.index import INDEX, INDEX_PUT
-from adjoint.ops.nn.common import FUNCTIONAL
+from adjoint.ops.nn.common import FUNCTIONAL, widen
 from adjoint.ops.norms import p_norm
 
 if TYPE_CHECKING:
@@ -72,6 +72,14 @@ def _check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:
     return padding_idx + rows if padding_idx < 0 else padding_idx
 
 
+def _refuse_sparse(name: str, sparse: bool, weight: Tensor) -> None:
+    if sparse and CONTEXT.grad_enabled and weight.requires_grad:
+        raise NotImplementedError(
+            f"{name}: sparse gradients are not implemented. Pass sparse=False: the gradient is "
+            "then a dense tensor with the same values."
+        )
+
+
 def renormalise(weight: Tensor, index: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are picked down to a norm of at most `max_norm`, in place."""
     with CONTEXT.having(grad_enabled=False):
@@ -108,11 +116,7 @@ def embedding(
                 [1., 2.]])
     """
     index = _check_index("embedding", input)
-    if sparse:
-        raise NotImplementedError(
-            "embedding: sparse gradients are not implemented. Pass sparse=False: the gradient is "
-            "then a dense tensor with the same values."
-        )
+    _refuse_sparse("embedding", sparse, weight)
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: 'weight' must be 2-D, received {list(weight.shape)}")
     padding = _check_padding("embedding", padding_idx, weight.shape[0])
@@ -250,10 +254,7 @@ def embedding_bag(
         raise ValueError(
             "embedding_bag: max mode does not support scaling the gradient by frequency"
         )
-    if sparse:
-        raise NotImplementedError(
-            "embedding_bag: sparse gradients are not implemented. Pass sparse=False."
-        )
+    _refuse_sparse("embedding_bag", sparse, weight)
     padding = _check_padding("embedding_bag", padding_idx, weight.shape[0])
     if index.ndim == 2:
         bags, length = index.shape
@@ -271,13 +272,13 @@ def embedding_bag(
         bag = _bag_numbers(begins, index.shape[0])
     if max_norm is not None:
         renormalise(weight, index, max_norm, norm_type)
-    rows = EMBEDDING(weight, index, padding=padding, by_frequency=scale_grad_by_freq)
+    rows = widen(EMBEDDING(weight, index, padding=padding, by_frequency=scale_grad_by_freq))
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape((-1, 1))
+        rows = rows * widen(per_sample_weights).reshape((-1, 1))
     kept = None if padding is None else index.ne(padding)
     if not index.shape[0]:
-        return weight.new_zeros((bags, weight.shape[1])) + rows.sum()
-    return _pool(rows, bag, bags, kept, mode)
+        return (rows.new_zeros((bags, weight.shape[1])) + rows.sum()).to(weight.dtype)
+    return _pool(rows, bag, bags, kept, mode).to(weight.dtype)
 
 
 @public(namespaces=FUNCTIONAL)
