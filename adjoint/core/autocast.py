@@ -25,7 +25,7 @@ _LOWER_CUDA = "addmv addr mv einsum chain_matmul multi_dot lstm_cell gru_cell"
 _KEEP_CPU = "addmv addr mv dot vdot"
 _FP32_CUDA = """
     acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus
-    layer_norm rms_norm group_norm nuclear_norm cosine_similarity poisson_nll_loss
+    layer_norm rms_norm group_norm cosine_similarity poisson_nll_loss
     cosine_embedding_loss nll_loss hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss
     mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss
     multi_margin_loss binary_cross_entropy_with_logits cross_entropy dist pdist cdist renorm
