@@ -36,7 +36,7 @@ _FP32_CPU = """
     avg_pool3d binary_cross_entropy grid_sampler grid_sampler_2d grid_sampler_3d grid_sample polar
     prod quantile nanquantile stft cdist trace view_as_complex cholesky cholesky_inverse
     cholesky_solve inverse inv lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d
-    adaptive_avg_pool3d mse_loss cosine_embedding_loss nll_loss hinge_embedding_loss
+    adaptive_avg_pool3d replication_pad mse_loss cosine_embedding_loss nll_loss hinge_embedding_loss
     poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss margin_ranking_loss
     soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div multilabel_margin_loss
     multilabel_soft_margin_loss gaussian_nll_loss

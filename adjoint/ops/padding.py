@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.autocast import with_autocast
 from adjoint.core.public import public
 from adjoint.ops.arguments import ints
 from adjoint.ops.pad import constant_pad_nd
@@ -80,6 +81,13 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if value is not None and value != 0:
         raise ValueError(f'pad: padding mode "{mode}" doesn\'t take in value argument')
     _check(input, widths, mode)
+    if mode == "circular" or (mode == "reflect" and len(widths) == 6):
+        return _edges(input, widths, mode)
+    return _cast_edges(input, widths, mode)
+
+
+def _edges(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:
+    """Padding from the tensor's own elements."""
     rules: dict[int, Rule] = {}
     for d in range(len(widths) // 2):
         before, after = widths[2 * d : 2 * d + 2]
@@ -88,3 +96,6 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             n = input.shape[dim]
             rules[dim] = (mode, n, n + before + after, before)
     return resampled(input, rules) if rules else input.clone()
+
+
+_cast_edges = with_autocast("replication_pad", _edges)
