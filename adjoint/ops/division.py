@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
 # Operands, not the result, are saved: the result may then be written to, as PyTorch's may.
-DIV = elementwise(
-    "div", lambda y: inverse(y), lambda x, y: -(x / y) / y, promotion="float"
-)
+DIV = elementwise("div", lambda y: inverse(y), lambda x, y: -(x / y) / y, promotion="float")
 # Quotients rounded down or towards zero are step functions. Integers divided by zero raise.
 FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if")
 # "exact": a half's quotient is rounded to a half before it is truncated, as PyTorch has it.
