@@ -3,6 +3,7 @@
 from adjoint.nn import functional as functional
 from adjoint.nn import init as init
 from adjoint.nn import modules as modules
+from adjoint.nn import parallel as parallel
 from adjoint.nn import parameter as parameter
 from adjoint.nn import utils as utils
 from adjoint.nn.modules.activation import CELU as CELU
@@ -168,6 +169,7 @@ from adjoint.nn.modules.transformer_layers import TransformerEncoderLayer as Tra
 from adjoint.nn.modules.upsampling import Upsample as Upsample
 from adjoint.nn.modules.upsampling import UpsamplingBilinear2d as UpsamplingBilinear2d
 from adjoint.nn.modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
+from adjoint.nn.parallel import DataParallel as DataParallel
 from adjoint.nn.parameter import Buffer as Buffer
 from adjoint.nn.parameter import Parameter as Parameter
 from adjoint.nn.parameter import UninitializedBuffer as UninitializedBuffer
