@@ -253,6 +253,9 @@ def load_lazy() -> None:
         install(Tensor)
 
 
+HOOKS.load_rest = load_lazy
+
+
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
     for name in NETWORKS:

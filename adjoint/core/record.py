@@ -141,6 +141,7 @@ class Hooks:
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
+    load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
     become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     view_scatter: Any = None  # the record of the inverse of views

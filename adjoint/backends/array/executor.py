@@ -249,8 +249,11 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
     device = place(record, tensors, params)
     xp = library(device)
     kernel = kernel_for(record, xp)
+    fallback = record.compose or record.decompose
+    if kernel is None and fallback is None:  # perhaps in a module that waits for first use
+        HOOKS.load_rest()
+        kernel = kernel_for(record, xp)
     if kernel is None:
-        fallback = record.compose or record.decompose
         if fallback is None:
             raise NotImplementedError(f"{record.name}: not implemented for {device.type}")
         return fallback(*operands, **params)
