@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +56,13 @@ def _tensors(name: str, input: Any, weight: Any, bias: Any, rank: int) -> None:
         )
 
 
-def _geometry(name: str, rank: int, stride: Any, dilation: Any, groups: int) -> tuple[Any, ...]:
+def _geometry(name: str, rank: int, stride: Any, dilation: Any) -> tuple[Any, ...]:
     strides = expanded(name, "stride", stride, rank)
     dilations = expanded(name, "dilation", dilation, rank)
     if min(strides) <= 0:
         raise RuntimeError(f"{name}: non-positive stride is not supported, received {stride}")
     if min(dilations) <= 0:
         raise RuntimeError(f"{name}: dilation should be greater than zero, received {dilation}")
-    if groups <= 0:
-        raise RuntimeError(f"{name}: non-positive groups is not supported, received {groups}")
     return strides, dilations
 
 
@@ -91,6 +90,8 @@ def _paddings(
 
 def _check_weight(name: str, weight: Tensor, bias: Tensor | None, groups: int, out: int) -> None:
     size = list(weight.shape)
+    if groups <= 0:
+        raise RuntimeError(f"{name}: non-positive groups is not supported, received {groups}")
     if weight.shape[0] < groups or weight.shape[0] % groups:
         raise RuntimeError(
             f"{name}: given groups={groups}, expected weight to be divisible by {groups} at "
@@ -131,12 +132,33 @@ def convolve(
 ) -> Tensor:
     """A convolution of any rank."""
     _tensors(name, input, weight, bias, rank)
-    strides, dilations = _geometry(name, rank, stride, dilation, groups)
     _check_weight(name, weight, bias, groups, weight.shape[0])
-    kernel = weight.shape[2:]
-    lo, hi = _paddings(name, rank, padding, kernel, strides, dilations)
     x = input if input.ndim == rank + 2 else input.unsqueeze(0)
-    sizes = x.shape[2:]
+    given = fixed(stride), fixed(padding), fixed(dilation)
+    plan = _plan(name, rank, tuple(x.shape[2:]), tuple(weight.shape[2:]), *given, groups)
+    out = _add_bias(CONVOLUTION(x, weight, **plan), bias, rank)
+    return out if x is input else out.squeeze(0)
+
+
+def fixed(value: Any) -> Any:
+    """An argument as a key to remember by."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _plan(
+    name: str,
+    rank: int,
+    sizes: Shape,
+    kernel: Shape,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> dict[str, Any]:
+    """The parameters of CONVOLUTION, from checked arguments."""
+    strides, dilations = _geometry(name, rank, stride, dilation)
+    lo, hi = _paddings(name, rank, padding, kernel, strides, dilations)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     room = [n + a + b for n, a, b in zip(sizes, lo, hi, strict=True)]
     if any(r < k for r, k in zip(room, reach, strict=True)):
@@ -144,16 +166,8 @@ def convolve(
             f"{name}: calculated padded input size per channel: ({_times(room)}). Kernel size: "
             f"({_times(reach)}). Kernel size can't be greater than actual input size"
         )
-    out = CONVOLUTION(
-        x,
-        weight,
-        stride=strides,
-        padding=exact_padding(sizes, kernel, strides, lo, hi, dilations),
-        dilation=dilations,
-        groups=groups,
-    )
-    out = _add_bias(out, bias, rank)
-    return out if x is input else out.squeeze(0)
+    pairs = exact_padding(sizes, kernel, strides, lo, hi, dilations)
+    return {"stride": strides, "padding": pairs, "dilation": dilations, "groups": groups}
 
 
 def _times(sizes: Sequence[int]) -> str:
@@ -174,7 +188,7 @@ def convolve_transpose(
 ) -> Tensor:
     """A transposed convolution of any rank."""
     _tensors(name, input, weight, bias, rank)
-    strides, dilations = _geometry(name, rank, stride, dilation, groups)
+    strides, dilations = _geometry(name, rank, stride, dilation)
     _check_weight(name, weight, bias, groups, weight.shape[1] * groups)
     pads = expanded(name, "padding", padding, rank)
     extra = expanded(name, "output_padding", output_padding, rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from adjoint.core.families import primitive
 from adjoint.core.public import public
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
-from adjoint.ops.conv import expanded
+from adjoint.ops.conv import expanded, fixed
 from adjoint.ops.gather import GATHER, SCATTER
 from adjoint.ops.resample import Rule, resampled
 
@@ -90,19 +91,19 @@ class Windows:
         self,
         name: str,
         rank: int,
-        input: Tensor,
+        shape: Shape,
         kernel_size: Any,
         stride: Any,
         padding: Any,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
+        dilation: Any,
+        ceil_mode: bool,
     ) -> None:
         self.kernel = expanded(name, "kernel_size", kernel_size, rank)
-        given = stride is not None and stride not in ((), [])
+        given = stride is not None and stride != ()
         self.step = expanded(name, "stride", stride, rank) if given else self.kernel
         self.pad = expanded(name, "padding", padding, rank)
         self.dilation = expanded(name, "dilation", dilation, rank)
-        check_rank(name, input, rank)
+        check_rank(name, shape, rank)
         if min(self.step) <= 0:
             raise RuntimeError(f"{name}: stride should not be zero, received {stride}")
         if min(self.kernel) <= 0 or min(self.dilation) <= 0:
@@ -118,7 +119,7 @@ class Windows:
                     f"{name}: pad should be at most half of effective kernel size, but got "
                     f"pad={p}, kernel_size={k} and dilation={d}"
                 )
-        self.source = tuple(input.shape[-rank:])
+        self.source = shape[-rank:]
         self.size = tuple(
             pooled_size(n, k, s, p, d, bool(ceil_mode))
             for n, k, s, p, d in zip(
@@ -127,13 +128,11 @@ class Windows:
         )
         if any(n < 1 for n in self.size):
             raise RuntimeError(
-                f"{name}: given input size: {list(input.shape)}. Calculated output size: "
+                f"{name}: given input size: {list(shape)}. Calculated output size: "
                 f"{list(self.size)}. Output size is too small"
             )
-
-    def rules(self) -> tuple[Rule, ...]:
-        """The windows as MAX_POOL takes them."""
-        return tuple(
+        # the windows as MAX_POOL takes them
+        self.rules: tuple[Rule, ...] = tuple(
             ("window", n, o, k, s, -p, d)
             for n, o, k, s, p, d in zip(
                 self.source, self.size, self.kernel, self.step, self.pad, self.dilation, strict=True
@@ -141,18 +140,27 @@ class Windows:
         )
 
 
-def check_rank(name: str, input: Tensor, rank: int) -> None:
+@lru_cache(maxsize=1024, typed=True)
+def _windows(*arguments: Any) -> Windows:
+    return Windows(*arguments)
+
+
+def windows_of(name: str, rank: int, input: Tensor, *arguments: Any) -> Windows:
+    """The checked windows of a call, remembered."""
+    return _windows(name, rank, tuple(input.shape), *map(fixed, arguments))
+
+
+def check_rank(name: str, shape: Shape, rank: int) -> None:
     """Refuse what is neither one example nor a batch of them."""
-    shape = list(input.shape)
-    if input.ndim not in (rank + 1, rank + 2):
+    if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(
             f"{name}: expected {rank + 1}D or {rank + 2}D (batch mode) tensor, but got input of "
-            f"size {shape}"
+            f"size {list(shape)}"
         )
-    if 0 in shape[input.ndim - rank - 1 :]:
+    if 0 in shape[len(shape) - rank - 1 :]:
         raise RuntimeError(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor with optional 0 dim batch size "
-            f"for input, but got: {shape}"
+            f"for input, but got: {list(shape)}"
         )
 
 
@@ -171,8 +179,8 @@ def max_pool(
 ) -> Any:
     """The largest of each window, of any rank."""
     name = f"max_pool{rank}d"
-    windows = Windows(name, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-    values, at = MAX_POOL(input, windows=windows.rules())
+    windows = windows_of(name, rank, input, kernel_size, stride, padding, dilation, bool(ceil_mode))
+    values, at = MAX_POOL(input, windows=windows.rules)
     return (values, at) if return_indices else values
 
 
@@ -277,7 +285,7 @@ def avg_pool(
     """The mean of each window, of any rank."""
     name = f"avg_pool{rank}d"
     _require_real(name, input)
-    w = Windows(name, rank, input, kernel_size, stride, padding, 1, ceil_mode)
+    w = windows_of(name, rank, input, kernel_size, stride, padding, 1, bool(ceil_mode))
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     if not input.dtype.is_floating_point:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product as indices
 from math import prod
 from typing import Any
@@ -62,6 +64,48 @@ def _gathered(x: Array, places: Places, xp: Any) -> Any:
     return take
 
 
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What depends on the windows alone."""
+
+    taps: list[tuple[int, ...]]
+    places: Places
+    regular: bool
+    first: Any  # the first tap of each window that lies inside
+    steps: Any  # regular windows: how far each tap is from the window's start,
+    starts: Any  # and where those are
+    spots: Any  # others: where each tap of each window is, (taps, windows)
+    outside: bool  # whether some window has no tap inside
+
+
+@lru_cache(maxsize=256)
+def geometry(windows: tuple[Rule, ...]) -> Geometry:
+    """The tables of a pooling, made once."""
+    places = [_places(w) for w in windows]
+    counts = [len(rows) for rows in places]
+    sizes = [w[1] for w in windows]
+    taps = list(indices(*map(range, counts)))
+    first = [
+        [next((t for t, row in enumerate(rows) if row[o] >= 0), 0) for o in range(w[2])]
+        for rows, w in zip(places, windows, strict=True)
+    ]
+    regular = all(w[0] == "window" for w in windows)
+    steps = starts = spots = None
+    if regular:
+        steps = np.array(
+            [
+                _flat([[t * w[6]] for t, w in zip(tap, windows, strict=True)], sizes).item()
+                for tap in taps
+            ]
+        )
+        starts = _flat([[o * w[4] + w[5] for o in range(w[2])] for w in windows], sizes)
+    else:
+        at = [_flat([rows[t] for rows, t in zip(places, tap, strict=True)], sizes) for tap in taps]
+        spots = np.stack(at).reshape((len(taps), -1))
+    outside = any(max(column) < 0 for rows in places for column in zip(*rows, strict=True))
+    return Geometry(taps, places, regular, _flat(first, counts), steps, starts, spots, outside)
+
+
 @lowers(MAX_POOL)
 def max_pool(xp: Any, x: Array, windows: tuple[Rule, ...]) -> tuple[Array, Array]:
     dtype, x = x.dtype, widen(x)
@@ -71,30 +115,21 @@ def max_pool(xp: Any, x: Array, windows: tuple[Rule, ...]) -> tuple[Array, Array
     best = xp.full((prod(lead), *counts), _lowest(x.dtype), dtype=x.dtype)
     at = xp.empty(best.shape, dtype=np.int64)
     if best.size:
-        places = [_places(w) for w in windows]
         # Looking for NaN beforehand is one pass instead of two for every tap; on a GPU it waits.
         careful = x.dtype.kind == "f" and (xp is not np or bool(np.isnan(x.min())))
         for part in blocks(xp, prod(lead), 4 * prod(w[1] for w in windows)):
-            at[part] = _pool(xp, x[part], windows, places, best[part], careful)
+            at[part] = _pool(xp, x[part], windows, best[part], careful)
     shape = (*lead, *counts)
     return best.reshape(shape).astype(dtype, copy=False), at.reshape(shape)
 
 
-def _pool(
-    xp: Any, x: Array, windows: tuple[Rule, ...], places: Places, best: Array, careful: bool
-) -> Array:
+def _pool(xp: Any, x: Array, windows: tuple[Rule, ...], best: Array, careful: bool) -> Array:
     """Fill `best`, and say where its elements were found."""
-    regular = all(w[0] == "window" for w in windows)
-    take = _strided(x, windows, xp) if regular else _gathered(x, places, xp)
-    taps = [len(rows) for rows in places]
-    # Until something is larger: the first tap of each window that lies inside.
-    first = [
-        [next((t for t, row in enumerate(rows) if row[o] >= 0), 0) for o in range(w[2])]
-        for rows, w in zip(places, windows, strict=True)
-    ]
-    chosen = xp.empty(best.shape, dtype=np.uint8 if prod(taps) < 256 else np.int32)
-    chosen[...] = xp.asarray(_flat(first, taps))
-    for number, tap in enumerate(indices(*map(range, taps))):
+    shape = geometry(windows)
+    take = _strided(x, windows, xp) if shape.regular else _gathered(x, shape.places, xp)
+    chosen = xp.empty(best.shape, dtype=np.uint8 if len(shape.taps) < 256 else np.int32)
+    chosen[...] = xp.asarray(shape.first)  # until something is larger
+    for number, tap in enumerate(shape.taps):
         candidate = take(tap)
         better = candidate > best
         if careful:
@@ -102,26 +137,12 @@ def _pool(
         xp.maximum(best, candidate, out=best)
         # Taps come in ascending order, so the last that was better has the largest number.
         xp.maximum(chosen, better.astype(chosen.dtype) * chosen.dtype.type(number), out=chosen)
-    sizes = [w[1] for w in windows]
-    if regular:  # the same step from tap to tap in every window
-        steps = [_flat([[t * w[6]] for t, w in zip(tap, windows, strict=True)], sizes).item()
-                 for tap in indices(*map(range, taps))]  # fmt: skip
-        starts = [[o * w[4] + w[5] for o in range(w[2])] for w in windows]
-        at = xp.asarray(np.array(steps))[chosen] + xp.asarray(_flat(starts, sizes))
-        # A dilated window may have no tap inside at all; it is -inf, and its place any.
-        return xp.clip(at, 0, prod(sizes) - 1) if _some_outside(places) else at
-    spots = [
-        _flat([rows[t] for rows, t in zip(places, tap, strict=True)], sizes)
-        for tap in indices(*map(range, taps))
-    ]
-    table = xp.asarray(np.stack(spots).reshape((prod(taps), -1)))
+    if shape.regular:
+        at = xp.asarray(shape.steps)[chosen] + xp.asarray(shape.starts)
+        # A dilated window with no tap inside is -inf, and its place any.
+        return xp.clip(at, 0, prod(w[1] for w in windows) - 1) if shape.outside else at
     flat = chosen.reshape((len(chosen), -1)).astype(np.int64)
-    return table[flat, xp.arange(flat.shape[1])].reshape(best.shape)
-
-
-def _some_outside(places: Places) -> bool:
-    """Whether some window has no tap inside."""
-    return any(max(column) < 0 for rows in places for column in zip(*rows, strict=True))
+    return xp.asarray(shape.spots)[flat, xp.arange(flat.shape[1])].reshape(best.shape)
 
 
 def _flat(rows: list[list[int]], sizes: list[int]) -> Any:

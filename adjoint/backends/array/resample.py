@@ -13,7 +13,7 @@ from adjoint.ops.resample import RESAMPLE, Row, Rule, table
 
 Array = Any
 Run = tuple[slice, slice, float]  # where to, where from, weight
-FEW = 12  # so many slices are faster than a gather
+FEW, SMALL = 12, 1 << 13  # so many slices are faster than a gather, of arrays not small
 
 
 def _slice(start: int, step: int, count: int) -> slice:
@@ -48,14 +48,14 @@ def _runs(entries: list[tuple[int, int, float]], phase: int) -> list[Run]:
 
 
 @lru_cache(maxsize=512)
-def layers(rule: Rule, transposed: bool) -> list[Any]:
+def layers(rule: Rule, transposed: bool, few: int) -> list[Any]:
     """One layer per term of the sums: a list of runs, or arrays (to, from, weight)."""
     rows: list[Row] = table(rule, transposed)
     found: list[Any] = []
     for t in range(max(map(len, rows), default=0)):
         entries = [(o, *row[t]) for o, row in enumerate(rows) if len(row) > t]
         runs = min((_runs(entries, p) for p in (1, 2, 3, 4)), key=len)
-        if len(runs) <= FEW:
+        if len(runs) <= few:
             found.append(runs)
         else:
             columns = list(zip(*entries, strict=True))
@@ -68,8 +68,9 @@ def resample(xp: Any, x: Array, dim: int, rule: Rule, transposed: bool) -> Array
     dtype, x = x.dtype, widen(x)
     size = rule[1] if transposed else rule[2]
     before = (slice(None),) * dim
+    few = FEW if x.size > SMALL else 2
     out = xp.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]), dtype=x.dtype)
-    for t, layer in enumerate(layers(rule, transposed)):
+    for t, layer in enumerate(layers(rule, transposed, few)):
         if isinstance(layer, list):
             for to, source, weight in layer:
                 term = x[(*before, source)]
@@ -85,10 +86,12 @@ def resample(xp: Any, x: Array, dim: int, rule: Rule, transposed: bool) -> Array
         if (layer[2] != 1).any():
             weights = weights.astype(x.real.dtype if x.dtype.kind == "c" else x.dtype)
             term = term * weights.reshape((-1, *(1,) * (x.ndim - dim - 1)))
-        if t == 0 and len(layer[0]) == size:
-            out = term
-        else:
+        if len(layer[0]) != size:
             out[(*before, to)] += term
+        elif t:
+            out += term
+        else:
+            out = term
     return out.astype(dtype, copy=False)
 
 
