@@ -167,6 +167,8 @@ class Reader:
             raise RuntimeError(f"load: {self.source}: record {name!r} is missing: damaged file")
         if info.compress_type != zipfile.ZIP_STORED:
             return np.frombuffer(bytearray(self.archive.read(info)), np.uint8)
+        if info.header_offset < 0:
+            raise self._damaged(name)
         self.file.seek(info.header_offset)
         header = self.file.read(_LOCAL.size)
         if len(header) < _LOCAL.size or header[:4] != b"PK\x03\x04":

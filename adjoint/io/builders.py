@@ -159,6 +159,7 @@ def _builders() -> dict[str, Callable[..., Any]]:
         "builtins.set": set,
         "builtins.frozenset": frozenset,
         "builtins.complex": complex,
+        "builtins.bytes": lambda *args: b"".join(_plain_bytes(a) for a in args[:1]),
         "builtins.bytearray": lambda *args: bytearray(*[_plain_bytes(a) for a in args[:1]]),
         "_codecs.encode": _encode,
         "torch.Size": lambda sizes=(): Size(int(n) for n in sizes),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from io import BytesIO
 from pickle import UnpicklingError
 from typing import Any
@@ -14,6 +16,8 @@ from adjoint.io import archive, safetensors
 from adjoint.io.atomic import atomic_write
 from adjoint.io.legacy import LegacyReader
 
+# What the zip and number readers raise on bytes that make no sense.
+_DAMAGE = (ValueError, struct.error, zlib.error)
 _ZIP = b"PK\x03\x04"
 
 
@@ -155,5 +159,5 @@ def _load(file: Any, source: str, map_location: Any, mapped: Any) -> Any:
         ) from error
     except (UnpicklingError, EOFError, RuntimeError, TypeError):
         raise
-    except (ValueError, IndexError, KeyError, OverflowError, NotImplementedError) as error:
+    except (LookupError, ArithmeticError, NotImplementedError, *_DAMAGE) as error:
         raise RuntimeError(f"load: {source}: the file is damaged ({error})") from error

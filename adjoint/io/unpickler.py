@@ -8,6 +8,7 @@ be refused, with the name of what it asked for.
 from __future__ import annotations
 
 import pickle as op
+from _compat_pickle import IMPORT_MAPPING
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pickle import UnpicklingError
@@ -18,8 +19,6 @@ from typing import Any
 from adjoint.io.builders import Builder, set_numpy_state
 
 _MARK: Any = object()
-# Modules as Python 2 called them.
-_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
 class Unpickler:
@@ -107,7 +106,7 @@ class Unpickler:
     # -- names and calls ----------------------------------------------------------------------
 
     def _find(self, module: str, name: str) -> None:
-        module = _RENAMED.get(module, module)
+        module = IMPORT_MAPPING.get(module, module)  # as Python 2 called them
         found = self.names.get(f"{module}.{name}")
         if found is None:
             raise UnpicklingError(

@@ -1,0 +1,175 @@
+"""Datasets, samplers, collation."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.utils.data import (
+    BatchSampler,
+    ChainDataset,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    StackDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    default_convert,
+    random_split,
+)
+
+
+class Count(IterableDataset[int]):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Any:
+        return iter(range(self.n))
+
+
+def test_tensor_dataset_rows_and_mismatch() -> None:
+    data = TensorDataset(ad.arange(6).reshape(3, 2), ad.arange(3))
+    x, y = data[1]
+    assert x.tolist() == [2, 3]
+    assert y.item() == 1
+    with pytest.raises(AssertionError, match="Size mismatch"):
+        TensorDataset(ad.zeros(3), ad.zeros(4))
+
+
+def test_joined_datasets() -> None:
+    both: ConcatDataset[int] = ConcatDataset([range(3), range(10, 12)])
+    assert [both[i] for i in range(5)] == [0, 1, 2, 10, 11]
+    assert both[-1] == 11
+    with pytest.raises(ValueError, match="absolute value"):
+        both[-6]
+    assert list(ChainDataset([Count(2), Count(3)])) == [0, 1, 0, 1, 2]
+    assert StackDataset(range(3), "abc").__getitems__([0, 2]) == [(0, "a"), (2, "c")]
+    with pytest.raises(ValueError, match="Size mismatch"):
+        StackDataset(range(3), "ab")
+
+
+def test_random_split_by_fraction_covers_all_once() -> None:
+    parts = random_split(range(10), [0.5, 0.3, 0.2], ad.Generator().manual_seed(1))
+    assert [len(p) for p in parts] == [5, 3, 2]
+    assert sorted(i for p in parts for i in p) == list(range(10))
+    with pytest.raises(ValueError, match="Sum of input lengths"):
+        random_split(range(10), [3, 3])
+    with pytest.warns(UserWarning, match="is 0"):
+        random_split(range(1), [0.5, 0.5])
+
+
+def test_samplers() -> None:
+    drawn = list(RandomSampler(range(5), num_samples=12))
+    assert sorted(drawn[:5]) == sorted(drawn[5:10]) == list(range(5))
+    assert len(drawn) == 12
+    assert len(list(RandomSampler(range(5), replacement=True, num_samples=40))) == 40
+    assert sorted(SubsetRandomSampler([3, 5, 9])) == [3, 5, 9]
+    assert set(WeightedRandomSampler([0, 0, 1.0, 1.0], 20)) == {2, 3}
+    assert list(BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
+    with pytest.raises(ValueError, match="positive integer"):
+        BatchSampler(range(5), 0, False)
+    with pytest.raises(ValueError, match="1d sequence"):
+        WeightedRandomSampler([[1.0]], 1)  # type: ignore[list-item]
+
+
+def test_distributed_sampler_shares() -> None:
+    shares = [list(DistributedSampler(range(10), 3, r, seed=4)) for r in range(3)]
+    assert [len(s) for s in shares] == [4, 4, 4]
+    assert {i for s in shares for i in s} == set(range(10))
+    dropped = [list(DistributedSampler(range(10), 3, r, drop_last=True)) for r in range(3)]
+    assert [len(s) for s in dropped] == [3, 3, 3]
+    sampler = DistributedSampler(range(10), 2, 0)
+    first = list(sampler)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    with pytest.raises(ValueError, match="Invalid rank"):
+        DistributedSampler(range(3), 2, 2)
+
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.mark.parametrize(
+    ("batch", "wanted"),
+    [
+        ([1, 2], ad.tensor([1, 2])),
+        ([1.0, 2.0], ad.tensor([1.0, 2.0], dtype=ad.float64)),
+        ([np.float32(1), np.float32(2)], ad.tensor([1.0, 2.0])),
+        ([np.ones(2), np.zeros(2)], ad.tensor([[1.0, 1], [0, 0]], dtype=ad.float64)),
+        ([True, False], ad.tensor([True, False])),
+    ],
+)
+def test_collate_leaves(batch: Any, wanted: ad.Tensor) -> None:
+    made = default_collate(batch)
+    assert made.dtype is wanted.dtype
+    assert made.tolist() == wanted.tolist()
+
+
+def test_collate_containers() -> None:
+    made = default_collate(
+        [{"a": (1, "x"), "p": Point(1, 2.0)}, {"a": (2, "y"), "p": Point(3, 4.0)}]
+    )
+    assert made["a"][0].tolist() == [1, 2]
+    assert list(made["a"][1]) == ["x", "y"]
+    assert isinstance(made["p"], Point)
+    assert made["p"].y.tolist() == [2.0, 4.0]
+    assert isinstance(default_convert((np.ones(1), "s"))[0], ad.Tensor)
+
+
+def test_collate_refuses() -> None:
+    with pytest.raises(RuntimeError, match="equal size"):
+        default_collate([ad.zeros(2), ad.zeros(3)])
+    with pytest.raises(RuntimeError, match="equal size"):
+        default_collate([[1, 2], [1]])
+    with pytest.raises(TypeError, match="found <class 'object'>"):
+        default_collate([object()])
+    with pytest.raises(TypeError, match="numpy arrays"):
+        default_collate([np.array(["a"])])
+
+
+def test_loader_options_refused() -> None:
+    data = range(4)
+    for options, text in [
+        ({"num_workers": -1}, "non-negative"),
+        ({"timeout": -1}, "non-negative"),
+        ({"prefetch_factor": 2}, "multiprocessing"),
+        ({"persistent_workers": True}, "num_workers > 0"),
+        ({"sampler": range(4), "shuffle": True}, "mutually exclusive"),
+        ({"batch_sampler": [[0]], "batch_size": 2}, "mutually exclusive"),
+        ({"batch_size": None, "drop_last": True}, "mutually exclusive"),
+        ({"num_workers": 1, "multiprocessing_context": "nonsense"}, "valid start method"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            DataLoader(data, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected unspecified shuffle"):
+        DataLoader(Count(3), shuffle=True)
+    loader: DataLoader[Any] = DataLoader(data)
+    with pytest.raises(ValueError, match="should not be set"):
+        loader.batch_size = 3
+
+
+def test_loader_without_batching_and_subsets() -> None:
+    class Arrays(Dataset[Any]):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, i: int) -> Any:
+            return np.full(2, i)
+
+    items = list(DataLoader(Arrays(), batch_size=None))
+    assert [x.tolist() for x in items] == [[0, 0], [1, 1], [2, 2]]
+    assert len(DataLoader(Subset(Arrays(), [0, 1]), batch_size=2)) == 1
+    assert [b.tolist() for b in DataLoader(Count(5), batch_size=2, drop_last=True)] == [
+        [0, 1],
+        [2, 3],
+    ]

@@ -1,0 +1,338 @@
+"""save and load: round trips, sharing, refusal of hostile files, damage, kills, full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections import Counter, OrderedDict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.core.dtype import DTYPES
+from adjoint.io import safetensors
+from adjoint.io.atomic import atomic_write
+
+
+def again(value: Any) -> Any:
+    file = BytesIO()
+    ad.save(value, file)
+    file.seek(0)
+    return ad.load(file)
+
+
+PLAIN: list[Any] = [
+    None, True, 0, 255, 256, 65536, -1, 2**31, -(2**31) - 1, 2**200, 1.5, float("inf"), 2 - 3j,
+    "text", "", "ü\n", b"", b"\x00\xff", bytearray(b"ab"), (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4),
+    [], [1, [2]], {}, {"a": 1, 2: "b", (1, 2): None}, {1, 2}, set(), OrderedDict(a=1, b=2),
+    Counter("aab"), ad.Size((2, 3)), ad.float16, ad.device("cpu"), ad.device("cuda", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=repr)
+def test_plain_values_come_back(value: Any) -> None:
+    back = again(value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_every_dtype_comes_back(dtype: Any, tmp_path: Path) -> None:
+    value = (ad.rand(3, 4) * 5).to(dtype)
+    back = again(value)
+    assert back.dtype is dtype
+    assert (back == value).all()
+    if dtype is not ad.complex128:
+        path = tmp_path / "x.safetensors"
+        ad.save({"x": value}, path)
+        assert (ad.load(path)["x"] == value).all()
+
+
+def test_geometry_sharing_and_parameters() -> None:
+    base = ad.arange(12.0).reshape(3, 4)
+    weight = ad.nn.Parameter(ad.ones(2))
+    state = {"base": base, "row": base[1], "t": base.t(), "w": weight, "tied": weight}
+    back = again(state)
+    assert back["t"].stride() == base.t().stride()
+    back["base"][1, 1] = 100
+    assert back["row"][1] == 100
+    assert back["t"][1, 1] == 100
+    assert isinstance(back["w"], ad.nn.Parameter)
+    assert back["tied"] is back["w"]
+    assert again(ad.zeros(0, 3)).shape == (0, 3)
+    assert again(ad.tensor(2.0)).item() == 2
+    assert again(ad.ones(2, requires_grad=True)).requires_grad
+    assert again(ad.rand(4, 4)[::2, 1:3]).shape == (2, 2)
+
+
+def test_recursive_and_shared_containers() -> None:
+    inner: list[Any] = [1]
+    value: dict[str, Any] = {"a": inner, "b": inner}
+    inner.append(value)
+    back = again(value)
+    assert back["a"] is back["b"]
+    assert back["a"][1] is back
+
+
+def test_state_dict_metadata_is_kept() -> None:
+    state = ad.nn.Linear(2, 2).state_dict()
+    assert again(state)._metadata == state._metadata
+
+
+def test_numpy_scalars_become_numbers() -> None:
+    assert again([np.float64(1.5), np.int32(3)]) == [1.5, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (ad.nn.Linear(1, 1), "state_dict"),
+        ([{"k": object()}], r"\[0\]\['k'\]"),
+        (np.ones(2), "from_numpy"),
+        (frozenset([1]), "plain"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(value: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        again(value)
+
+
+class Call:
+    def __init__(self, fn: Any, *args: Any) -> None:
+        self.fn, self.args = fn, args
+
+    def __reduce__(self) -> Any:
+        return self.fn, self.args
+
+
+def hostile(value: Any, protocol: int) -> BytesIO:
+    """An archive whose pickle runs code when Python reads it."""
+    good, bad = BytesIO(), BytesIO()
+    ad.save([1], good)
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+        for name in source.namelist():
+            data = pickle.dumps(value, protocol) if name.endswith("data.pkl") else source.read(name)
+            target.writestr(name, data)
+    bad.seek(0)
+    return bad
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (Call(os.system, "touch owned"), "posix.system"),
+        (Call(eval, "1"), "builtins.eval"),
+        (Call(getattr, "a", "upper"), "builtins.getattr"),
+        (Call(subprocess.Popen, ["true"]), "subprocess.Popen"),
+    ],
+)
+def test_hostile_pickles_are_refused_by_name(call: Call, name: str, protocol: int) -> None:
+    with pytest.raises(pickle.UnpicklingError, match=f"asks for {name}"):
+        ad.load(hostile({"weights": [call]}, protocol))
+
+
+def test_hostile_opcodes() -> None:
+    for body in (
+        b"cbuiltins\nset\n(I1\ntR.",  # a call that cannot be made
+        b"\x80\x02ctorch\nfloat32\n)R.",  # something that is not to be called
+        b"(S'x'\ni__main__\nX\n.",  # INST
+        b"\x80\x02]}b.",  # state of a list
+        b"\x80\x02q\x00.",  # an empty stack
+        b"\x80\x02h\x05.",  # an empty memo
+        b"\x80\x02t.",
+        b"",
+        b"\x80\x02K",
+        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f.",  # a string of 2**63 bytes
+    ):
+        file = hostile(None, 2)
+        target = BytesIO()
+        with zipfile.ZipFile(file) as source, zipfile.ZipFile(target, "w") as out:
+            for name in source.namelist():
+                out.writestr(name, body if name.endswith("data.pkl") else source.read(name))
+        target.seek(0)
+        with pytest.raises((pickle.UnpicklingError, EOFError, RuntimeError, OverflowError)):
+            ad.load(target)
+
+
+def test_windows_outside_their_storage_are_refused() -> None:
+    from adjoint.core.device import CPU
+    from adjoint.io.storages import Stored
+
+    stored = Stored(np.zeros(4, np.float32), ad.float32, CPU)
+    for size, stride, offset in [
+        ((5,), (1,), 0),
+        ((2,), (1,), 3),
+        ((2,), (-1,), 1),
+        ((2,), (1, 1), 0),
+    ]:
+        with pytest.raises(ValueError, match="exceed|make no tensor"):
+            stored.tensor(size, stride, offset)
+
+
+def test_truncated_and_corrupt_files_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    ad.save({"w": ad.rand(200), "b": [1, 2]}, path)
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    for cut in [0, 1, 4, 100, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole[:cut])
+        with pytest.raises((RuntimeError, EOFError), match=r"model\.pt"):
+            ad.load(path)
+    start = whole.index(b"data/0") + 100
+    for _ in range(20):  # a flipped bit among the elements
+        damaged = bytearray(whole)
+        damaged[start + rng.randrange(600)] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(RuntimeError, match=r"model\.pt.*damaged"):
+            ad.load(path)
+    for _ in range(200):  # anywhere: an error or a value, never anything else
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        with contextlib.suppress(RuntimeError, EOFError, pickle.UnpicklingError, TypeError):
+            ad.load(path)
+    path.write_bytes(b"not a model at all")
+    with pytest.raises(RuntimeError, match=r"model\.pt is not a file that save wrote"):
+        ad.load(path)
+
+
+def test_memory_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    ad.save({"w": ad.arange(1000.0), "h": ad.ones(3, dtype=ad.bfloat16)}, path)
+    before = path.read_bytes()
+    back = ad.load(path, mmap=True)
+    assert back["w"].data_ptr() % 64 == 0
+    back["w"][0] = 5  # stays in memory
+    assert back["w"][:2].tolist() == [5, 1]
+    assert path.read_bytes() == before
+    with pytest.raises(ValueError, match="needs a path"):
+        ad.load(BytesIO(before), mmap=True)
+
+
+def test_map_location(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    ad.save(ad.ones(2), path)
+    for where in ("cpu", ad.device("cpu"), {"cuda:0": "cpu"}, lambda storage, place: storage):
+        assert ad.load(path, map_location=where).tolist() == [1, 1]
+    if not ad.cuda.is_available():
+        with pytest.raises(RuntimeError, match="map_location='cpu'"):
+            ad.load(path, map_location="cuda:0")
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    value = {"b": ad.rand(3), "a": ad.rand(2, 2).t(), "e": ad.zeros(0, 2), "f": ad.tensor(True)}
+    ad.save(value, path, metadata={"format": "pt"})
+    for mapped in (False, True):
+        back = ad.load(path, mmap=mapped)
+        assert {k: v.tolist() for k, v in back.items()} == {k: v.tolist() for k, v in value.items()}
+    assert safetensors.load_metadata(path) == {"format": "pt"}
+    with pytest.raises(TypeError, match="holds tensors only"):
+        ad.save({"a": 1}, path)
+    whole = path.read_bytes()
+    header = int.from_bytes(whole[:8], "little")
+    for damaged in (
+        b"", whole[:7], whole[:20], whole[:-1], whole + b"x",
+        whole.replace(b'"F32"', b'"F99"', 1), whole.replace(b"[0,", b"[4,", 1),
+        (2**60).to_bytes(8, "little") + whole[8:], whole[:8] + b"{" * header + whole[8 + header :],
+    ):  # fmt: skip
+        path.write_bytes(damaged)
+        with pytest.raises(RuntimeError, match=r"m\.safetensors"):
+            ad.load(path)
+
+
+def save_on(path: Path, started: int) -> None:
+    """Save until killed: steps whose elements say which step it is."""
+    step = 0
+    while True:
+        ad.save({"step": step, "w": ad.full((200_000,), float(step))}, path)
+        if step == 0:
+            os.write(started, b"x")
+        step += 1
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    rng = random.Random(1)
+    for _ in range(20):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            save_on(path, writing)
+        os.close(writing)
+        os.read(reading, 1)
+        os.close(reading)
+        time.sleep(rng.random() * 0.03)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        back = ad.load(path)
+        assert (back["w"] == back["step"]).all()
+        assert len(list(tmp_path.iterdir())) <= 2  # at most one left over, removed by the next
+    ad.save(1, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
+
+
+FULL = """
+import resource, sys, adjoint as ad
+resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+try:
+    ad.save(ad.zeros(1_000_000), sys.argv[1])
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_reported_and_keeps_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    ad.save({"good": 1}, path)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "last.pt" in done.stdout
+    assert "previous file is unchanged" in done.stdout
+    assert ad.load(path) == {"good": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
+
+
+def test_atomic_write_keeps_mode_links_and_cleans_up(tmp_path: Path) -> None:
+    path, link = tmp_path / "a", tmp_path / "link"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    with atomic_write(link) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def half() -> None:
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        half()
+    assert path.read_bytes() == b"new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "link"]
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ad.save(1, tmp_path / "nowhere" / "a.pt")
+
+
+def test_files_of_big_endian_machines() -> None:
+    from adjoint.io.storages import from_bytes
+
+    swapped = np.array([1.0, 2.0], ">f4").view(np.uint8)
+    assert from_bytes(swapped, ad.float32, "big").tolist() == [1, 2]
+    assert from_bytes(swapped, ad.complex64, "big").tolist() == [1 + 2j]
