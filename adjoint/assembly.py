@@ -106,6 +106,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.ops.nn.piecewise",
     "adjoint.ops.nn.regression",
     "adjoint.ops.nn.softmax",
+    "adjoint.backends.array.checks",
     "adjoint.backends.array.convolution",
     "adjoint.backends.array.resample",
     "adjoint.backends.array.pooling",

@@ -9,7 +9,7 @@ import numpy as np
 from adjoint.backends.array.reduction import part, widen
 from adjoint.backends.array.scan import accumulate
 from adjoint.backends.array.table import lowers
-from adjoint.ops import checks, hashing, search, unique
+from adjoint.ops import hashing, search, unique
 
 Array = Any
 
@@ -75,13 +75,6 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     counts = xp.diff(xp.concatenate([starts, xp.asarray([n])])).astype(np.int64)
     values = xp.take(rows, starts, axis=axis)
     return values, inverse.reshape(x.shape) if dim is None else inverse, counts
-
-
-@lowers(checks.REQUIRE)
-def require(xp: Any, x: Array, condition: Array, message: str) -> Array:
-    if not bool(condition.all()):
-        raise RuntimeError(message)
-    return x.copy()
 
 
 @lowers(hashing.HASH_TENSOR)
