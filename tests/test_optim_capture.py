@@ -192,3 +192,22 @@ def test_averages_in_a_captured_step() -> None:
 
     for g, w in zip(run(capture), run(lambda fn: fn), strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
+step = 0  # a counter of that name, as training scripts have
+
+
+def test_an_attribute_is_not_a_global_of_that_name() -> None:
+    global step
+    w = ad.ones(2, requires_grad=True)
+    optimizer = ad.optim.SGD([w], lr=0.1)
+
+    @capture
+    def update(x: Any) -> None:
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    for step in range(5):  # noqa: B007
+        update(ad.ones(2))
+    assert update.traces <= 2

@@ -130,6 +130,10 @@ class Captured:
             program.fingerprint = seen if attributes.replaced else self.look(leaves)
             return program
 
+    def capture_children(self) -> list[tuple[str, Any]]:
+        """What a capture that reaches this one depends on: the function, not what is kept of it."""
+        return [("fn", self.fn)]
+
     @property
     def latest(self) -> Program:
         """The program of the most recent trace."""

@@ -13,6 +13,8 @@ Note [structures]
 
 from __future__ import annotations
 
+import dis
+import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -277,10 +279,17 @@ def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     yield from (fn.__kwdefaults__ or {}).items()
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Global names used by a code object and the functions defined in it."""
-    found = set(code.co_names)
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Global names read by a code object and the functions defined in it.
+
+    Not every name in it: `optimizer.step()` does not read a global called `step`.
+    """
+    found = {i.argval for i in dis.get_instructions(code) if i.opname in _READS}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found |= _names(constant)
-    return found
+    return frozenset(found)
+
+
+_READS = ("LOAD_GLOBAL", "LOAD_NAME")
