@@ -45,6 +45,7 @@ from adjoint import io as io
 from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import metrics as metrics
+from adjoint import models as models
 from adjoint import mps as mps
 from adjoint import nn as nn
 from adjoint import optim as optim

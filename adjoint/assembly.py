@@ -170,6 +170,7 @@ SUBMODULES = (
     "io",
     "linalg",
     "masked",
+    "models",
     "metrics",
     "mps",
     "nn",

@@ -1,1 +1,33 @@
 """Models, each in its own file, with the weight names of published checkpoints."""
+
+from adjoint.models.bert import Bert as Bert
+from adjoint.models.bert import BertConfig as BertConfig
+from adjoint.models.bert import minilm_l6 as minilm_l6
+from adjoint.models.bert import sentence_embedding as sentence_embedding
+from adjoint.models.ddpm import DDPM as DDPM
+from adjoint.models.ddpm import DiffusionUNet as DiffusionUNet
+from adjoint.models.gpt2 import GPT2 as GPT2
+from adjoint.models.gpt2 import GPT2Config as GPT2Config
+from adjoint.models.lenet import LeNet as LeNet
+from adjoint.models.llama import Llama as Llama
+from adjoint.models.llama import LlamaConfig as LlamaConfig
+from adjoint.models.lstm import LSTMLanguageModel as LSTMLanguageModel
+from adjoint.models.mlp import MLP as MLP
+from adjoint.models.mobilenet import MobileNetV2 as MobileNetV2
+from adjoint.models.mobilenet import mobilenet_v2 as mobilenet_v2
+from adjoint.models.resnet import ResNet as ResNet
+from adjoint.models.resnet import resnet18 as resnet18
+from adjoint.models.resnet import resnet34 as resnet34
+from adjoint.models.resnet import resnet50 as resnet50
+from adjoint.models.resnet import resnet101 as resnet101
+from adjoint.models.resnet import resnet152 as resnet152
+from adjoint.models.unet import UNet as UNet
+from adjoint.models.vae import VAE as VAE
+from adjoint.models.vgg import VGG as VGG
+from adjoint.models.vgg import vgg11 as vgg11
+from adjoint.models.vgg import vgg13 as vgg13
+from adjoint.models.vgg import vgg16 as vgg16
+from adjoint.models.vgg import vgg19 as vgg19
+from adjoint.models.vit import VisionTransformer as VisionTransformer
+from adjoint.models.vit import vit_b_16 as vit_b_16
+from adjoint.models.vit import vit_l_16 as vit_l_16

@@ -1,0 +1,156 @@
+"""GPT-2 (Radford et al., 2019), with Hugging Face's weight names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from adjoint import nn
+from adjoint.autodiff.modes import no_grad
+from adjoint.nn import functional as F
+from adjoint.ops.counts import multinomial
+from adjoint.ops.creation import empty, zeros
+from adjoint.ops.join import cat
+from adjoint.ops.products import addmm
+from adjoint.ops.ranges import arange
+from adjoint.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class GPT2Config:
+    """Sizes of a GPT-2; the defaults are the small one's."""
+
+    vocab_size: int = 50257
+    n_positions: int = 1024
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    dropout: float = 0.1
+
+
+class Conv1D(nn.Module):
+    """A linear layer whose weight is stored (in, out), as GPT-2's checkpoints have it."""
+
+    def __init__(self, fan_out: int, fan_in: int, std: float = 0.02) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(empty(fan_in, fan_out))
+        self.bias = nn.Parameter(zeros(fan_out))
+        nn.init.normal_(self.weight, std=std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        return out.reshape(*x.shape[:-1], -1)
+
+
+class Attention(nn.Module):
+    """Causal self-attention."""
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        width = config.n_embd
+        self.heads, self.dropout = config.n_head, config.dropout
+        self.c_attn = Conv1D(3 * width, width)
+        self.c_proj = Conv1D(width, width, 0.02 / sqrt(2 * config.n_layer))
+        self.resid_dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, C = x.shape
+        q, k, v = (
+            part.view(B, T, self.heads, C // self.heads).transpose(1, 2)  # (B, heads, T, size)
+            for part in self.c_attn(x).split(C, 2)
+        )
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        return self.resid_dropout(self.c_proj(y.transpose(1, 2).reshape(B, T, C)))
+
+
+class FeedForward(nn.Module):
+    """Four times wider and back."""
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        width = config.n_embd
+        self.c_fc = Conv1D(4 * width, width)
+        self.c_proj = Conv1D(width, 4 * width, 0.02 / sqrt(2 * config.n_layer))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")))
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each after a normalisation, beside shortcuts."""
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.n_embd)
+        self.attn = Attention(config)
+        self.ln_2 = nn.LayerNorm(config.n_embd)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT2(nn.Module):
+    """The language model; the output layer shares the embedding's weight.
+
+    Shape:
+        (B, T) tokens -> (B, T, vocab_size) scores of the next token
+
+    Example:
+        >>> import adjoint as ad
+        >>> model = GPT2(GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2))
+        >>> model(ad.zeros(2, 5).long()).shape
+        adjoint.Size([2, 5, 11])
+    """
+
+    def __init__(self, config: GPT2Config | None = None) -> None:
+        super().__init__()
+        self.config = config = config or GPT2Config()
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(config.vocab_size, config.n_embd),
+                "wpe": nn.Embedding(config.n_positions, config.n_embd),
+                "drop": nn.Dropout(config.dropout),
+                "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
+                "ln_f": nn.LayerNorm(config.n_embd),
+            }
+        )
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head.weight = self.transformer["wte"].weight
+        for name in ("wte", "wpe"):
+            nn.init.normal_(self.transformer[name].weight, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        length = tokens.shape[1]
+        if length > self.config.n_positions:
+            raise RuntimeError(
+                f"GPT2: {length} tokens are more than the model's {self.config.n_positions} "
+                "positions. Cut the input."
+            )
+        parts = self.transformer
+        places = arange(length, device=tokens.device)
+        x = parts["drop"](parts["wte"](tokens) + parts["wpe"](places))  # (B, T, width)
+        for block in parts["h"]:
+            x = block(x)
+        return self.lm_head(parts["ln_f"](x))
+
+    @no_grad()
+    def generate(
+        self, tokens: Tensor, count: int, temperature: float = 1.0, top_k: int | None = None
+    ) -> Tensor:
+        """Sample `count` further tokens; temperature 0 takes the likeliest."""
+        for _ in range(count):
+            scores = self(tokens[:, -self.config.n_positions :])[:, -1]
+            if temperature == 0:
+                chosen = scores.argmax(1, keepdim=True)
+            else:
+                scores = scores / temperature
+                if top_k is not None:
+                    least = scores.topk(min(top_k, scores.shape[1])).values[:, -1:]
+                    scores = scores.masked_fill(scores < least, -float("inf"))
+                chosen = multinomial(F.softmax(scores, -1), 1)
+            tokens = cat([tokens, chosen], 1)
+        return tokens

@@ -1,0 +1,85 @@
+"""VGG networks (Simonyan and Zisserman, 2014), with torchvision's weight names."""
+
+from __future__ import annotations
+
+from adjoint import nn
+from adjoint.tensor.tensor import Tensor
+
+# Channels of each convolution; M is a pooling.
+PLANS = {
+    11: "64 M 128 M 256 256 M 512 512 M 512 512 M",
+    13: "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
+    16: "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M",
+    19: "64 64 M 128 128 M 256 256 256 256 M 512 512 512 512 M 512 512 512 512 M",
+}
+
+
+class VGG(nn.Module):
+    """3x3 convolutions and poolings by a plan, then three linear layers.
+
+    Args:
+        plan: channels of the convolutions, and M for a pooling.
+        batch_norm: whether each convolution is normalised.
+        hidden: width of the linear layers.
+
+    Shape:
+        (B, 3, H, W) -> (B, num_classes)
+    """
+
+    def __init__(
+        self,
+        plan: str,
+        num_classes: int = 1000,
+        batch_norm: bool = False,
+        hidden: int = 4096,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        fan_in = 3
+        for word in plan.split():
+            if word == "M":
+                layers.append(nn.MaxPool2d(2, 2))
+                continue
+            layers.append(nn.Conv2d(fan_in, int(word), 3, padding=1))
+            layers += [nn.BatchNorm2d(int(word))] if batch_norm else []
+            layers.append(nn.ReLU(inplace=True))
+            fan_in = int(word)
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(fan_in * 49, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, num_classes),
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def vgg11(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
+    """VGG-11: 132,863,336 parameters."""
+    return VGG(PLANS[11], num_classes, batch_norm)
+
+
+def vgg13(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
+    """VGG-13: 133,047,848 parameters."""
+    return VGG(PLANS[13], num_classes, batch_norm)
+
+
+def vgg16(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
+    """VGG-16: 138,357,544 parameters."""
+    return VGG(PLANS[16], num_classes, batch_norm)
+
+
+def vgg19(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
+    """VGG-19: 143,667,240 parameters."""
+    return VGG(PLANS[19], num_classes, batch_norm)
