@@ -149,6 +149,8 @@ def test_errors_say_what_was_wanted() -> None:
         F.conv2d(x, w, ad.ones(3))
     with pytest.raises(RuntimeError, match="not supported for strided"):
         F.conv2d(x, w, stride=2, padding="same")
+    with pytest.raises(RuntimeError, match=r"Conv2d: expected input of shape \(N, 3, H, W\)"):
+        ad.nn.Conv2d(3, 4, 3)(ad.ones(1, 5, 5, 3))
     with pytest.raises(ValueError, match="in_channels must be divisible by groups"):
         ad.nn.Conv2d(3, 4, 3, groups=2)
     with pytest.raises(ValueError, match="padding_mode"):

@@ -115,6 +115,19 @@ class _ConvNd(Module):
             sides += (total // 2, total - total // 2)
         return tuple(sides)
 
+    def _require(self, input: Tensor) -> None:
+        """Refuse an input that does not fit, in the layer's name."""
+        rank, shape = len(self.kernel_size), self.weight.shape
+        channels = shape[0] if self.transposed else shape[1] * self.groups
+        if input.ndim in (rank + 1, rank + 2) and input.shape[-1 - rank] == channels:
+            return
+        spatial = ", ".join(("D", "H", "W")[-rank:] if rank > 1 else ("L",))
+        raise RuntimeError(
+            f"{type(self).__name__}: expected input of shape (N, {channels}, {spatial}) or "
+            f"({channels}, {spatial}), received {list(input.shape)}: given groups={self.groups}, "
+            f"weight of size {list(shape)}, expected input to have {channels} channels"
+        )
+
     def reset_parameters(self) -> None:
         """Draw weight and bias anew."""
         init.kaiming_uniform_(self.weight, a=sqrt(5))
@@ -183,6 +196,7 @@ class _Conv(_ConvNd):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        self._require(input)
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
@@ -312,6 +326,7 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(extra)
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        self._require(input)
         convolve = type(self)._convolve
         return convolve(
             input,
