@@ -115,7 +115,9 @@ NETWORKS: tuple[str, ...] = (
 LAZY: tuple[str, ...] = (
     *NETWORKS,
     "adjoint.ops.gamma",
+    "adjoint.ops.gamma_samples",
     "adjoint.backends.array.gamma",
+    "adjoint.backends.array.gamma_samples",
     "adjoint.ops.calculus",
     "adjoint.ops.covariance",
     "adjoint.ops.quantile",
@@ -164,6 +166,7 @@ SUBMODULES = (
     "cuda",
     "data",
     "datasets",
+    "distributions",
     "fft",
     "func",
     "graph",

@@ -1,0 +1,31 @@
+"""The chi-squared distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.distributions import constraints
+from adjoint.distributions.gamma import Gamma
+from adjoint.tensor.tensor import Tensor
+
+
+class Chi2(Gamma):
+    """The sum of `df` squares of standard normal numbers: Gamma(df / 2, 1 / 2).
+
+    Args:
+        df: degrees of freedom.
+    """
+
+    arg_constraints = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        super().__init__(0.5 * df, 0.5, validate_args=validate_args)
+
+    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
+        made.concentration = self.concentration.expand(batch_shape)
+        made.rate = self.rate.expand(batch_shape)
+
+    @property
+    def df(self) -> Tensor:
+        """Degrees of freedom."""
+        return self.concentration * 2
