@@ -13,7 +13,7 @@ from adjoint.tensor.tensor import Tensor
 
 
 class GeneralizedPareto(Distribution):
-    r"""Excesses over a threshold: distribution function $1 - (1 + k z)^{-1/k}$, z = (x - loc) / scale.
+    r"""Excesses over a threshold: cdf $1 - (1 + k z)^{-1/k}$, z = (x - loc) / scale.
 
     Args:
         loc: the least value.

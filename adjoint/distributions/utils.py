@@ -86,7 +86,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), without overflow."""
-    return x.clamp(min=0) + (-x.abs()).exp().log1p()
+    return x.logaddexp(x.new_zeros(()))
 
 
 def log_of_bernoulli(logits: Tensor, value: Tensor) -> Tensor:
@@ -135,7 +135,8 @@ def _triangle(n: int, diag: int) -> list[int]:
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     """Square matrices whose lower triangle, row by row, is a vector."""
     length = vec.shape[-1]
-    exact = (-(1 + 2 * diag) + math.sqrt((1 + 2 * diag) ** 2 + 8 * length + 4 * abs(diag) * (diag + 1))) / 2
+    inside = (1 + 2 * diag) ** 2 + 8 * length + 4 * abs(diag) * (diag + 1)
+    exact = (-(1 + 2 * diag) + math.sqrt(inside)) / 2
     n = round(exact)
     if abs(exact - n) > 1e-8 or n < 0:
         raise ValueError(
