@@ -33,26 +33,36 @@ from adjoint.distributions.laplace import Laplace as Laplace
 from adjoint.distributions.lkj_cholesky import LKJCholesky as LKJCholesky
 from adjoint.distributions.log_normal import LogNormal as LogNormal
 from adjoint.distributions.logistic_normal import LogisticNormal as LogisticNormal
-from adjoint.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal as LowRankMultivariateNormal
+from adjoint.distributions.lowrank_multivariate_normal import (
+    LowRankMultivariateNormal as LowRankMultivariateNormal,
+)
 from adjoint.distributions.mixture_same_family import MixtureSameFamily as MixtureSameFamily
 from adjoint.distributions.multinomial import Multinomial as Multinomial
 from adjoint.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
 from adjoint.distributions.negative_binomial import NegativeBinomial as NegativeBinomial
 from adjoint.distributions.normal import Normal as Normal
 from adjoint.distributions.one_hot_categorical import OneHotCategorical as OneHotCategorical
-from adjoint.distributions.one_hot_categorical import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
+from adjoint.distributions.one_hot_categorical import (
+    OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough,
+)
 from adjoint.distributions.pareto import Pareto as Pareto
 from adjoint.distributions.poisson import Poisson as Poisson
 from adjoint.distributions.relaxed_bernoulli import RelaxedBernoulli as RelaxedBernoulli
-from adjoint.distributions.relaxed_categorical import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from adjoint.distributions.relaxed_categorical import (
+    RelaxedOneHotCategorical as RelaxedOneHotCategorical,
+)
 from adjoint.distributions.studentT import StudentT as StudentT
-from adjoint.distributions.transformed_distribution import TransformedDistribution as TransformedDistribution
+from adjoint.distributions.transformed_distribution import (
+    TransformedDistribution as TransformedDistribution,
+)
 from adjoint.distributions.transforms import AbsTransform as AbsTransform
 from adjoint.distributions.transforms import AffineTransform as AffineTransform
 from adjoint.distributions.transforms import CatTransform as CatTransform
 from adjoint.distributions.transforms import ComposeTransform as ComposeTransform
 from adjoint.distributions.transforms import CorrCholeskyTransform as CorrCholeskyTransform
-from adjoint.distributions.transforms import CumulativeDistributionTransform as CumulativeDistributionTransform
+from adjoint.distributions.transforms import (
+    CumulativeDistributionTransform as CumulativeDistributionTransform,
+)
 from adjoint.distributions.transforms import ExpTransform as ExpTransform
 from adjoint.distributions.transforms import IndependentTransform as IndependentTransform
 from adjoint.distributions.transforms import LowerCholeskyTransform as LowerCholeskyTransform

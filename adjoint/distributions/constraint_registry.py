@@ -17,7 +17,7 @@ class ConstraintRegistry:
     def __init__(self) -> None:
         self._registry: dict[Any, Callable[[Any], Transform]] = {}
 
-    def register(self, constraint: Any, factory: Any = None) -> Any:
+    def register(self, constraint: Any, factory: Any = None) -> Callable[[Any], Any]:
         """Say how to make the transform of a kind of constraint; usable as a decorator."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -35,9 +35,7 @@ class ConstraintRegistry:
         """The transform onto a constraint's set."""
         factory = self._registry.get(type(constraint))
         if factory is None:
-            raise NotImplementedError(
-                f"Cannot transform {type(constraint).__name__} constraints"
-            )
+            raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints")
         return factory(constraint)
 
 

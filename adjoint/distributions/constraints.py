@@ -70,14 +70,14 @@ class _Dependent(Constraint):
         self._event_dim = event_dim
 
     @property
-    def is_discrete(self) -> Any:  # type: ignore[override]
+    def is_discrete(self) -> Any:
         """Whether the set is discrete, where that is known."""
         if self._is_discrete is NotImplemented:
             raise NotImplementedError(".is_discrete cannot be determined statically")
         return self._is_discrete
 
     @property
-    def event_dim(self) -> Any:  # type: ignore[override]
+    def event_dim(self) -> Any:
         """The number of dimensions of an event, where that is known."""
         if self._event_dim is NotImplemented:
             raise NotImplementedError(".event_dim cannot be determined statically")
@@ -122,19 +122,17 @@ class _IndependentConstraint(Constraint):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     @property
-    def is_discrete(self) -> Any:  # type: ignore[override]
+    def is_discrete(self) -> Any:
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> Any:  # type: ignore[override]
+    def event_dim(self) -> Any:
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Any) -> Any:
         result = self.base_constraint.check(value)
         if result.ndim < self.reinterpreted_batch_ndims:
-            raise ValueError(
-                f"Expected value.dim() >= {self.event_dim} but got {value.ndim}"
-            )
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         return all_of_last(result, self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
@@ -159,11 +157,11 @@ class MixtureSameFamilyConstraint(Constraint):
         self.base_constraint = base_constraint
 
     @property
-    def is_discrete(self) -> Any:  # type: ignore[override]
+    def is_discrete(self) -> Any:
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> Any:  # type: ignore[override]
+    def event_dim(self) -> Any:
         return self.base_constraint.event_dim
 
     def check(self, value: Any) -> Any:
@@ -195,7 +193,7 @@ class _OneHot(Constraint):
 class _Bounded(Constraint):
     """A set with bounds, shown in its representation."""
 
-    _names = ("lower_bound", "upper_bound")
+    _names: tuple[str, ...] = ("lower_bound", "upper_bound")
 
     def __init__(self, *bounds: Any, **named: Any) -> None:
         for name, bound in zip(self._names, bounds, strict=False):
@@ -367,11 +365,11 @@ class _Cat(Constraint):
         self.dim = dim
 
     @property
-    def is_discrete(self) -> Any:  # type: ignore[override]
+    def is_discrete(self) -> Any:
         return any(c.is_discrete for c in self.cseq)
 
     @property
-    def event_dim(self) -> Any:  # type: ignore[override]
+    def event_dim(self) -> Any:
         return max(c.event_dim for c in self.cseq)
 
     def check(self, value: Any) -> Any:
@@ -387,11 +385,11 @@ class _Stack(Constraint):
         self.dim = dim
 
     @property
-    def is_discrete(self) -> Any:  # type: ignore[override]
+    def is_discrete(self) -> Any:
         return any(c.is_discrete for c in self.cseq)
 
     @property
-    def event_dim(self) -> Any:  # type: ignore[override]
+    def event_dim(self) -> Any:
         dim = max(c.event_dim for c in self.cseq)
         return dim + 1 if self.dim + dim < 0 else dim
 

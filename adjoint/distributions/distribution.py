@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 from adjoint.autodiff.modes import no_grad
 from adjoint.core.spec import Size
@@ -26,7 +26,7 @@ class Distribution:
 
     has_rsample = False
     has_enumerate_support = False
-    arg_constraints: ClassVar[Any] = {}
+    arg_constraints: Any = {}
     support: Any = None
     _validate_args: bool = __debug__
 
@@ -54,7 +54,9 @@ class Distribution:
         for name, constraint in self._constraints().items():
             if constraints.is_dependent(constraint):
                 continue
-            if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property):
+            if name not in self.__dict__ and isinstance(
+                getattr(type(self), name, None), lazy_property
+            ):
                 continue
             value = getattr(self, name)
             if not bool(constraint.check(value).all()):

@@ -63,4 +63,6 @@ class FisherSnedecor(Distribution):
         a, b = self.df1 * 0.5, self.df2 * 0.5
         ratio = self.df1 / self.df2
         constant = (a + b).lgamma() - a.lgamma() - b.lgamma()
-        return constant + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
+        return (
+            constant + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
+        )

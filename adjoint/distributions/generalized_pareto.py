@@ -38,9 +38,7 @@ class GeneralizedPareto(Distribution):
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         """From loc on, bounded above where the concentration is negative."""
-        upper = where(
-            self.concentration < 0, self.loc - self.scale / self.concentration, math.inf
-        )
+        upper = where(self.concentration < 0, self.loc - self.scale / self.concentration, math.inf)
         return constraints.interval(self.loc, upper)
 
     def _flat(self) -> Tensor:

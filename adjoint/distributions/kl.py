@@ -23,9 +23,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
     for name, cls in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(cls, type) or not issubclass(cls, Distribution):
-            raise TypeError(
-                f"Expected {name} to be a Distribution subclass but got {cls}"
-            )
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def declare(fn: Any) -> Any:
         _REGISTRY[type_p, type_q] = fn

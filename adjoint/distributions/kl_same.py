@@ -75,9 +75,7 @@ def _binomial(p: Any, q: Any) -> Tensor:
         raise NotImplementedError(
             "KL between Binomials where q.total_count > p.total_count is not implemented"
         )
-    kl = p.total_count * (
-        p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
-    )
+    kl = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
     return where(p.total_count > q.total_count, math.inf, kl)
 
 
@@ -145,7 +143,7 @@ def _gamma(p: Any, q: Any) -> Tensor:
 def _gumbel(p: Any, q: Any) -> Tensor:
     ratio = p.scale / q.scale
     loc_p, loc_q = p.loc / q.scale, q.loc / q.scale
-    t1 = -ratio.log() - loc_p + loc_q
+    t1 = -ratio.log() + loc_p - loc_q
     t3 = (loc_q + (1 + ratio).lgamma() - loc_p).exp()
     return t1 + ratio * euler_constant + t3 - (1 + euler_constant)
 

@@ -149,5 +149,3 @@ class MultivariateNormal(Distribution):
         half = log_diagonal(self._unbroadcasted_scale_tril)
         value = self._event_shape[0] * (0.5 + HALF_LOG_TAU) + half
         return value if not self._batch_shape else value.expand(self._batch_shape)
-
-

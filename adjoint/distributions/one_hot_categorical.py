@@ -99,5 +99,3 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         samples = self.sample(sample_shape)
         probs = self.probs
         return samples + (probs - probs.detach())
-
-

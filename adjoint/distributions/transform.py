@@ -119,11 +119,11 @@ class _InverseTransform(Transform):
         self._inv: Transform = transform
 
     @property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return self._inv.codomain
 
     @property
-    def codomain(self) -> Any:  # type: ignore[override]
+    def codomain(self) -> Any:
         return self._inv.domain
 
     @property
@@ -163,5 +163,3 @@ class _InverseTransform(Transform):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inv!r})"
-
-

@@ -42,9 +42,7 @@ class TransformedDistribution(Distribution):
         elif isinstance(transforms, list) and all(isinstance(t, Transform) for t in transforms):
             self.transforms = transforms
         else:
-            raise ValueError(
-                f"transforms must be a Transform or list, but was {transforms}"
-            )
+            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
         base_shape = base_distribution.batch_shape + base_distribution.event_shape
         base_rank = len(base_distribution.event_shape)
         transform = ComposeTransform(self.transforms)

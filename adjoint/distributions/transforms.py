@@ -1,4 +1,4 @@
-"""Transforms: exponentials, affine maps, maps onto simplices and triangular matrices, compositions."""
+"""Transforms: exponentials, affine maps; onto simplices and matrices; compositions."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     @property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return self.distribution.support
 
     def _call(self, x: Tensor) -> Tensor:
@@ -315,5 +315,3 @@ class CumulativeDistributionTransform(Transform):
         if self._cache_size == cache_size:
             return self
         return CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
-
-

@@ -176,9 +176,7 @@ class IndependentTransform(Transform):
         return sum_rightmost(result, self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
-        return (
-            f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
-        )
+        return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
     def forward_shape(self, shape: Any) -> Any:
         return self.base_transform.forward_shape(shape)
@@ -254,9 +252,7 @@ class CatTransform(Transform):
 
     transforms: list[Transform]
 
-    def __init__(
-        self, tseq: Any, dim: int = 0, lengths: Any = None, cache_size: int = 0
-    ) -> None:
+    def __init__(self, tseq: Any, dim: int = 0, lengths: Any = None, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) if cache_size else t for t in tseq]
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
@@ -289,9 +285,7 @@ class CatTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         parts = []
-        for t, before, after in zip(
-            self.transforms, self._pieces(x), self._pieces(y), strict=True
-        ):
+        for t, before, after in zip(self.transforms, self._pieces(x), self._pieces(y), strict=True):
             log_det = t.log_abs_det_jacobian(before, after)
             parts.append(sum_rightmost(log_det, self.event_dim - t.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.ndim

@@ -33,7 +33,7 @@ class Uniform(Distribution):
             raise ValueError("Uniform is not defined when low>= high")
 
     @property
-    def arg_constraints(self) -> Any:  # type: ignore[override]
+    def arg_constraints(self) -> Any:
         """Each bound is limited by the other."""
         return {
             "low": constraints.less_than(self.high),

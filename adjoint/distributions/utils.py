@@ -38,7 +38,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
             f"__torch_function__; received {', '.join(type(v).__name__ for v in values)}"
         )
     first = next((v for v in values if isinstance(v, Tensor)), None)
-    options = {
+    options: dict[str, Any] = {
         "dtype": get_default_dtype() if first is None else first.dtype,
         "device": None if first is None else first.device,
     }
@@ -101,7 +101,7 @@ def sum_rightmost(value: Any, dim: int) -> Any:
     return value.reshape((*value.shape[: value.ndim - dim], -1)).sum(-1)
 
 
-class lazy_property:  # noqa: N801
+class lazy_property:
     """An attribute computed from the others on first use, then kept."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:

@@ -53,9 +53,7 @@ class Weibull(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         r = self.concentration_reciprocal
-        return self.scale.pow(2) * (
-            (1 + 2 * r).lgamma().exp() - (2 * (1 + r).lgamma()).exp()
-        )
+        return self.scale.pow(2) * ((1 + 2 * r).lgamma().exp() - (2 * (1 + r).lgamma()).exp())
 
     def entropy(self) -> Tensor:
         r = self.concentration_reciprocal

@@ -39,7 +39,7 @@ class Wishart(ExponentialFamily):
     has_rsample = True
 
     @property
-    def arg_constraints(self) -> Any:  # type: ignore[override]
+    def arg_constraints(self) -> Any:
         """Degrees of freedom are bounded by the size."""
         return {
             "covariance_matrix": constraints.positive_definite,
@@ -74,7 +74,8 @@ class Wishart(ExponentialFamily):
         ((name, matrix),) = present.items()
         if matrix.ndim < 2:
             raise ValueError(
-                "scale_tril must be at least two-dimensional, with optional leading batch dimensions"
+                "scale_tril must be at least two-dimensional, with optional leading batch "
+                "dimensions"
             )
         if not isinstance(df, Tensor):
             df = matrix.new_full((), df)
@@ -83,9 +84,7 @@ class Wishart(ExponentialFamily):
         size = matrix.shape[-1]
         self._event_shape = type(matrix.shape)((size, size))
         if concrete_values() and bool((df <= size - 1).any()):
-            raise ValueError(
-                f"Value of df={df} expected to be greater than ndim - 1 = {size - 1}."
-            )
+            raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {size - 1}.")
         self.__dict__[name] = matrix.expand((*batch, size, size))
         super().__init__(batch, (size, size), validate_args=validate_args)
         if concrete_values() and bool(self.df.lt(size).any()):

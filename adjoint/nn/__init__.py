@@ -174,8 +174,3 @@ from adjoint.nn.parameter import Buffer as Buffer
 from adjoint.nn.parameter import Parameter as Parameter
 from adjoint.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from adjoint.nn.parameter import UninitializedParameter as UninitializedParameter
-from adjoint.nn.modules.transformer import Transformer as Transformer
-from adjoint.nn.modules.transformer import TransformerDecoder as TransformerDecoder
-from adjoint.nn.modules.transformer import TransformerEncoder as TransformerEncoder
-from adjoint.nn.modules.transformer_layers import TransformerDecoderLayer as TransformerDecoderLayer
-from adjoint.nn.modules.transformer_layers import TransformerEncoderLayer as TransformerEncoderLayer

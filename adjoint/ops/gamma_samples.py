@@ -29,7 +29,11 @@ def _no_second(x: Any) -> Any:
 STANDARD_GAMMA_GRAD = elementwise("standard_gamma_grad", _no_second, _no_second, accepts="f")
 # STANDARD_GAMMA(words, shape): each word names a stream of its own.
 STANDARD_GAMMA = elementwise(
-    "standard_gamma", None, lambda y, out: STANDARD_GAMMA_GRAD(y, out), promotes_from=1
+    "standard_gamma",
+    None,
+    lambda y, out: STANDARD_GAMMA_GRAD(y, out),
+    promotes_from=1,
+    accepts="f",
 )
 
 
@@ -41,3 +45,9 @@ def standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
     shape = tuple(input.shape)
     words = draw("_standard_gamma", "bits", (), shape, dt.int64, input.device, generator)
     return STANDARD_GAMMA(words, input)
+
+
+@public(name="_standard_gamma_grad")
+def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+    """The derivative of gamma samples `output` by their shapes `input`."""
+    return STANDARD_GAMMA_GRAD(input, output)

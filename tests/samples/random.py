@@ -33,6 +33,8 @@ ROWS = [
     R("normal", T(2, 3), T(3, kind="positive")),
     R("bernoulli", CHANCES),
     R("bernoulli", T(2, 3), 0.25),
+    R("_standard_gamma", T(2, 3, kind="positive")),
+    S("_standard_gamma_grad", T(2, 3, kind="positive"), T(2, 3, kind="positive"), _grad=False),
     R("poisson", T(2, 3, kind="positive", high=40)),
     R("binomial", T(2, 3, kind="positive", high=90), T(3, kind="positive", high=1)),
     R("multinomial", T(4, kind="positive"), 2),
