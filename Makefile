@@ -48,6 +48,7 @@ compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (insta
 bench: $(STAMP)          ## overhead per operation, interleaved with PyTorch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.dataloader
 
 docs: $(STAMP)           ## HTML documentation in docs/_build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

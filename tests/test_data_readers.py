@@ -29,13 +29,14 @@ def idx(array: Any) -> bytes:
 def test_mnist(tmp_path: Path, zipped: bool) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 28, 28), np.uint8)
     for name, array in [("images-idx3", images), ("labels-idx1", np.arange(5, dtype=np.uint8))]:
-        data = gzip.compress(idx(array)) if zipped else idx(array)
-        (tmp_path / f"train-{name}-ubyte{'.gz' if zipped else ''}").write_bytes(data)
+        packed = gzip.compress(idx(array)) if zipped else idx(array)
+        (tmp_path / f"train-{name}-ubyte{'.gz' if zipped else ''}").write_bytes(packed)
     data = datasets.MNIST(tmp_path, transform=T.ToTensor())
     image, label = data[3]
     assert label == 3
     np.testing.assert_allclose(image.numpy()[0], images[3] / 255, rtol=1e-6)
-    batch, labels = next(iter(DataLoader(data, 5)))
+    loader: DataLoader[Any] = DataLoader(data, 5)
+    batch, labels = next(iter(loader))
     assert batch.shape == (5, 1, 28, 28)
     assert labels.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(FileNotFoundError, match="t10k"):
