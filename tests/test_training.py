@@ -81,7 +81,7 @@ def test_it_learns_evaluates_and_predicts(tmp_path: Path) -> None:
     trainer, loader = trainer_and_loader(tmp_path, scheduler=None)
     history = trainer.fit(loader, loader, epochs=25)
     assert history[-1]["validation_accuracy"] > 0.8
-    test = DataLoader(problem(), batch_size=13)
+    test: Any = DataLoader(problem(), batch_size=13)
     found = trainer.evaluate(test)
     predicted = trainer.predict(test)
     assert predicted.shape == (60, 2)
@@ -105,7 +105,7 @@ def test_accumulated_batches_are_one_large_batch() -> None:
         trainer.fit(DataLoader(TensorDataset(x, y), batch_size=size), epochs=2)
         assert trainer.step == 6
         results.append(model.weight.detach())
-    assert ad.allclose(*results, atol=1e-6)
+    assert ad.allclose(results[0], results[1], atol=1e-6)
 
 
 def test_clipping_bounds_the_step() -> None:
@@ -122,7 +122,7 @@ def test_early_stopping() -> None:
     trainer, loader = trainer_and_loader(early_stopping=stop, scheduler=None)
     for group in trainer.optimizer.param_groups:
         group["lr"] = 0.0
-    validation = DataLoader(problem(), batch_size=60)
+    validation: Any = DataLoader(problem(), batch_size=60)
     trainer.model[1].momentum = 0.0
     trainer.fit(loader, validation, epochs=50)
     assert trainer.stopped
