@@ -61,6 +61,10 @@ from adjoint.nn.modules.conv import Conv3d as Conv3d
 from adjoint.nn.modules.conv import ConvTranspose1d as ConvTranspose1d
 from adjoint.nn.modules.conv import ConvTranspose2d as ConvTranspose2d
 from adjoint.nn.modules.conv import ConvTranspose3d as ConvTranspose3d
+from adjoint.nn.modules.decoder_parts import GroupedQueryAttention as GroupedQueryAttention
+from adjoint.nn.modules.decoder_parts import KVCache as KVCache
+from adjoint.nn.modules.decoder_parts import RotaryEmbedding as RotaryEmbedding
+from adjoint.nn.modules.decoder_parts import SwiGLU as SwiGLU
 from adjoint.nn.modules.distance import CosineSimilarity as CosineSimilarity
 from adjoint.nn.modules.distance import PairwiseDistance as PairwiseDistance
 from adjoint.nn.modules.dropout import AlphaDropout as AlphaDropout
