@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from adjoint.core.autocast import with_autocast
+from adjoint.core.autocast import FUNCTIONS
+from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS, is_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,8 +58,8 @@ def public(
 
     def declare(fn: F) -> F:
         base = name or fn.__name__.rstrip("_")
-        plain = with_autocast(base, _with_numpy_names(fn))
-        published = _checked(_with_out(plain) if out else plain)
+        plain = _adapted(base, fn)
+        published = _adapted(base, fn, out=out, checked=True)
         for each in (base, *aliases):
             if function:
                 for space in namespaces:
@@ -95,61 +96,55 @@ def prop(fn: F) -> F:
     return fn
 
 
-def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn` as a function of a namespace, where nothing says that `input` is a tensor.
-
-    Methods need no such check, and it costs nothing until something is missing.
-    """
-    annotations = inspect.unwrap(fn).__annotations__
-    wanted = [name for name, kind in annotations.items() if kind == "Tensor" and name != "return"]
-    if not wanted:
-        return fn
-
-    @functools.wraps(fn)
-    def variant(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return fn(*args, **kwargs)
-        except AttributeError as error:
-            given = inspect.signature(fn).bind(*args, **kwargs).arguments
-            for name in wanted:
-                if name in given and not is_tensor(given[name]):
-                    kind = type(given[name]).__name__
-                    raise TypeError(
-                        f"{fn.__name__}(): argument {name!r} must be Tensor, not {kind}"
-                    ) from error
-            raise
-
-    return variant
-
-
 # NumPy's names for arguments, which PyTorch accepts as well.
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def _with_numpy_names(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, accepting NumPy's spelling of the arguments it has."""
+def _adapted(
+    base: str, fn: Callable[..., Any], *, out: bool = False, checked: bool = False
+) -> Callable[..., Any]:
+    """`fn` as users call it: NumPy's spellings, autocast, `out=`, and refusal of what is no tensor.
+
+    One wrapper for all four, because each would cost half a microsecond. Methods need no check of
+    their first argument, and it costs nothing until something is missing.
+    """
     code = fn.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renames = {theirs: ours for theirs, ours in _NUMPY_NAMES.items() if ours in names}
-    if not renames or "axis" in names:
+    if "axis" in names:
+        renames = {}
+    policies = FUNCTIONS.get(base)
+    kinds = fn.__annotations__ if checked else {}
+    wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
+    if not (renames or policies or out or wanted):
         return fn
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
+        target = None
         if kwargs:
             for theirs, ours in renames.items():
                 if theirs in kwargs:
                     kwargs[ours] = kwargs.pop(theirs)
-        return fn(*args, **kwargs)
+            if out:
+                target = kwargs.pop("out", None)
+        try:
+            if policies is None or CONTEXT.autocast is None:
+                result = fn(*args, **kwargs)
+            else:
+                result = CONTEXT.autocast.call(policies, fn, args, kwargs)
+        except AttributeError as error:
+            raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
+        return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
 
     return variant
 
 
-def _with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(fn)
-    def variant(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if out is None:
-            return fn(*args, **kwargs)
-        return HOOKS.assign_out(fn.__name__, out, fn(*args, **kwargs))
-
-    return variant
+def _no_tensor(fn: Callable[..., Any], wanted: list[str], args: Any, kwargs: Any) -> Any:
+    """The error for an argument that should have been a tensor; None if all are."""
+    given = inspect.signature(fn).bind(*args, **kwargs).arguments
+    for name in wanted:
+        if name in given and not is_tensor(given[name]):
+            kind = type(given[name]).__name__
+            return TypeError(f"{fn.__name__}(): argument {name!r} must be Tensor, not {kind}")
+    return None

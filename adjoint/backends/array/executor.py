@@ -92,13 +92,14 @@ def cast_operand(x: Any, target: Any) -> Any:
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
 
 
-def call(record: Record, kernel: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
+def call(
+    record: Record, kernel: Any, arrays: list[Any], key: tuple[Any, ...], params: dict[str, Any]
+) -> Any:
     """Promote, run the kernel, and give the result the dtype `infer` states."""
     token = silence(QUIET)  # conversions overflow quietly too
     try:
         if record.promotion is None:
             return kernel(*arrays, **params)
-        key = pattern(arrays)
         plan = record.plans.get(key)
         if plan is None:
             plan = record.plans[key] = make_plan(record, arrays, params)
@@ -115,6 +116,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if record.window is not None:
         return run_view(record, operands[0], params)
     arrays: list[Any] = []
+    key: list[Any] = []  # `pattern`, inline
     tracked = False
     for x in operands:
         if isinstance(x, TensorBase):
@@ -122,17 +124,21 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if array.__class__ is not ndarray:
                 return run_general(record, operands, params)
             arrays.append(array)
+            key.append(array.dtype if array.shape else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
         else:
-            arrays.append(x.get() if x.__class__ is HostScalar else x)
+            if x.__class__ is HostScalar:
+                x = x.get()
+            arrays.append(x)
+            key.append(x.__class__)
     kernel = record.plans.get(KERNEL) or find_kernel(record)
     if kernel is None or ("device" in params and params["device"] is not CPU):
         return run_general(record, operands, params)
     try:
         if not record.native_check:
             check(record, operands, params)
-        result = call(record, kernel, arrays, params)
+        result = call(record, kernel, arrays, tuple(key), params)
     except Exception as error:
         raise explain(record, operands, params, error) from error
     out = wrap(result) if result.__class__ is ndarray else wrap_results(result, np)
@@ -264,7 +270,7 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
         if device is not CPU:  # 0-d CPU tensors may take part on any device
             arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
         with active(device):
-            result = call(record, kernel, arrays, params)
+            result = call(record, kernel, arrays, pattern(arrays), params)
     except Exception as error:
         raise explain(record, operands, params, error) from error
     if record.window is not None:
