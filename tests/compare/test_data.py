@@ -41,7 +41,9 @@ def test_collate_and_convert(batch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [[object()], [None], [[1], [1, 2]], [np.array(["a"])], [{"a": 1}, {"b": 1}]], ids=repr
+    "batch",
+    [[object()], [None], [[1], [1, 2]], [np.array(["a"])], [{"a": 1}, {"b": 1}]],
+    ids=lambda v: type(v[0]).__name__ if v else "empty",
 )
 def test_collate_errors_have_the_same_type(batch: Any) -> None:
     with pytest.raises(Exception) as theirs:  # noqa: PT011
