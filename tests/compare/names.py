@@ -130,3 +130,11 @@ JUDGED_IN_FLOAT32 = frozenset(
     nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
     """.split()
 )
+
+# Where we differ on purpose, and why; reported, not counted as failures.
+ON_PURPOSE = {
+    "as_strided_scatter": "PyTorch gives 1 where the gradient of self is 0; finite differences say 0",
+    "matrix_exp": "PyTorch overflows in halves; ours is computed in float32",
+    "nn.functional.hinge_embedding_loss": "ours accumulates halves in float32",
+    "nn.functional.soft_margin_loss": "PyTorch overflows in float16; ours is computed in float32",
+}
