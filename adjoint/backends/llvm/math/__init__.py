@@ -1,0 +1,1 @@
+"""Elementary functions as polynomials in vector code."""
