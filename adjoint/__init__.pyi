@@ -34,6 +34,7 @@ from adjoint import accelerator as accelerator
 from adjoint import amp as amp
 from adjoint import autograd as autograd
 from adjoint import backends as backends
+from adjoint import compiler as compiler
 from adjoint import cpu as cpu
 from adjoint import cuda as cuda
 from adjoint import data as data

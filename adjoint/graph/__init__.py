@@ -2,6 +2,10 @@
 
 from adjoint.graph.capture import Captured as Captured
 from adjoint.graph.capture import capture as capture
+from adjoint.graph.execution import Executable as Executable
+from adjoint.graph.execution import ExecutorFactory as ExecutorFactory
+from adjoint.graph.execution import Task as Task
+from adjoint.graph.execution import interpreted as interpreted
 from adjoint.graph.interpreter import interpret as interpret
 from adjoint.graph.ir import Graph as Graph
 from adjoint.graph.ir import Node as Node

@@ -12,6 +12,7 @@ from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.environment import Environment, Fingerprint, Numbers, plain
+from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.program import Program, build
 from adjoint.graph.trace import Realias, Trace
 
@@ -58,7 +59,7 @@ def _opaque(leaves: list[Any]) -> list[Any]:
 
 
 class Captured:
-    """A function that is traced once per signature and replayed by the reference interpreter.
+    """A function that is traced once per signature and replayed by an executor.
 
     Results are equal to the function's own, as are its effects: tensors written in place,
     gradients, random generators.
@@ -72,9 +73,10 @@ class Captured:
     def graph(x0):
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self.factory = factory  # makes what runs a program: the reference interpreter, or better
         self.environment = Environment(fn)
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
@@ -128,6 +130,7 @@ class Captured:
                 trace.undo()
             # State the function made for itself counts; flags of tensors are as they were before.
             program.fingerprint = seen if attributes.replaced else self.look(leaves)
+            program.prepare(leaves, self.factory)
             return program
 
     def capture_children(self) -> list[tuple[str, Any]]:
@@ -144,6 +147,6 @@ class Captured:
         return self.latest.text()
 
 
-def capture(fn: Callable[..., Any]) -> Captured:
+def capture(fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> Captured:
     """Wrap a function so that calls replay its recorded graph (see `Captured`)."""
-    return Captured(fn)
+    return Captured(fn, factory)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.dispatch import mark_birth
 from adjoint.core.epoch import EPOCH
 from adjoint.core.host import HostScalar
-from adjoint.core.record import HOOKS, is_tensor
+from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.environment import Fingerprint
-from adjoint.graph.interpreter import interpret
+from adjoint.graph.execution import Executable, ExecutorFactory, Task
 from adjoint.graph.ir import Graph
 from adjoint.graph.sources import Argument, Source, State
 from adjoint.graph.text import to_text
@@ -21,7 +22,7 @@ from adjoint.graph.trace import Trace
 from adjoint.graph.verify import verify
 from adjoint.ops.views import apply_chain
 from adjoint.tensor.storage import Storage, Window
-from adjoint.tensor.tensor import Tensor, alias, meta_of
+from adjoint.tensor.tensor import Tensor, meta_of, wrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Shown:
         if isinstance(self.source, Argument) and not self.source.whole:
             base = call.leaves[self.source.position]
         else:
-            base = HOOKS.array.wrap(self.source.array(call.leaves))
+            base = wrap(self.source.array(call.leaves))
             base._storage = self.source.storage(call.leaves)
         return apply_chain(base, self.chain)
 
@@ -84,17 +85,13 @@ class Call:
 
     leaves: list[Any]
     results: list[Any]
-    inputs: set[Storage]
     roots: dict[int, Tensor] = field(default_factory=dict)
-    taken: set[int] = field(default_factory=set)
 
     def fresh(self, output: int) -> Tensor:
-        """A result as a tensor that shares memory with no input and no other result."""
-        tensor = self.results[output]
-        if tensor._storage in self.inputs or id(tensor._storage) in self.taken or tensor._chain:
-            return tensor.clone()
-        self.taken.add(id(tensor._storage))
-        return alias(tensor)
+        """A result as a tensor."""
+        tensor = wrap(self.results[output])
+        mark_birth(tensor._storage)
+        return tensor
 
 
 @dataclass(slots=True)
@@ -114,6 +111,7 @@ class Program:
     pattern: tuple[Any, ...]
     attributes: list[tuple[dict[str, Any], str, Tensor]]  # Note [assigned attributes]
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
+    executable: Executable | None = None  # runs the graph; made by `prepare`
 
     def valid(self, leaves: list[Any], seen: Fingerprint) -> bool:
         """Whether the recording stands for this call."""
@@ -123,29 +121,41 @@ class Program:
             and all(holds() for holds, _ in self.guards)
         )
 
+    def prepare(self, leaves: list[Any], factory: ExecutorFactory) -> None:
+        """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
+        made = {r.output for r in [*self.recipes, *(r for _, r in self.grads)] if type(r) is Made}
+        self.executable = factory(
+            Task(
+                graph=self.graph,
+                sources=tuple(self.sources),
+                writes=tuple(self.writes),
+                returned=frozenset(made),
+                examples=tuple([source.given(leaves) for source in self.sources]),
+                targets=tuple([source.array(leaves) for source, _ in self.writes]),
+            )
+        )
+
     def __call__(self, leaves: list[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
-        inputs = [source.read(leaves) for source in self.sources]
-        results = interpret(self.graph, inputs)
-        call = Call(leaves, results, {t._storage for t in inputs if is_tensor(t)})
+        inputs = [source.given(leaves) for source in self.sources]
+        targets = [source.array(leaves) for source, _ in self.writes]
+        results = self.executable(inputs, targets)  # type: ignore[misc]
+        call = Call(leaves, results)
         with CONTEXT.having(grad_enabled=False):
-            # Take every result first: one may be (a view of) an input about to be overwritten.
-            values = [(source, results[k].clone()) for source, k in self.writes]
             outs = [recipe.make(call) for recipe in self.recipes]
             grads = [(tensor, recipe.make(call)) for tensor, recipe in self.grads]
-            for source, value in values:
-                HOOKS.array.copy_into(source.array(leaves), value._array)
-                source.storage(leaves).version += 1
-            for tensor, grad in grads:
-                meta_of(tensor).grad = grad
-            for table, name, kept in self.attributes:
-                if table.get(name) is not kept:
-                    table[name] = kept
-                    EPOCH.count += 1
-            for tensor, flag in self.flags:
-                tensor._requires_grad = flag
-            for generator, count in self.draws:
-                generator.advance(count)
+        for source, _ in self.writes:
+            source.storage(leaves).version += 1
+        for tensor, grad in grads:
+            meta_of(tensor).grad = grad
+        for table, name, kept in self.attributes:
+            if table.get(name) is not kept:
+                table[name] = kept
+                EPOCH.count += 1
+        for tensor, flag in self.flags:
+            tensor._requires_grad = flag
+        for generator, count in self.draws:
+            generator.advance(count)
         return unflatten(self.structure, outs)
 
     def text(self) -> str:

@@ -25,8 +25,12 @@ class Source(ABC):
         """The array the input shows."""
         return self.storage(args).buffer
 
+    def given(self, args: Sequence[Any]) -> Any:
+        """What an executable is given: that array, or a number."""
+        return self.array(args)
+
     def read(self, args: Sequence[Any]) -> Any:
-        """The input's value for the interpreter: a tensor on that array."""
+        """The input's value for the interpreter: a tensor on that array, or a number."""
         return HOOKS.array.wrap(self.array(args))
 
 
@@ -84,5 +88,7 @@ class Host(Source):
     def storage(self, args: Sequence[Any]) -> Storage:
         raise TypeError("a host number has no storage")
 
-    def read(self, args: Sequence[Any]) -> Any:
+    def given(self, args: Sequence[Any]) -> Any:
         return self.scalar.get()
+
+    read = given
