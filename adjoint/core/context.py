@@ -34,6 +34,7 @@ class Context(threading.local):
     device: Any = None  # of new tensors; None is the CPU
     devices: tuple[Any, ...] = ()  # what `with device(...)` blocks will put back
     check_nan: bool = True  # in anomaly mode
+    initialise: bool = True  # off where modules are made whose weights are then loaded
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
     before_write: Any = None  # told of each storage about to be written to, while hooks are on
     saved_hooks_refused: str | None = None  # why entering further ones is an error

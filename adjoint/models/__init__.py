@@ -3,7 +3,6 @@
 from adjoint.models.bert import Bert as Bert
 from adjoint.models.bert import BertConfig as BertConfig
 from adjoint.models.bert import minilm_l6 as minilm_l6
-from adjoint.models.bert import sentence_embedding as sentence_embedding
 from adjoint.models.ddpm import DDPM as DDPM
 from adjoint.models.ddpm import DiffusionUNet as DiffusionUNet
 from adjoint.models.gpt2 import GPT2 as GPT2
@@ -21,6 +20,9 @@ from adjoint.models.resnet import resnet34 as resnet34
 from adjoint.models.resnet import resnet50 as resnet50
 from adjoint.models.resnet import resnet101 as resnet101
 from adjoint.models.resnet import resnet152 as resnet152
+from adjoint.models.sentence import SentenceEncoder as SentenceEncoder
+from adjoint.models.sentence import mean_pooling as mean_pooling
+from adjoint.models.sentence import sentence_embedding as sentence_embedding
 from adjoint.models.unet import UNet as UNet
 from adjoint.models.vae import VAE as VAE
 from adjoint.models.vgg import VGG as VGG
@@ -31,3 +33,5 @@ from adjoint.models.vgg import vgg19 as vgg19
 from adjoint.models.vit import VisionTransformer as VisionTransformer
 from adjoint.models.vit import vit_b_16 as vit_b_16
 from adjoint.models.vit import vit_l_16 as vit_l_16
+from adjoint.models.weights import read_weights as read_weights
+from adjoint.models.wordpiece import WordPieceTokenizer as WordPieceTokenizer

@@ -1,10 +1,15 @@
-"""BERT (Devlin et al., 2018) and sentence embeddings from it, with Hugging Face's weight names."""
+"""BERT (Devlin et al., 2018), with Hugging Face's weight names."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from adjoint import nn
+from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 from adjoint.ops.creation import ones_like, zeros_like
 from adjoint.ops.ranges import arange
@@ -23,9 +28,59 @@ class BertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+
+    @classmethod
+    def from_dict(cls, about: Mapping[str, Any]) -> BertConfig:
+        """The sizes a published `config.json` states.
+
+        >>> BertConfig.from_dict({"hidden_size": 384, "hidden_dropout_prob": 0.0}).hidden_size
+        384
+        """
+        known = {name: about[name] for name in cls.__dataclass_fields__ if name in about}
+        if "hidden_dropout_prob" in about:
+            known["dropout"] = about["hidden_dropout_prob"]
+        if about.get("position_embedding_type", "absolute") != "absolute":
+            raise ValueError(
+                "BertConfig: position_embedding_type must be 'absolute', received "
+                f"{about['position_embedding_type']!r}"
+            )
+        return cls(**known)
 
 
-MINILM_L6 = BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536)
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its approximation with a hyperbolic tangent."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+SIZES = {
+    "tiny": BertConfig(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512
+    ),
+    "mini": BertConfig(
+        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024
+    ),
+    "small": BertConfig(
+        hidden_size=512, num_hidden_layers=4, num_attention_heads=8, intermediate_size=2048
+    ),
+    "medium": BertConfig(
+        hidden_size=512, num_hidden_layers=8, num_attention_heads=8, intermediate_size=2048
+    ),
+    "base": BertConfig(),
+    "large": BertConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    ),
+    "minilm_l6": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
+    "minilm_l12": BertConfig(hidden_size=384, num_hidden_layers=12, intermediate_size=1536),
+}
 
 
 class BertEmbeddings(nn.Module):
@@ -37,7 +92,7 @@ class BertEmbeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=0)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
-        self.LayerNorm = nn.LayerNorm(width, eps=1e-12)
+        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
@@ -74,7 +129,7 @@ class BertOutput(nn.Module):
     def __init__(self, fan_in: int, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(fan_in, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=1e-12)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, stream: Tensor) -> Tensor:
@@ -93,10 +148,32 @@ class BertLayer(nn.Module):
             {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
         )
         self.output = BertOutput(config.intermediate_size, config)
+        if config.hidden_act not in ACTIVATIONS:
+            raise ValueError(
+                f"Bert: hidden_act must be one of {', '.join(ACTIVATIONS)}, "
+                f"received {config.hidden_act!r}"
+            )
+        self.activation = ACTIVATIONS[config.hidden_act]
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.attention["output"](self.attention["self"](x, mask), x)
-        return self.output(F.gelu(self.intermediate["dense"](x)), x)
+        return self.output(self.activation(self.intermediate["dense"](x)), x)
+
+
+def published(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint under this file's names.
+
+    Checkpoints of models that contain a BERT put `bert.` before its names; those made from
+    TensorFlow's say gamma and beta; some keep the numbers of the places, 0, 1, 2 and so on.
+    """
+    out = {}
+    for name, value in weights.items():
+        name = name.removeprefix("bert.")
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+        if name != "embeddings.position_ids":
+            out[name] = value
+    return out
 
 
 class Bert(nn.Module):
@@ -143,18 +220,24 @@ class Bert(nn.Module):
         """The first token's state through the pooler."""
         return self.pooler["dense"](hidden[:, 0]).tanh()
 
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As any module's; names may have a published checkpoint's variants (see `published`)."""
+        return super().load_state_dict(published(state_dict), strict, assign)
 
-def sentence_embedding(model: Bert, tokens: Tensor, mask: Tensor) -> Tensor:
-    """MiniLM's sentence vectors: the mean of the real tokens' states, at unit length.
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Bert:
+        """The model in a folder with `config.json` and weights, in evaluation mode.
 
-    Shape:
-        (B, T), (B, T) -> (B, hidden_size)
-    """
-    hidden = model(tokens, mask)
-    weight = mask.unsqueeze(-1).to(hidden.dtype)
-    return F.normalize((hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9), dim=1)
+        Without weights of a pooler it has none. Weights of another task's head are left out, with
+        a warning that names them.
+        """
+        config = BertConfig.from_dict(read_json(Path(folder) / "config.json"))
+        weights = published(read_weights(folder))
+        return build(lambda: cls(config, pooler="pooler.dense.weight" in weights), weights)
 
 
 def minilm_l6() -> Bert:
     """all-MiniLM-L6-v2's encoder: 22,713,216 parameters."""
-    return Bert(MINILM_L6)
+    return Bert(SIZES["minilm_l6"])

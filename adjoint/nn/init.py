@@ -8,6 +8,7 @@ from math import ceil, erf, sqrt
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
+from adjoint.core.context import CONTEXT
 from adjoint.core.rng import Generator
 from adjoint.ops import ranges
 from adjoint.ops.random import randperm
@@ -84,6 +85,8 @@ def uniform_(
         >>> bool((ad.nn.init.uniform_(ad.empty(5), 1, 2) >= 1).all())
         True
     """
+    if not CONTEXT.initialise:
+        return tensor
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
@@ -92,6 +95,8 @@ def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill from the normal distribution."""
+    if not CONTEXT.initialise:
+        return tensor
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 

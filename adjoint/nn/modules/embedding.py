@@ -7,6 +7,7 @@ from typing import Any, Self
 from adjoint.autodiff.modes import no_grad
 from adjoint.core.dtype import DType
 from adjoint.nn import functional as F
+from adjoint.nn import init
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 from adjoint.ops.creation import empty
@@ -46,8 +47,8 @@ class _Table(Module):
 
     def reset_parameters(self) -> None:
         """Draw the table from the standard normal law; the padding row is zero."""
+        init.normal_(self.weight)
         with no_grad():
-            self.weight.normal_()
             if self.padding_idx is not None:
                 self.weight[self.padding_idx].fill_(0)
 

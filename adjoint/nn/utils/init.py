@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from adjoint.core.context import CONTEXT
 from adjoint.core.rng import default_generator
 from adjoint.nn.modules.module import Module
 
@@ -29,6 +30,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     before = default_generator.get_state()
     try:
-        return module_cls(*args, **kwargs)
+        with CONTEXT.having(initialise=False):
+            return module_cls(*args, **kwargs)
     finally:
         default_generator.set_state(before)

@@ -1,0 +1,112 @@
+"""Published weights: finding them in a folder, and making a model of them.
+
+A folder is as its publisher laid it out: a `config.json` and `model.safetensors`, alone or in
+pieces with an index, or `pytorch_model.bin`. Models take the names in such files by themselves:
+`load_state_dict` of each knows its own variants.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from adjoint import nn
+from adjoint.core.context import CONTEXT
+from adjoint.io.files import load
+from adjoint.tensor.tensor import Tensor
+
+M = TypeVar("M", bound=nn.Module)
+
+# In the order they are looked for.
+FILES = ("model.safetensors", "pytorch_model.bin", "consolidated.00.pth")
+INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file's object."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RuntimeError(f"from_pretrained: {path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RuntimeError(f"from_pretrained: {path} holds a {type(found).__name__}, not an object")
+    return found
+
+
+def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name: a file, or a folder with one or several.
+
+    Files are mapped, not read: elements come from the disk when they are copied into a model.
+
+    Args:
+        source: a `.safetensors`, `.bin`, `.pt` or `.pth` file, or a folder that has
+            `model.safetensors` or `pytorch_model.bin`, in one piece or several with an index.
+
+    Example:
+        >>> import adjoint as ad, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ad.save({"w": ad.ones(2)}, f"{folder}/model.safetensors")
+        ...     read_weights(folder)
+        {'w': tensor([1., 1.])}
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return _read_file(path)
+    for name in FILES:
+        if (path / name).is_file():
+            if (path / "consolidated.01.pth").is_file():
+                raise RuntimeError(
+                    f"read_weights: {path} has the weights cut for several devices "
+                    "(consolidated.01.pth); join them first"
+                )
+            return _read_file(path / name)
+    for name in INDICES:
+        if (path / name).is_file():
+            pieces = sorted(set(read_json(path / name)["weight_map"].values()))
+            return {k: v for piece in pieces for k, v in _read_file(path / piece).items()}
+    raise FileNotFoundError(f"read_weights: {path} has none of {', '.join((*FILES, *INDICES))}")
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    try:
+        found = load(path, map_location="cpu", mmap=True)
+    except RuntimeError as error:
+        if "zip layout" not in str(error):
+            raise
+        found = load(path, map_location="cpu")  # before PyTorch 1.6 there was nothing to map
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    odd = [k for k, v in found.items() if not isinstance(v, Tensor)] if found else []
+    if not isinstance(found, Mapping) or odd:
+        raise RuntimeError(
+            f"read_weights: {path} is no state dict"
+            + (f": {odd[:3]} are not tensors" if odd else f" but a {type(found).__name__}")
+        )
+    return dict(found)
+
+
+def build(make: Callable[[], M], weights: Mapping[str, Tensor]) -> M:
+    """A model with these weights, ready to be used (in evaluation mode).
+
+    What the model needs and the weights lack is an error; what it has no place for, such as the
+    head another task was trained with, a warning. Both name every key.
+    """
+    with CONTEXT.having(initialise=False):  # every value is about to be replaced
+        model = make()
+    result = model.load_state_dict(weights, strict=False)
+    name = type(model).__name__
+    if result.missing_keys:
+        raise RuntimeError(
+            f"{name}: the weights lack {len(result.missing_keys)} keys: "
+            f"{', '.join(result.missing_keys)}. Left over: "
+            f"{', '.join(result.unexpected_keys) or 'nothing'}"
+        )
+    if result.unexpected_keys:
+        warnings.warn(
+            f"{name}: not used of the weights: {', '.join(result.unexpected_keys)}", stacklevel=3
+        )
+    return model.eval()
