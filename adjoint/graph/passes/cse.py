@@ -1,0 +1,58 @@
+"""Common subexpressions: of equal nodes on equal inputs, the first serves for all.
+
+Random draws are functions of seed and offset like any other, so two of them are shared only where
+both are given the very same numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.passes.rewrite import Builder
+
+_IDENTIFIED = (Value, str, type(None))
+
+
+def frozen(x: Any) -> Any:
+    """A literal or parameter as a key: equal keys mean the same in a node.
+
+    Types count, because 1, 1.0 and True promote differently; so does the sign of a zero.
+    """
+    kind = x.__class__
+    if kind is int or kind in _IDENTIFIED:
+        return x  # an int among keys equals only ints, since other numbers are wrapped
+    if kind is tuple or kind is list:
+        return (kind, *[frozen(v) for v in x])
+    if kind is dict:
+        return (kind, *[(k, frozen(v)) for k, v in x.items()])
+    if kind is bool or kind is float or kind is complex:
+        return (kind, repr(x))
+    return x
+
+
+def key_of(node: Node, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What makes two nodes the same computation; a composite is what its record says."""
+    apart = 0 if node.subgraph is None or node.record.compose is not None else id(node.subgraph)
+    return (node.record.name, apart, frozen(inputs), frozen(node.params))
+
+
+def cse(graph: Graph) -> Graph:
+    """The graph in which equal computations are done once."""
+    builder = Builder(graph)
+    became = builder.became
+    seen: dict[Any, tuple[Value, ...]] = {}
+    for node in graph.nodes:
+        inputs = builder.translate(node.inputs)
+        key = key_of(node, inputs)
+        try:
+            held = seen.get(key)
+        except TypeError:  # a parameter that cannot be hashed cannot be compared
+            builder.keep(node, inputs)
+            continue
+        if held is not None:
+            builder.replace(node, held)
+            continue
+        builder.keep(node, inputs)
+        seen[key] = tuple([became.get(v, v) for v in node.outputs])
+    return builder.finish(graph)

@@ -1,0 +1,51 @@
+"""The passes over graphs, in the order they run.
+
+With ADJOINT_VERIFY=1 in the environment, or `verify=True`, every pass's result is verified.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from adjoint.graph.ir import Graph
+from adjoint.graph.passes.cse import cse
+from adjoint.graph.passes.dce import dce
+from adjoint.graph.passes.fold import fold
+from adjoint.graph.passes.inline import inline
+from adjoint.graph.passes.simplify import simplify
+from adjoint.graph.verify import GraphError
+from adjoint.graph.verify import verify as verify_graph
+
+Pass = Callable[[Graph], Graph]
+
+PIPELINE: tuple[tuple[str, Pass, str], ...] = (
+    ("inline", inline, "composites become the primitives they are made of"),
+    ("dce", dce, "what a composite computes for nobody goes first: it is not worth simplifying"),
+    ("fold", fold, "what is known now is computed now"),
+    ("simplify", simplify, "algebra, casts, views of views"),
+    ("cse", cse, "equal computations are done once"),
+    ("dce", dce, "nodes that were replaced go"),
+)
+
+
+def run_passes(
+    graph: Graph,
+    passes: Sequence[tuple[str, Pass, str]] = PIPELINE,
+    *,
+    verify: bool | None = None,
+    observe: Callable[[str, Graph], None] | None = None,
+) -> Graph:
+    """The graph after all passes; `observe` is called with each pass's name and result."""
+    if verify is None:
+        verify = os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
+    for name, run, _ in passes:
+        graph = run(graph)
+        if verify:
+            try:
+                verify_graph(graph)
+            except GraphError as error:
+                raise GraphError(f"after the pass {name!r}: {error}") from error
+        if observe is not None:
+            observe(name, graph)
+    return graph
