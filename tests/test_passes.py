@@ -46,7 +46,7 @@ RULES: dict[str, tuple[Callable[..., Any], Callable[[], Any], dict[str, int]]] =
     "mul zero stays": (lambda x: x * 0, special, {"mul": 1}),
     "mul of negations": (lambda x: -x * -x, special, {"mul": 1}),
     "mul of a negation": (lambda x: -x * 3.0, special, {"mul": 1}),
-    "double negation": (lambda x: -(-x), special, {}),
+    "double negation": (lambda x: x.neg().neg(), special, {}),
     "div one": (lambda x: x / 1, special, {}),
     "div minus one": (lambda x: x / -1, special, {"neg": 1}),
     "div by a power of two": (lambda x: x / 8, special, {"mul": 1}),
@@ -272,7 +272,7 @@ def test_fold_keeps_promotion() -> None:
 
 
 def test_passes_leave_the_old_graph_alone() -> None:
-    graph, inputs = graph_of(lambda x: F.softmax(x * 1, 1).sum(), matrix())
+    graph, _ = graph_of(lambda x: F.softmax(x * 1, 1).sum(), matrix())
     before = ad.graph.to_text(graph)
     optimised(graph)
     assert ad.graph.to_text(graph) == before

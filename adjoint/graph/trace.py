@@ -179,18 +179,24 @@ class Trace:
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
-        """Add one node for a composite, with its composition as a subgraph."""
+        """Add one node for a composite, with its composition as a subgraph.
+
+        Where the composition depends on more than the operands' values (numbers the host may
+        change, tensors from outside, draws), its operations are recorded one by one instead.
+        """
+        if any(isinstance(x, HostScalar) for x in (*operands, *params.values())):
+            return record.compose(*operands, **params)  # type: ignore[misc]
         inner = Trace()
-        stand_ins: list[Any] = []
-        for x in operands:
-            if is_tensor(x):
-                stand_ins.append(inner._wrap(inner.graph.add_input(x._spec)))
-            else:
-                stand_ins.append(x.get() if isinstance(x, HostScalar) else x)
+        stand_ins = [
+            inner._wrap(inner.graph.add_input(x._spec)) if is_tensor(x) else x for x in operands
+        ]
         with CONTEXT.having(capture=inner):
             result = record.compose(*stand_ins, **params)  # type: ignore[misc]
             many = isinstance(result, tuple)
             inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
+        if inner.sources or inner.guards or inner.draws or inner.counts:
+            inner.undo()
+            return record.compose(*operands, **params)  # type: ignore[misc]
         specs = tuple(v.spec for v in inner.graph.outputs)
         inputs = tuple(self.operand(x) for x in operands)
         outs = tuple(

@@ -95,13 +95,13 @@ def is_zero_to_add(number: Any, x: Any, spec: Spec) -> bool:
 # -- sums and products ---------------------------------------------------------------------------
 
 
-def literal_operand(record: Record) -> Rule:
-    """A filled tensor as second or first operand is as good as its number, where that promotes
-    and rounds the same.
+def literal_operand(record: Record, *positions: int) -> Rule:
+    """A filled tensor as an operand is as good as its number, where that promotes and rounds the
+    same.
     """
 
     def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-        for i in (1, 0):
+        for i in positions:
             full, other = inputs[i], inputs[1 - i]
             number = number_in(full)
             if full.__class__ is not Value or number is None or other.__class__ is not Value:

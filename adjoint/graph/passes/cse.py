@@ -11,8 +11,6 @@ from typing import Any
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 
-_IDENTIFIED = (Value, str, type(None))
-
 
 def frozen(x: Any) -> Any:
     """A literal or parameter as a key: equal keys mean the same in a node.
@@ -20,21 +18,26 @@ def frozen(x: Any) -> Any:
     Types count, because 1, 1.0 and True promote differently; so does the sign of a zero.
     """
     kind = x.__class__
-    if kind is int or kind in _IDENTIFIED:
-        return x  # an int among keys equals only ints, since other numbers are wrapped
+    if kind is int:
+        return x  # equals only ints among keys, since other numbers are wrapped
     if kind is tuple or kind is list:
-        return (kind, *[frozen(v) for v in x])
-    if kind is dict:
-        return (kind, *[(k, frozen(v)) for k, v in x.items()])
+        for v in x:
+            if v.__class__ is not int:
+                return (kind, *[frozen(v) for v in x])
+        return tuple(x) if kind is list else x
     if kind is bool or kind is float or kind is complex:
         return (kind, repr(x))
+    if kind is dict:
+        return (kind, *[(k, frozen(v)) for k, v in x.items()])
     return x
 
 
 def key_of(node: Node, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """What makes two nodes the same computation; a composite is what its record says."""
     apart = 0 if node.subgraph is None or node.record.compose is not None else id(node.subgraph)
-    return (node.record.name, apart, frozen(inputs), frozen(node.params))
+    operands = [x if x.__class__ is Value else frozen(x) for x in inputs]
+    options = [(k, frozen(v)) for k, v in node.params.items()] if node.params else ()
+    return (node.record.name, apart, *operands, None, *options)
 
 
 def cse(graph: Graph) -> Graph:

@@ -37,7 +37,7 @@ def _views(name: str, rule: Rule) -> tuple[Rule, ...]:
 
 
 def _binary(name: str, *rules: Rule) -> tuple[Rule, ...]:
-    return (*rules, algebra.literal_operand(REGISTRY[name]))
+    return (*rules, algebra.literal_operand(REGISTRY[name], 1, 0))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -45,7 +45,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "sub": _binary("sub", algebra.simplify_sub),
     "mul": _binary("mul", algebra.simplify_mul),
     "div": _binary("div", algebra.simplify_div),
-    **{name: _binary(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{  # a number cannot be the first operand of these
+        name: (algebra.literal_operand(REGISTRY[name], 1),)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    },
     "neg": (algebra.simplify_neg,),
     "pow": (algebra.simplify_pow,),
     "where": (algebra.simplify_where,),

@@ -1,0 +1,38 @@
+"""Every sample's graph, forward and backward, is the same to the bit after the passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.core.spec import UnknownShapeError
+from adjoint.graph.passes import run_passes
+from tests.conformance.cases import Case, make, rows
+from tests.graph_checks import graph_of, same_results
+from tests.samples import S
+
+
+def backward(case: Case, tensors: tuple[Any, ...]) -> list[Any]:
+    """Gradients of the sums of the results."""
+    outs = [out for out in case.floats(tensors) if out.requires_grad]
+    if not outs:
+        return case.fn(*tensors)
+    wanted = [tensors[i] for i in case.wanted]
+    seeds = [ad.ones_like(out) for out in outs]
+    return [g for g in ad.autograd.grad(outs, wanted, seeds, allow_unused=True) if g is not None]
+
+
+@pytest.mark.parametrize("row", rows(), ids=repr)
+def test_passes_change_nothing(row: S) -> None:
+    case = make(row, ad.float64)
+    for fn in (lambda *ts: case.fn(*ts), lambda *ts: backward(case, ts)):
+        tensors = [x.detach().clone() for x in case.tensors]
+        for i in case.wanted:
+            tensors[i].requires_grad_()
+        try:
+            graph, inputs = graph_of(fn, *tensors)
+        except (UnknownShapeError, RuntimeError, NotImplementedError) as error:
+            pytest.skip(f"not captured: {error}")
+        same_results(graph, run_passes(graph, verify=True), inputs)
