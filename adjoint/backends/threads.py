@@ -1,9 +1,14 @@
-"""How many threads matrix products use: `set_num_threads`, through OpenBLAS's own entry point."""
+"""How many threads are used: `set_num_threads`, for compiled programs and for matrix products.
+
+Compiled programs run on Adjoint's own workers (`backends.llvm.pool`); in eager mode only matrix
+products have threads, those of NumPy's OpenBLAS.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,41 +20,93 @@ _chosen: int | None = None
 
 
 @cache
-def _libraries() -> tuple[tuple[Any, Any], ...]:
-    """(get, set) of each OpenBLAS that NumPy's wheel brought along."""
+def _libraries() -> tuple[Any, ...]:
+    """The function that sets the number, of each OpenBLAS that NumPy's wheel brought along."""
     found = []
     root = Path(np.__file__).parent
     for folder in (root.parent / "numpy.libs", root / ".dylibs"):
         for path in folder.glob("*openblas*") if folder.is_dir() else ():
             library = ctypes.CDLL(str(path))
             for pattern in ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}"):
-                names = pattern.format("get_num_threads"), pattern.format("set_num_threads")
-                if all(hasattr(library, name) for name in names):
-                    found.append(tuple(getattr(library, name) for name in names))
+                change = getattr(library, pattern.format("set_num_threads"), None)
+                if change is not None:
+                    found.append(change)
                     break
     return tuple(found)
 
 
+def available_processors() -> int:
+    """The processors this process may use: its affinity, cut down to a container's quota.
+
+    >>> available_processors() >= 1
+    True
+    """
+    return max(1, min(len(_allowed()), _quota()))
+
+
+def _allowed() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _quota() -> int:
+    """Whole processors' worth of time that the control group grants."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return -(-int(limit) // int(period))
+    except (OSError, ValueError):  # no such file; "max"
+        return sys.maxsize
+
+
+def _cores(processors: set[int]) -> int:
+    """Distinct cores among processors: two hardware threads of one core share its vector units."""
+    try:
+        topology = Path("/sys/devices/system/cpu")
+        siblings = {
+            (topology / f"cpu{n}/topology/thread_siblings_list").read_text() for n in processors
+        }
+    except OSError:
+        return len(processors)
+    return len(siblings)
+
+
+@cache
+def _default() -> int:
+    """OMP_NUM_THREADS, or a thread for each core there is."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return max(1, min(_cores(_allowed()), _quota()))
+
+
 def get_num_threads() -> int:
-    """The number of threads a matrix product may use.
+    """The number of threads a compiled program or a matrix product may use.
+
+    At first one for each core this process may run on, or what `OMP_NUM_THREADS` says.
 
     >>> get_num_threads() >= 1
     True
     """
-    if _chosen is not None:
-        return _chosen
-    return max((int(get()) for get, _ in _libraries()), default=os.cpu_count() or 1)
+    return _default() if _chosen is None else _chosen
 
 
 def set_num_threads(num: int) -> None:
-    """Let matrix products use this many threads; all else in eager mode runs in one."""
+    """Let compiled programs and matrix products use this many threads.
+
+    >>> before = get_num_threads()
+    >>> set_num_threads(2)
+    >>> get_num_threads()
+    2
+    >>> set_num_threads(before)
+    """
     global _chosen
     if type(num) is not int:
         raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     _chosen = num
-    for _, change in _libraries():
+    for change in _libraries():
         change(num)
 
 

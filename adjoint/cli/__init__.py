@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     train.add_argument("recipe", nargs="?", help="a recipe's name or a .py file; none lists them")
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
 
-    commands.add_parser("info", help="versions, devices, caches")
+    info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
+    info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
 
     chosen = parser.parse_args(argv)
     if chosen.command == "run":
@@ -42,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from adjoint.cli.train import train_recipe
 
         return train_recipe(chosen.recipe, chosen.args)
-    from adjoint.cli.info import report
+    from adjoint.cli.info import clear_cache, report
 
-    print(report())
+    print(clear_cache() if chosen.clear_cache else report())
     return 0
 
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 from adjoint.backends.array import cuda
+from adjoint.backends.llvm import store
+from adjoint.backends.threads import get_num_threads
 
 LIBRARIES = ("numpy", "ml_dtypes", "scipy", "llvmlite", "cupy", "triton", "onnx", "mpi4py")
 
@@ -20,18 +22,17 @@ def version_of(distribution: str) -> str | None:
     return importlib.metadata.version(owners[0]) if owners else None
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: $ADJOINT_CACHE, or the user's cache folder."""
-    named = os.environ.get("ADJOINT_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(base) / "adjoint"
+def cache_line() -> str:
+    """Place, entries and size of the cache of compiled kernels."""
+    usage = store.default().usage()
+    size = f"{usage.size / 2**20:.1f} of {usage.limit / 2**20:.0f} MiB"
+    return f"{usage.folder} ({usage.entries} entries, {size})"
 
 
-def _size(folder: Path) -> str:
-    if not folder.is_dir():
-        return "empty"
-    files = [f for f in folder.rglob("*") if f.is_file()]
-    return f"{len(files)} files, {sum(f.stat().st_size for f in files) / 2**20:.1f} MiB"
+def clear_cache() -> str:
+    """Empty the cache of compiled kernels, and say so."""
+    kept = store.default()
+    return f"removed {kept.clear()} entries from {kept.folder}"
 
 
 def _memory() -> str:
@@ -62,5 +63,6 @@ def report() -> str:
             )
     else:
         rows.append(("cuda", "no device"))
-    rows.append(("cache", f"{cache_folder()} ({_size(cache_folder())})"))
+    rows.append(("threads", str(get_num_threads())))
+    rows.append(("cache", cache_line()))
     return "\n".join(f"{name:<12}{value}" for name, value in rows)

@@ -1,0 +1,167 @@
+"""The process's workers: threads that stay in native code and walk programs together.
+
+There is one pool in a process. A program that asks for one worker never touches it, and one that
+finds it taken by another thread runs alone, so calls never wait for each other. The threads are
+the system's, unknown to Python: they start with the first program that wants them, and end before
+a fork (both sides start new ones when they need them) and before the interpreter does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import mmap
+import os
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from adjoint.backends import threads
+from adjoint.backends.llvm import driver, fastcall, jit, store
+
+PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
+FOREVER = 2**62
+WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python does not know of
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a kernel: where it is, where its argument words are, who calls it."""
+
+    function: int
+    arguments: int
+    parallel: bool = True
+    barrier: bool = True
+
+
+class Table:
+    """A program in memory, as the driver reads it (see `driver`).
+
+    Kernels and argument words belong to the caller, who keeps them alive.
+    """
+
+    __slots__ = ("_words", "address", "count")
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        words = [0] * driver.HEADER_WORDS
+        for step in steps:
+            flags = driver.PARALLEL * step.parallel | driver.BARRIER * step.barrier
+            words += [step.function, step.arguments, flags]
+        self._words = (ctypes.c_uint64 * len(words))(*words)
+        self.address = ctypes.addressof(self._words)
+        self.count = len(steps)
+
+    @property
+    def status_address(self) -> int:
+        """Where a kernel reports an error: goes into its argument words."""
+        return self.address
+
+
+class Pool:
+    """The workers; `run` is all that programs need.
+
+    >>> pool = the_pool()
+    >>> pool.run(Table([]).address, 0)
+    0
+    """
+
+    def __init__(self, target: driver.Platform | None = None) -> None:
+        target = target or driver.host_platform()
+        self._library = _link_driver(target)
+        _immortal(self._library)  # workers may be in it when the interpreter goes
+        self._memory = mmap.mmap(-1, driver.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if target.linux:
+            self._memory.madvise(WIPE_ON_FORK)
+        self._anchor = ctypes.c_char.from_buffer(self._memory)
+        self.address = ctypes.addressof(self._anchor)
+        _immortal(self._anchor)
+        self._run = self._function("run", 4)
+        self._grow = self._function("grow", 3)
+        self._stop = self._function("stop", 2)
+        self._give = self._function("give", 1)
+        self._warned = False
+
+    def _function(self, name: str, arity: int) -> Any:
+        return fastcall.from_integers(self._library.address(name), arity, name=name)
+
+    def run(self, table: int, count: int, workers: int = 1) -> int:
+        """Walk a table's steps with at most so many workers, of which the caller is the first.
+
+        Returns the program's status: 0, or what a kernel that failed has stored. No more workers
+        are used than `set_num_threads` allows.
+        """
+        if workers > 1:
+            workers = min(workers, threads.get_num_threads(), driver.MAX_WORKERS)
+        status: int = self._run(self.address, table, count, workers)
+        if status == driver.NEED_WORKERS:
+            status = self._run(self.address, table, count, self.start(workers))
+        return status
+
+    def start(self, workers: int) -> int:
+        """Have so many workers (the caller counts) at hand; returns how many there are."""
+        processors = threads.available_processors()
+        resident: int = 1 + self._grow(self.address, workers - 1, processors)
+        if resident < workers and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the system gives no more threads: programs run on {resident} instead of"
+                f" {workers}. Ask for fewer with set_num_threads.",
+                stacklevel=3,
+            )
+        return min(workers, resident)
+
+    @property
+    def resident(self) -> int:
+        """How many threads are waiting for programs, the caller's not counted."""
+        return ctypes.c_int64.from_address(self.address + driver.STARTED).value
+
+    def stop(self, tries: int = FOREVER) -> bool:
+        """End the threads once no program runs, and keep the pool taken until `resume`."""
+        return bool(self._stop(self.address, tries))
+
+    def resume(self) -> None:
+        """Let programs use the pool again."""
+        self._give(self.address)
+
+
+def _link_driver(target: driver.Platform) -> jit.Library:
+    text = driver.driver_text(target)
+    key = store.key_of("driver", jit.target_key(), text)
+    return jit.link(store.default().cached(key, lambda: jit.assemble(text)))
+
+
+def _immortal(thing: object) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+# -- the one pool ---------------------------------------------------------------------------------
+
+_making = threading.Lock()
+
+
+def _renew() -> None:
+    global _making
+    _making = threading.Lock()  # another thread may have held it at the fork
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def the_pool() -> Pool:
+    """The process's pool, made when first asked for."""
+    with _making:
+        return _pool()
+
+
+@cache
+def _pool() -> Pool:
+    pool = Pool()
+    # The threads end before a fork: the child would not have them, and Python warns of forks with
+    # threads about. Where a fork goes past Python the child finds the pool's memory wiped.
+    os.register_at_fork(before=pool.stop, after_in_parent=pool.resume, after_in_child=pool.resume)
+    # Left taken for good: what still runs during the exit runs alone.
+    atexit.register(pool.stop, PATIENCE)
+    return pool
