@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from adjoint.backends.array.cuda import is_available as cuda_is_available
+from adjoint.backends.array.many import update_many
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import float16, float32, int32
 from adjoint.core.record import is_tensor
@@ -143,18 +144,19 @@ class GradScaler:
     @staticmethod
     def _unscale(optimizer: Any, inverse: Tensor) -> dict[Any, Tensor]:
         found: dict[Any, Tensor] = {}
+        given = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        grads = [grad for grad in given if grad is not None]
+        if any(grad.dtype is float16 for grad in grads):
+            raise ValueError("Attempting to unscale FP16 gradients.")
+
+        def unscale(grad: Tensor) -> None:
+            bad = grad.isfinite().all().logical_not().float()
+            held = found.get(grad.device)
+            found[grad.device] = bad if held is None else held.maximum(bad)
+            grad.mul_(inverse.to(grad.device))
+
         with CONTEXT.having(grad_enabled=False):
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    grad = p.grad
-                    if grad is None:
-                        continue
-                    if grad.dtype is float16:
-                        raise ValueError("Attempting to unscale FP16 gradients.")
-                    bad = grad.isfinite().all().logical_not().float()
-                    held = found.get(grad.device)
-                    found[grad.device] = bad if held is None else held.maximum(bad)
-                    grad.mul_(inverse.to(grad.device))
+            update_many(unscale, grads)
         return found
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -61,7 +61,7 @@ def _p_norm_vjp(
     return x.sgn() * (_power(ratio, ord - 1).masked_fill(none, 0) * g)
 
 
-P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32")
+P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True)
 
 
 def p_norm(

@@ -9,7 +9,8 @@ from adjoint.core.record import is_tensor
 from adjoint.ops.bounds import minimum
 from adjoint.ops.creation import zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_rate
+from adjoint.optim.optimizer import ParamsT, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, compute, new_counter, scalar
 from adjoint.tensor.tensor import Tensor
 
@@ -35,6 +36,8 @@ class Adafactor(RuleOptimizer):
         foreach: as PyTorch's; one rule serves both.
         maximize: ascend.
     """
+
+    elementwise = False
 
     def __init__(
         self,

@@ -6,13 +6,8 @@ from typing import Any
 
 from adjoint.ops.creation import full_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import (
-    ParamsT,
-    RuleOptimizer,
-    check_fused,
-    check_range,
-    check_rate,
-)
+from adjoint.optim.optimizer import ParamsT, check_fused, check_range, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import decay
 from adjoint.tensor.tensor import Tensor

@@ -9,7 +9,8 @@ from adjoint.core.record import is_tensor
 from adjoint.ops.condition import where
 from adjoint.ops.creation import ones, zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT, check_range, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
 from adjoint.optim.terms import decay
 from adjoint.tensor.tensor import Tensor
@@ -32,6 +33,8 @@ class ASGD(RuleOptimizer):
         maximize: ascend.
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
+
+    numbers = frozenset({"step", "eta", "mu"})
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ from typing import Any
 from adjoint.ops.condition import where
 from adjoint.ops.creation import zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move, new_counter, scalar
 from adjoint.optim.terms import average, average_square
 from adjoint.tensor.tensor import Tensor
@@ -38,6 +39,8 @@ class LAMB(RuleOptimizer):
         >>> w
         tensor([2.6464, 3.6464], requires_grad=True)
     """
+
+    elementwise = False
 
     def __init__(
         self,

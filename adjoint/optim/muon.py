@@ -8,7 +8,8 @@ from typing import Any
 from adjoint.ops.creation import zeros_like
 from adjoint.ops.products import addmm
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_rate
+from adjoint.optim.optimizer import ParamsT, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average
 from adjoint.tensor.tensor import Tensor
@@ -64,6 +65,8 @@ class Muon(RuleOptimizer):
         >>> bool(w[0, 0] < 1)
         True
     """
+
+    elementwise = False
 
     def __init__(
         self,

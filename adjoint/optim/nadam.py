@@ -6,7 +6,8 @@ from typing import Any
 
 from adjoint.ops.creation import ones, zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import (
     advance,
     counter_dtype,
@@ -38,6 +39,8 @@ class NAdam(RuleOptimizer):
         maximize: ascend.
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
+
+    numbers = frozenset({"step", "mu_product"})
 
     def __init__(
         self,

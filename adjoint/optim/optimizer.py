@@ -11,12 +11,10 @@ from itertools import chain
 from typing import Any
 
 from adjoint.autodiff.hooks import Handle
-from adjoint.autodiff.modes import enable_grad
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import float32
 from adjoint.core.record import is_tensor
 from adjoint.ops.creation import full
-from adjoint.ops.reinterpret import view_as_complex, view_as_real
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
 from adjoint.optim.hooks import (
@@ -150,7 +148,7 @@ class Optimizer:
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: the groups and which tensors the state has."""
-        skip = {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "defaults"}
+        skip = {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
         return ((k, v) for k, v in self.__dict__.items() if k not in skip)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -389,66 +387,6 @@ def _fitted(value: Any, p: Tensor, counts_on_device: bool, key: Any = None) -> A
     if isinstance(value, (list, tuple, set)):
         return type(value)(_fitted(v, p, counts_on_device) for v in value)
     return value
-
-
-class RuleOptimizer(Optimizer):
-    """An optimizer given by one update rule, applied to each parameter that has a gradient.
-
-    A subclass states `create`, the state of a parameter before its first step, and `update`, the
-    rule. Complex parameters are seen by the rule as pairs of reals. Both serve eager and captured
-    steps: rules do arithmetic on numbers and never look at them, but through a guard.
-    """
-
-    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
-        """The state of a parameter before its first step."""
-        raise NotImplementedError
-
-    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        """Change the parameter, and its state, for a gradient."""
-        raise NotImplementedError
-
-    @_use_grad_for_differentiable
-    def step(self, closure: Closure | None = None) -> Any:
-        """Update every parameter that has a gradient; returns the closure's loss, if given one."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for p in group["params"]:
-                grad = p.grad
-                if grad is not None:
-                    self._apply(p, grad, group)
-        return loss
-
-    def prepare_state(self) -> None:
-        """Make the state of every parameter that has a gradient, as its first step would."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._state_of(p, group)
-
-    def _state_of(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[p]
-        if not state:
-            with CONTEXT.having(capture=None, grad_enabled=False):
-                state.update(self.create(p, group))
-        return state
-
-    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
-        state = self._state_of(p, group)
-        if group.get("maximize"):
-            grad = -grad
-        if not p.dtype.is_complex:
-            self.update(p, grad, state, group)
-            return
-        pairs = {
-            k: view_as_real(v) if is_tensor(v) and v.dtype.is_complex else v
-            for k, v in state.items()
-        }
-        known = set(pairs)
-        self.update(view_as_real(p), view_as_real(grad), pairs, group)
-        state |= {k: view_as_complex(v) for k, v in pairs.items() if k not in known}
 
 
 def check_range(name: str, value: Any, low: float, high: float | None = None) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from adjoint.ops.creation import zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, new_counter, scalar
 from adjoint.optim.terms import average, average_square, decay
 from adjoint.tensor.tensor import Tensor

@@ -7,7 +7,8 @@ from typing import Any
 from adjoint.ops.condition import where
 from adjoint.ops.creation import full_like, zeros_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_rate
+from adjoint.optim.optimizer import ParamsT, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, new_counter
 from adjoint.tensor.tensor import Tensor
 

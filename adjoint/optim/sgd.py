@@ -8,7 +8,8 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.ops.creation import empty_like
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_fused, check_rate
+from adjoint.optim.optimizer import ParamsT, check_fused, check_rate
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import move, scalar
 from adjoint.tensor.tensor import Tensor
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, RuleOptimizer, check_betas, check_range
+from adjoint.optim.optimizer import ParamsT, check_betas, check_range
+from adjoint.optim.rules import RuleOptimizer
 from adjoint.tensor.tensor import Tensor
 
 
 class SparseAdam(RuleOptimizer):
     """Adam that touches only the rows a sparse gradient has; dense gradients are refused.
+
+    Gradients are always dense as yet (`Embedding(sparse=True)` says so when it is differentiated),
+    so a step with any gradient raises PyTorch's error for dense ones.
 
     Args:
         params: parameters or groups.
@@ -19,6 +23,8 @@ class SparseAdam(RuleOptimizer):
         eps: added to the denominator.
         maximize: ascend.
     """
+
+    elementwise = False
 
     def __init__(
         self,
@@ -36,7 +42,7 @@ class SparseAdam(RuleOptimizer):
         check_range("epsilon value", eps, 0.0)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
         raise RuntimeError(
             "SparseAdam does not support dense gradients, please consider Adam instead"
         )

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
+from adjoint.backends.array.many import update_many
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import int64
 from adjoint.nn.modules.batchnorm import _BatchNorm
@@ -59,13 +60,15 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
     """The exponential average of many parameters, in place."""
     _check_decay(decay)
 
+    def move(average: Tensor, current: Tensor) -> None:
+        if average.dtype.is_inexact:
+            average.lerp_(current, 1 - decay)
+        else:
+            average.copy_(average * decay + current * (1 - decay))
+
     @no_grad()
     def ema_update(ema_param_list: list[Tensor], current_param_list: list[Tensor], _: Any) -> None:
-        for average, current in zip(ema_param_list, current_param_list, strict=True):
-            if average.dtype.is_inexact:
-                average.lerp_(current, 1 - decay)
-            else:
-                average.copy_(average * decay + current * (1 - decay))
+        update_many(move, ema_param_list, current_param_list)
 
     return ema_update
 
@@ -77,8 +80,10 @@ def get_swa_multi_avg_fn() -> MultiAverage:
     def swa_update(
         averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any
     ) -> None:
-        for average, current in zip(averaged_param_list, current_param_list, strict=True):
+        def move(average: Tensor, current: Tensor) -> None:
             average.copy_(average + (current - average) / (num_averaged + 1))
+
+        update_many(move, averaged_param_list, current_param_list)
 
     return swa_update
 

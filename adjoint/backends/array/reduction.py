@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isqrt
+from math import isinf, isqrt
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from adjoint.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.backends.array.table import lowers
 from adjoint.core.dtype import DTYPES
-from adjoint.ops import extremes, product, reduction
+from adjoint.ops import extremes, norms, product, reduction
 from adjoint.tensor.tensor import DTYPE_OF
 
 Array = Any
@@ -38,6 +38,21 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     # An array to fill spares the detour over a NumPy scalar; keywords would cost 0.3 us.
     total = _empty((), x.dtype) if xp is np and not keepdim and len(dims) == x.ndim else None
     return xp.add.reduce(x, dims, x.dtype, total, keepdim)
+
+
+@lowers(norms.P_NORM)
+def p_norm(xp: Any, x: Array, ord: float, dims: Dims, keepdim: bool) -> Array:
+    if ord == 2:  # the usual one, in an eighth of the time of its composition
+        squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+        return xp.sqrt(sum_(xp, squares, dims, keepdim))
+    if ord == 0:
+        return sum_(xp, (x != 0).astype(abs(x).dtype), dims, keepdim)
+    size = abs(x)
+    if ord == 1:
+        return sum_(xp, size, dims, keepdim)
+    if isinf(ord):
+        return (xp.max if ord > 0 else xp.min)(size, axis=dims, keepdims=keepdim) if dims else size
+    return sum_(xp, size**ord, dims, keepdim) ** (1 / ord)
 
 
 LONG = 1024  # beyond this many terms, adding one after the other loses digits

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
+from adjoint.backends.array.many import bundles, join, update_many
+from adjoint.core.dtype import float32, float64
 from adjoint.ops.creation import zeros
 from adjoint.ops.join import stack
 from adjoint.tensor.tensor import Tensor
 
 Tensors = Tensor | Iterable[Tensor]
+_EXACT = (float32, float64)
 
 
 def _listed(tensors: Tensors, what: str = "") -> list[Tensor]:
@@ -39,7 +42,7 @@ def get_total_norm(
         tensors: a tensor or several.
         norm_type: the order of the norm; may be inf.
         error_if_nonfinite: whether a norm of nan or infinity is an error.
-        foreach: accepted for PyTorch's sake; there is one way to compute it.
+        foreach: False computes one norm for each tensor; otherwise small ones share one.
 
     Example:
         >>> import adjoint as ad
@@ -51,7 +54,8 @@ def get_total_norm(
         return zeros(())
     with no_grad():
         where = listed[0].device
-        norms = stack([t.norm(float(norm_type)).to(where) for t in listed])
+        parts = listed if foreach is False else _joined(listed, float(norm_type))
+        norms = stack([t.norm(float(norm_type)).to(where) for t in parts])
         total: Tensor = norms.norm(float(norm_type))
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
@@ -60,6 +64,28 @@ def get_total_norm(
                 "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
             )
         return total
+
+
+def _joined(tensors: list[Tensor], norm_type: float) -> list[Tensor]:
+    """The tensors, or vectors that hold many of them, where that gives the same norm."""
+    if norm_type <= 0:  # the number of nonzero norms is not that of nonzero elements
+        return tensors
+    together, alone = bundles(tensors)
+    exact = [tensors[rows[0]].dtype in _EXACT for rows in together]  # halves round each norm
+    alone += [i for rows, e in zip(together, exact, strict=True) if not e for i in rows]
+    joined = [
+        join([tensors[i] for i in rows]) for rows, e in zip(together, exact, strict=True) if e
+    ]
+    return joined + [tensors[i] for i in alone]
+
+
+def _each(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | None) -> None:
+    """An element by element rule on every gradient, in place."""
+    if foreach is not False:
+        update_many(rule, grads)
+        return
+    for grad in grads:
+        rule(grad)
 
 
 def clip_grads_with_norm_(
@@ -72,8 +98,7 @@ def clip_grads_with_norm_(
     with no_grad():
         # Multiplying by one costs little, and spares a branch on a tensor's value.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(factor.to(grad.device))
+        _each(lambda grad: grad.mul_(factor.to(grad.device)), grads, foreach)
 
 
 def clip_grad_norm_(
@@ -90,7 +115,7 @@ def clip_grad_norm_(
         max_norm: the largest norm allowed.
         norm_type: the order of the norm; may be inf.
         error_if_nonfinite: whether a norm of nan or infinity is an error.
-        foreach: accepted for PyTorch's sake.
+        foreach: False goes tensor by tensor; otherwise small gradients are scaled at once.
 
     Returns:
         The norm before clipping.
@@ -125,7 +150,6 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limit every element of the gradients to [-clip_value, clip_value], in place."""
     bound = float(clip_value)
+    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
     with no_grad():
-        for parameter in _listed(parameters):
-            if parameter.grad is not None:
-                parameter.grad.clamp_(min=-bound, max=bound)
+        _each(lambda grad: grad.clamp_(min=-bound, max=bound), grads, foreach)

@@ -1,0 +1,116 @@
+"""RuleOptimizer: an optimizer given by one update rule, for one parameter or many at once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from adjoint.autodiff.modes import enable_grad
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.ops.reinterpret import view_as_complex, view_as_real
+from adjoint.optim.groups import ParamGroup
+from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
+from adjoint.optim.together import Plans
+from adjoint.tensor.tensor import Tensor
+
+
+class RuleOptimizer(Optimizer):
+    """An optimizer given by one update rule, applied to each parameter that has a gradient.
+
+    A subclass states `create`, the state of a parameter before its first step, and `update`, the
+    rule. Complex parameters are seen by the rule as pairs of reals. Both serve eager and captured
+    steps: rules do arithmetic on numbers and never look at them, but through a guard.
+
+    Where the rule works element by element, an eager step applies it to many parameters at once
+    (Note [together]), unless the group says `foreach=False`.
+    """
+
+    elementwise: ClassVar[bool] = True  # False: the rule looks at a parameter as a whole
+    numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
+    _plans: Plans | None = None
+
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        raise NotImplementedError
+
+    def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        """Change the parameter, and its state, for a gradient."""
+        raise NotImplementedError
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update every parameter that has a gradient; returns the closure's loss, if given one."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for i, group in enumerate(self.param_groups):
+            if self._together(group):
+                self._step_together(i, group)
+                continue
+            for p in group["params"]:
+                grad = p.grad
+                if grad is not None:
+                    self._apply(p, grad, group)
+        return loss
+
+    def _together(self, group: ParamGroup) -> bool:
+        """Whether a group's parameters may be updated many at once."""
+        if group.get("differentiable"):
+            if group.get("foreach"):
+                raise AssertionError(
+                    f"{type(self).__name__}: foreach=True does not support differentiable=True, "
+                    "because it updates copies of the parameters. Leave one of them out."
+                )
+            return False
+        return (
+            self.elementwise
+            and CONTEXT.plain
+            and not CONTEXT.grad_enabled
+            and group.get("foreach") is not False
+        )
+
+    def _step_together(self, index: int, group: ParamGroup) -> None:
+        if self._plans is None or self._plans.state is not self.state:
+            self._plans = Plans(self.state, self.numbers)
+        held = [p for p in group["params"] if p._meta is not None and p._meta.grad is not None]
+        plan = self._plans.find(index, held)
+        if plan is None:
+            for p in held:
+                self._state_of(p, group)
+            plan = self._plans.make(index, held)
+        for bundle in plan.bundles:
+            bundle.run(lambda p, g, s: self._rule(p, g, s, group))
+        for p in plan.rest:
+            self._apply(p, p.grad, group)
+
+    def prepare_state(self) -> None:
+        """Make the state of every parameter that has a gradient, as its first step would."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._state_of(p, group)
+
+    def _state_of(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[p]
+        if not state:
+            with CONTEXT.having(capture=None, grad_enabled=False):
+                state.update(self.create(p, group))
+        return state
+
+    def _rule(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        self.update(p, -grad if group.get("maximize") else grad, state, group)
+
+    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
+        """The rule for one parameter."""
+        state = self._state_of(p, group)
+        if not p.dtype.is_complex:
+            self._rule(p, grad, state, group)
+            return
+        pairs = {
+            k: view_as_real(v) if is_tensor(v) and v.dtype.is_complex else v
+            for k, v in state.items()
+        }
+        known = set(pairs)
+        self._rule(view_as_real(p), view_as_real(grad), pairs, group)
+        state |= {k: view_as_complex(v) for k, v in pairs.items() if k not in known}
