@@ -69,8 +69,12 @@ class Captured:
     >>> twice = capture(lambda x: x * 2)
     >>> twice(ad.tensor([1.0, 2.0]))
     tensor([2., 4.])
-    >>> print(twice.graph_text().splitlines()[0])
+    >>> print(twice.graph_text().split("\\n\\n\\n")[1])
     def graph(x0):
+        # %x0: float32[2]
+        v1 = ops.mul(x0, 2)  # float32[2]
+        return (v1,)
+    <BLANKLINE>
     """
 
     def __init__(self, fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> None:
