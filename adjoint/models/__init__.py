@@ -20,6 +20,7 @@ from adjoint.models.resnet import resnet34 as resnet34
 from adjoint.models.resnet import resnet50 as resnet50
 from adjoint.models.resnet import resnet101 as resnet101
 from adjoint.models.resnet import resnet152 as resnet152
+from adjoint.models.sampling import choose as choose
 from adjoint.models.sentence import SentenceEncoder as SentenceEncoder
 from adjoint.models.sentence import mean_pooling as mean_pooling
 from adjoint.models.sentence import sentence_embedding as sentence_embedding
@@ -27,11 +28,17 @@ from adjoint.models.unet import UNet as UNet
 from adjoint.models.vae import VAE as VAE
 from adjoint.models.vgg import VGG as VGG
 from adjoint.models.vgg import vgg11 as vgg11
+from adjoint.models.vgg import vgg11_bn as vgg11_bn
 from adjoint.models.vgg import vgg13 as vgg13
+from adjoint.models.vgg import vgg13_bn as vgg13_bn
 from adjoint.models.vgg import vgg16 as vgg16
+from adjoint.models.vgg import vgg16_bn as vgg16_bn
 from adjoint.models.vgg import vgg19 as vgg19
+from adjoint.models.vgg import vgg19_bn as vgg19_bn
 from adjoint.models.vit import VisionTransformer as VisionTransformer
 from adjoint.models.vit import vit_b_16 as vit_b_16
+from adjoint.models.vit import vit_b_32 as vit_b_32
 from adjoint.models.vit import vit_l_16 as vit_l_16
+from adjoint.models.vit import vit_l_32 as vit_l_32
 from adjoint.models.weights import read_weights as read_weights
 from adjoint.models.wordpiece import WordPieceTokenizer as WordPieceTokenizer

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
+from typing import Any
 
 from adjoint import nn
 from adjoint.autodiff.modes import no_grad
+from adjoint.models.sampling import choose
+from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
-from adjoint.ops.counts import multinomial
 from adjoint.ops.creation import empty, zeros
 from adjoint.ops.join import cat
 from adjoint.ops.products import addmm
@@ -26,6 +32,54 @@ class GPT2Config:
     n_layer: int = 12
     n_head: int = 12
     dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-5
+
+    @classmethod
+    def from_dict(cls, about: Mapping[str, Any]) -> GPT2Config:
+        """The sizes a published `config.json` states; what there is no place for is refused.
+
+        >>> GPT2Config.from_dict({"n_layer": 6, "resid_pdrop": 0.0}).n_layer
+        6
+        """
+        known = {name: about[name] for name in cls.__dataclass_fields__ if name in about}
+        known["dropout"] = about.get("resid_pdrop", 0.1)
+        out = cls(**known)
+        for name, allowed in (
+            ("activation_function", ("gelu_new", "gelu_pytorch_tanh")),
+            ("n_inner", (4 * out.n_embd,)),
+            ("scale_attn_by_inverse_layer_idx", (False,)),
+            ("tie_word_embeddings", (True,)),
+        ):
+            if about.get(name) not in (None, *allowed):
+                raise ValueError(
+                    f"GPT2Config: {name} must be {allowed[0]!r}, received {about[name]!r}"
+                )
+        return out
+
+
+SIZES = {
+    "small": GPT2Config(),
+    "medium": GPT2Config(n_embd=1024, n_layer=24, n_head=16),
+    "large": GPT2Config(n_embd=1280, n_layer=36, n_head=20),
+    "xl": GPT2Config(n_embd=1600, n_layer=48, n_head=25),
+}
+# Masks that older checkpoints keep beside the weights.
+MASK = re.compile(r"\.attn\.(masked_)?bias$")
+
+
+def published(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint under this file's names.
+
+    Published files leave out `transformer.` and the output layer, which is the embedding.
+    """
+    out = {}
+    for name, value in weights.items():
+        if not MASK.search(name):
+            inside = name.startswith(("transformer.", "lm_head."))
+            out[name if inside else f"transformer.{name}"] = value
+    if "transformer.wte.weight" in out:
+        out.setdefault("lm_head.weight", out["transformer.wte.weight"])
+    return out
 
 
 class Conv1D(nn.Module):
@@ -83,9 +137,9 @@ class Block(nn.Module):
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__()
-        self.ln_1 = nn.LayerNorm(config.n_embd)
+        self.ln_1 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
         self.attn = Attention(config)
-        self.ln_2 = nn.LayerNorm(config.n_embd)
+        self.ln_2 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -115,7 +169,7 @@ class GPT2(nn.Module):
                 "wpe": nn.Embedding(config.n_positions, config.n_embd),
                 "drop": nn.Dropout(config.dropout),
                 "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
-                "ln_f": nn.LayerNorm(config.n_embd),
+                "ln_f": nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon),
             }
         )
         self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
@@ -144,13 +198,17 @@ class GPT2(nn.Module):
         """Sample `count` further tokens; temperature 0 takes the likeliest."""
         for _ in range(count):
             scores = self(tokens[:, -self.config.n_positions :])[:, -1]
-            if temperature == 0:
-                chosen = scores.argmax(1, keepdim=True)
-            else:
-                scores = scores / temperature
-                if top_k is not None:
-                    least = scores.topk(min(top_k, scores.shape[1])).values[:, -1:]
-                    scores = scores.masked_fill(scores < least, -float("inf"))
-                chosen = multinomial(F.softmax(scores, -1), 1)
-            tokens = cat([tokens, chosen], 1)
+            tokens = cat([tokens, choose(scores, temperature, top_k)], 1)
         return tokens
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As any module's; names may have a published checkpoint's variants (see `published`)."""
+        return super().load_state_dict(published(state_dict), strict, assign)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> GPT2:
+        """The model in a folder with `config.json` and weights, in evaluation mode."""
+        config = GPT2Config.from_dict(read_json(Path(folder) / "config.json"))
+        return build(lambda: cls(config), read_weights(folder))

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import pi
+from pathlib import Path
+from typing import Any
 
 from adjoint import nn
+from adjoint.autodiff.modes import no_grad
+from adjoint.models.llama_weights import published
+from adjoint.models.sampling import choose
+from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 from adjoint.ops.join import cat
-from adjoint.ops.ranges import arange
 from adjoint.tensor.tensor import Tensor
 
-Cache = list[tuple[Tensor, Tensor]]
+Cache = list[nn.KVCache]
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How Llama 3.1 reaches further than it was first trained: slow rotations are slowed down.
+
+    Rotations with a round within `original / high_freq_factor` positions are kept, those that take
+    longer than `original / low_freq_factor` divided by `factor`, with a passage between.
+    """
+
+    factor: float = 8.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 8192
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """The frequencies to turn by."""
+        rounds = self.original_max_position_embeddings * frequencies / (2 * pi)
+        span = self.high_freq_factor - self.low_freq_factor
+        kept = ((rounds - self.low_freq_factor) / span).clamp(0, 1)
+        return frequencies * (kept + (1 - kept) / self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +54,61 @@ class LlamaConfig:
     num_key_value_heads: int = 32
     rope_theta: float = 10000.0
     rms_norm_eps: float = 1e-6
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    rope_scaling: RopeScaling | None = None
+
+    @property
+    def head_dim(self) -> int:
+        """Size of a head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_dict(cls, about: Mapping[str, Any]) -> LlamaConfig:
+        """The sizes a published `config.json` states; what there is no place for is refused.
+
+        >>> LlamaConfig.from_dict({"hidden_size": 64, "num_attention_heads": 4}).head_dim
+        16
+        """
+        known = {name: about[name] for name in cls.__dataclass_fields__ if name in about}
+        known.setdefault("num_key_value_heads", about.get("num_attention_heads", 32))
+        scaling = about.get("rope_scaling")
+        if scaling is not None:
+            kind = scaling.get("rope_type", scaling.get("type"))
+            if kind != "llama3":
+                raise ValueError(f"LlamaConfig: rope_scaling of type {kind!r}; there is 'llama3'")
+            fields = RopeScaling.__dataclass_fields__
+            known["rope_scaling"] = RopeScaling(**{k: scaling[k] for k in fields if k in scaling})
+        out = cls(**known)
+        for name, only in (
+            ("head_dim", out.head_dim),
+            ("hidden_act", "silu"),
+            ("attention_bias", False),
+            ("mlp_bias", False),
+        ):
+            if about.get(name) not in (None, only):
+                raise ValueError(f"LlamaConfig: {name} must be {only!r}, received {about[name]!r}")
+        return out
+
+    @classmethod
+    def from_params(cls, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> LlamaConfig:
+        """The sizes in the authors' `params.json`; those it leaves out are in the weights."""
+        if about.get("use_scaled_rope"):
+            raise ValueError(
+                "LlamaConfig: params.json says use_scaled_rope without its factors. Use the "
+                "folder in Hugging Face's layout, whose config.json has them."
+            )
+        vocabulary, width = weights["tok_embeddings.weight"].shape
+        return cls(
+            vocabulary,
+            width,
+            weights["layers.0.feed_forward.w1.weight"].shape[0],
+            about["n_layers"],
+            about["n_heads"],
+            about.get("n_kv_heads", about["n_heads"]),
+            about.get("rope_theta", 10000.0),
+            about["norm_eps"],
+        )
 
     def parameters(self) -> int:
         """The number of parameters of such a model.
@@ -32,57 +116,28 @@ class LlamaConfig:
         >>> LlamaConfig().parameters()
         6738415616
         """
-        width, size = self.hidden_size, self.hidden_size // self.num_attention_heads
-        attention = 2 * width * width + 2 * width * size * self.num_key_value_heads
+        width = self.hidden_size
+        attention = 2 * width * width + 2 * width * self.head_dim * self.num_key_value_heads
         layer = attention + 3 * width * self.intermediate_size + 2 * width
-        return 2 * self.vocab_size * width + self.num_hidden_layers * layer + width
+        tables = 1 if self.tie_word_embeddings else 2
+        return tables * self.vocab_size * width + self.num_hidden_layers * layer + width
 
 
-def rotate(x: Tensor, start: int, theta: float) -> Tensor:
-    """Rotary positions: each pair (i, i + size/2) turned by an angle that grows with the place."""
-    size, length = x.shape[-1], x.shape[-2]
-    frequency = theta ** (-arange(0, size, 2, device=x.device).float() / size)  # (size/2)
-    angle = arange(start, start + length, device=x.device).float()[:, None] * frequency
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)  # (T, size/2)
-    first, second = x.chunk(2, -1)
-    return cat([first * cos - second * sin, second * cos + first * sin], -1)
-
-
-class LlamaAttention(nn.Module):
-    """Causal attention with rotary positions; several query heads share a key head."""
-
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__()
-        self.config = config
-        width = config.hidden_size
-        self.size = width // config.num_attention_heads
-        shared = self.size * config.num_key_value_heads
-        self.q_proj = nn.Linear(width, width, bias=False)
-        self.k_proj = nn.Linear(width, shared, bias=False)
-        self.v_proj = nn.Linear(width, shared, bias=False)
-        self.o_proj = nn.Linear(width, width, bias=False)
-
-    def forward(
-        self, x: Tensor, past: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        B, T, C = x.shape
-        q, k, v = (
-            p(x).view(B, T, -1, self.size).transpose(1, 2)  # (B, heads, T, size)
-            for p in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        start = 0 if past is None else int(past[0].shape[2])
-        q, k = (rotate(part, start, self.config.rope_theta) for part in (q, k))
-        if past is not None:
-            k, v = cat([past[0], k], 2), cat([past[1], v], 2)
-        mask = None
-        if past is not None and T > 1:  # each token sees the past and those before it
-            places = arange(start + T, device=x.device)
-            mask = places[None, :] <= places[start:, None]
-        grouped = self.config.num_key_value_heads != self.config.num_attention_heads
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=past is None, enable_gqa=grouped
-        )
-        return self.o_proj(y.transpose(1, 2).reshape(B, T, C)), (k, v)
+SIZES = {
+    "7b": LlamaConfig(),
+    "13b": LlamaConfig(32000, 5120, 13824, 40, 40, 40),
+    "33b": LlamaConfig(32000, 6656, 17920, 60, 52, 52),
+    "65b": LlamaConfig(32000, 8192, 22016, 80, 64, 64, rms_norm_eps=1e-5),
+    "2-70b": LlamaConfig(32000, 8192, 28672, 80, 64, 8, 1e4, 1e-5, 4096),
+    "3-8b": LlamaConfig(128256, 4096, 14336, 32, 32, 8, 5e5, 1e-5, 8192),
+    "3-70b": LlamaConfig(128256, 8192, 28672, 80, 64, 8, 5e5, 1e-5, 8192),
+    "3.2-1b": LlamaConfig(
+        128256, 2048, 8192, 16, 32, 8, 5e5, 1e-5, 131072, True, RopeScaling(32.0)
+    ),
+    "3.2-3b": LlamaConfig(
+        128256, 3072, 8192, 28, 24, 8, 5e5, 1e-5, 131072, True, RopeScaling(32.0)
+    ),
+}
 
 
 class LlamaMLP(nn.Module):
@@ -102,20 +157,19 @@ class LlamaMLP(nn.Module):
 class LlamaLayer(nn.Module):
     """Attention and feed-forward, each after a normalisation, beside shortcuts."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig, rotary: nn.RotaryEmbedding) -> None:
         super().__init__()
         width, eps = config.hidden_size, config.rms_norm_eps
-        self.self_attn = LlamaAttention(config)
+        self.self_attn = nn.GroupedQueryAttention(
+            width, config.num_attention_heads, config.num_key_value_heads, rotary
+        )
         self.mlp = LlamaMLP(config)
         self.input_layernorm = nn.RMSNorm(width, eps=eps)
         self.post_attention_layernorm = nn.RMSNorm(width, eps=eps)
 
-    def forward(
-        self, x: Tensor, past: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        y, kept = self.self_attn(self.input_layernorm(x), past)
-        x = x + y
-        return x + self.mlp(self.post_attention_layernorm(x)), kept
+    def forward(self, x: Tensor, cache: nn.KVCache | None = None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cache)
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Llama(nn.Module):
@@ -129,8 +183,9 @@ class Llama(nn.Module):
         >>> model = Llama(LlamaConfig(11, 16, 32, 2, 4, 2))
         >>> tokens = ad.arange(6).view(1, 6)
         >>> whole = model(tokens)
-        >>> first, cache = model.step(tokens[:, :4])
-        >>> rest, cache = model.step(tokens[:, 4:], cache)
+        >>> cache = model.cache(batch=1, max_positions=6)
+        >>> first = model(tokens[:, :4], cache)
+        >>> rest = model(tokens[:, 4:], cache)
         >>> ad.allclose(whole[:, 4:], rest, atol=1e-5)
         True
     """
@@ -138,28 +193,82 @@ class Llama(nn.Module):
     def __init__(self, config: LlamaConfig | None = None) -> None:
         super().__init__()
         self.config = config = config or LlamaConfig()
+        rotary = nn.RotaryEmbedding(
+            config.head_dim,
+            config.max_position_embeddings,
+            config.rope_theta,
+            scaling=config.rope_scaling,
+        )
+        layers = (LlamaLayer(config, rotary) for _ in range(config.num_hidden_layers))
         self.model = nn.ModuleDict(
             {
                 "embed_tokens": nn.Embedding(config.vocab_size, config.hidden_size),
-                "layers": nn.ModuleList(
-                    LlamaLayer(config) for _ in range(config.num_hidden_layers)
-                ),
+                "layers": nn.ModuleList(layers),
                 "norm": nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps),
             }
         )
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model["embed_tokens"].weight
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02)
 
-    def step(self, tokens: Tensor, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Scores for new tokens after those in the cache, and the longer cache."""
-        x = self.model["embed_tokens"](tokens)
-        longer: Cache = []
-        for index, layer in enumerate(self.model["layers"]):
-            x, kept = layer(x, None if cache is None else cache[index])
-            longer.append(kept)
-        return self.lm_head(self.model["norm"](x)), longer
+    def cache(self, batch: int, max_positions: int | None = None) -> Cache:
+        """An empty cache for each layer.
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.step(tokens)[0]
+        Args:
+            batch: how many sequences.
+            max_positions: room for how many tokens; as many as the model has positions by default.
+        """
+        weight = self.model["embed_tokens"].weight
+        size = (
+            self.config.num_key_value_heads,
+            max_positions or self.config.max_position_embeddings,
+        )
+        return [
+            nn.KVCache(batch, *size, self.config.head_dim, weight.device, weight.dtype)
+            for _ in self.model["layers"]
+        ]
+
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """Scores after each token; with a cache, of tokens that follow those in it."""
+        x = self.model["embed_tokens"](tokens)
+        for index, layer in enumerate(self.model["layers"]):
+            x = layer(x, None if cache is None else cache[index])
+        return self.lm_head(self.model["norm"](x))
+
+    @no_grad()
+    def generate(
+        self, tokens: Tensor, count: int, temperature: float = 1.0, top_k: int | None = None
+    ) -> Tensor:
+        """Sample `count` further tokens, each computed once; temperature 0 takes the likeliest."""
+        cache = self.cache(len(tokens), tokens.shape[1] + count)
+        new = tokens
+        for _ in range(count):
+            new = choose(self(new, cache)[:, -1], temperature, top_k)
+            tokens = cat([tokens, new], 1)
+        return tokens
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As any module's; names may be those of Hugging Face or of the authors' own files."""
+        config = self.config
+        named = published(state_dict, config.head_dim, config.tie_word_embeddings)
+        return super().load_state_dict(named, strict, assign)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Llama:
+        """The model in a folder, in evaluation mode.
+
+        The folder is as Hugging Face has it, with `config.json` and `model.safetensors`, or as the
+        authors have it, with `params.json` and `consolidated.00.pth`.
+        """
+        path = Path(folder)
+        weights = read_weights(path)
+        if (path / "params.json").is_file() and "tok_embeddings.weight" in weights:
+            config = LlamaConfig.from_params(read_json(path / "params.json"), weights)
+        else:
+            config = LlamaConfig.from_dict(read_json(path / "config.json"))
+        return build(lambda: cls(config), weights)

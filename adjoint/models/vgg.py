@@ -83,3 +83,23 @@ def vgg16(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
 def vgg19(num_classes: int = 1000, batch_norm: bool = False) -> VGG:
     """VGG-19: 143,667,240 parameters."""
     return VGG(PLANS[19], num_classes, batch_norm)
+
+
+def vgg11_bn(num_classes: int = 1000) -> VGG:
+    """VGG-11 with batch normalisation: 132,868,840 parameters."""
+    return vgg11(num_classes, batch_norm=True)
+
+
+def vgg13_bn(num_classes: int = 1000) -> VGG:
+    """VGG-13 with batch normalisation: 133,053,736 parameters."""
+    return vgg13(num_classes, batch_norm=True)
+
+
+def vgg16_bn(num_classes: int = 1000) -> VGG:
+    """VGG-16 with batch normalisation: 138,365,992 parameters."""
+    return vgg16(num_classes, batch_norm=True)
+
+
+def vgg19_bn(num_classes: int = 1000) -> VGG:
+    """VGG-19 with batch normalisation: 143,678,248 parameters."""
+    return vgg19(num_classes, batch_norm=True)

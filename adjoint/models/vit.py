@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from adjoint import nn
 from adjoint.ops.creation import empty, zeros
@@ -26,6 +27,15 @@ class EncoderBlock(nn.Module):
             nn.Linear(hidden, width),
             nn.Dropout(dropout),
         )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """As any module's; the first published weights call the linear layers by name."""
+        for theirs, ours in (("linear_1", "0"), ("linear_2", "3")):
+            for kind in ("weight", "bias"):
+                found = state_dict.pop(f"{prefix}mlp.{theirs}.{kind}", None)
+                if found is not None:
+                    state_dict[f"{prefix}mlp.{ours}.{kind}"] = found
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.ln_1(x)
@@ -107,8 +117,18 @@ def vit_b_16(num_classes: int = 1000) -> VisionTransformer:
     return VisionTransformer(num_classes=num_classes)
 
 
+def vit_b_32(num_classes: int = 1000) -> VisionTransformer:
+    """ViT-B/32: 88,224,232 parameters."""
+    return VisionTransformer(patch_size=32, num_classes=num_classes)
+
+
 def vit_l_16(num_classes: int = 1000) -> VisionTransformer:
     """ViT-L/16: 304,326,632 parameters."""
     return VisionTransformer(
         num_layers=24, num_heads=16, hidden_dim=1024, mlp_dim=4096, num_classes=num_classes
     )
+
+
+def vit_l_32(num_classes: int = 1000) -> VisionTransformer:
+    """ViT-L/32: 306,535,400 parameters."""
+    return VisionTransformer(224, 32, 24, 16, 1024, 4096, num_classes=num_classes)

@@ -72,20 +72,15 @@ def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    try:
-        found = load(path, map_location="cpu", mmap=True)
-    except RuntimeError as error:
-        if "zip layout" not in str(error):
-            raise
-        found = load(path, map_location="cpu")  # before PyTorch 1.6 there was nothing to map
-    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
-        found = found["state_dict"]
-    odd = [k for k, v in found.items() if not isinstance(v, Tensor)] if found else []
-    if not isinstance(found, Mapping) or odd:
-        raise RuntimeError(
-            f"read_weights: {path} is no state dict"
-            + (f": {odd[:3]} are not tensors" if odd else f" but a {type(found).__name__}")
-        )
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"PK"  # files from before PyTorch 1.6 cannot be mapped
+    found = load(path, map_location="cpu", mmap=zipped or path.suffix == ".safetensors")
+    if not isinstance(found, Mapping):
+        raise RuntimeError(f"read_weights: {path} is no state dict but a {type(found).__name__}")
+    found = found.get("state_dict", found)  # where training tools put it
+    odd = [k for k, v in found.items() if not isinstance(v, Tensor)]
+    if odd:
+        raise RuntimeError(f"read_weights: {path} is no state dict: {odd[:3]} are not tensors")
     return dict(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
@@ -24,6 +25,7 @@ class RotaryEmbedding(Module):
         dim: d, the size of a head; even.
         max_positions: how many positions are prepared.
         base: of the frequencies.
+        scaling: a function of the frequencies, for positions beyond those of the training.
 
     Shape:
         (..., T, d) -> (..., T, d)
@@ -34,12 +36,20 @@ class RotaryEmbedding(Module):
         adjoint.Size([2, 4, 5, 8])
     """
 
-    def __init__(self, dim: int, max_positions: int = 2048, base: float = 10000.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        max_positions: int = 2048,
+        base: float = 10000.0,
+        scaling: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__()
         if dim % 2:
             raise ValueError(f"RotaryEmbedding: dim must be even, received {dim}")
         self.dim, self.max_positions, self.base = dim, max_positions, base
         frequencies = base ** (-(arange(0, dim, 2).float() / dim))
+        if scaling is not None:
+            frequencies = scaling(frequencies)
         angles = arange(max_positions).float().unsqueeze(1) * frequencies  # (T, d/2)
         self.register_buffer("cos", cat([angles.cos()] * 2, -1), persistent=False)
         self.register_buffer("sin", cat([angles.sin()] * 2, -1), persistent=False)
