@@ -120,6 +120,10 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     return found
 
 
+class FreedError(RuntimeError):
+    """Backward through a part of the tape whose saved values are gone."""
+
+
 class TapeNode(Node):
     """A node that keeps tensors, each with the version it had."""
 
@@ -155,7 +159,7 @@ class TapeNode(Node):
     def require_saved(self) -> None:
         """Refuse to run again after the saved values were freed."""
         if self.saved is None:
-            raise RuntimeError(
+            raise FreedError(
                 f"Trying to backward through the graph a second time ({self.name()}), or to "
                 "access saved tensors after they have already been freed. Specify "
                 "retain_graph=True if you need to backward through the graph a second time."

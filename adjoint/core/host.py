@@ -24,26 +24,48 @@ class HostScalar:
     0.5
     """
 
-    __slots__ = ("get", "name")
+    __slots__ = ("get", "key", "name", "parts")
 
-    def __init__(self, getter: Callable[[], Number], name: str = "host") -> None:
+    def __init__(
+        self,
+        getter: Callable[[], Number],
+        name: str = "host",
+        *,
+        key: Any = None,
+        parts: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
+    ) -> None:
         self.get = getter
         self.name = name
+        # Two scalars of one key have one value at all times; `get` keeps alive what it names.
+        self.key = id(self) if key is None else key
+        self.parts = parts  # of a computed one: the function and its arguments
 
-    def _specialise(self, test: Callable[[Number], Any]) -> Any:
-        outcome = test(self.get())
+    @staticmethod
+    def computed(fn: Callable[..., Any], *args: Any) -> HostScalar:
+        """`fn` of numbers and host scalars, put off to each call.
+
+        >>> HostScalar.computed(max, HostScalar(lambda: 3), 2).get()
+        3
+        """
+        key = (fn, *[("h", x.key) if isinstance(x, HostScalar) else (type(x), x) for x in args])
+        name = f"{fn.__name__}({', '.join(x.name for x in args if isinstance(x, HostScalar))})"
+        return HostScalar(lambda: fn(*map(_value, args)), name, key=key, parts=(fn, args))
+
+    def _specialise(self, test: Callable[..., Any], *args: Any) -> Any:
+        tested = HostScalar.computed(test, self, *args)
+        outcome = tested.get()
         if CONTEXT.capture is not None:
-            CONTEXT.capture.guard(lambda: test(self.get()) == outcome, f"value of {self.name}")
+            CONTEXT.capture.guard_host(tested, outcome)
         return outcome
 
     def __bool__(self) -> bool:
         return bool(self._specialise(bool))
 
     def __float__(self) -> float:
-        return float(self._specialise(float))  # type: ignore[arg-type]
+        return float(self._specialise(float))
 
     def __int__(self) -> int:
-        return int(self._specialise(int))  # type: ignore[arg-type]
+        return int(self._specialise(int))
 
     __index__ = __int__
     __hash__ = None  # type: ignore[assignment]
@@ -69,15 +91,14 @@ def _binary(fn: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[HostScala
     def method(self: HostScalar, other: Any) -> Any:
         if not isinstance(other, (bool, int, float, complex, HostScalar)):
             return NotImplemented
-        a, b = (other, self) if swap else (self, other)
-        return HostScalar(lambda: fn(_value(a), _value(b)), f"{fn.__name__}({self.name})")
+        return HostScalar.computed(fn, *((other, self) if swap else (self, other)))
 
     return method
 
 
 def _compare(fn: Callable[[Any, Any], Any]) -> Callable[[HostScalar, Any], Any]:
     def method(self: HostScalar, other: Any) -> Any:
-        return self._specialise(lambda v: fn(v, _value(other)))
+        return self._specialise(fn, other)
 
     return method
 
@@ -91,7 +112,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 def _unary(fn: Callable[[Any], Any]) -> Callable[[HostScalar], HostScalar]:
-    return lambda self: HostScalar(lambda: fn(self.get()), f"{fn.__name__}({self.name})")
+    return lambda self: HostScalar.computed(fn, self)
 
 
 for _name in ("neg", "abs", "pos"):

@@ -125,7 +125,7 @@ class Captured:
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.numbers(leaves))
-                    program = build(trace, result, leaves, attributes)
+                    program = build(trace, result, leaves, attributes, seen.tensors())
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue

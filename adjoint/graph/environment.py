@@ -164,6 +164,10 @@ class Fingerprint:
         """The storages of the tensors within reach."""
         return {x._storage for x in self.kept if is_tensor(x)}
 
+    def tensors(self) -> list[Any]:
+        """The tensors within reach."""
+        return [x for x in self.kept if is_tensor(x)]
+
     def _add(self, name: Any, value: Any, seen: set[int], depth: int) -> None:
         if plain(value):
             self.entries.append((name, describe(value)))

@@ -9,15 +9,20 @@ from adjoint.core.context import CONTEXT
 from adjoint.graph.ir import Graph, Value
 
 
-def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Outputs of the graph for tensors (and numbers, for host inputs) in the order of inputs."""
+def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Outputs of the graph in the present context: recorded, transformed, captured as it asks."""
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"the graph takes {len(graph.inputs)} inputs, received {len(inputs)}")
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
-    with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-        for node in graph:
-            operands = [env[x] if isinstance(x, Value) else x for x in node.inputs]
-            results = node.record(*operands, **node.params)
-            many = results if isinstance(results, tuple) else (results,)
-            env.update(zip(node.outputs, many, strict=True))
+    for node in graph:
+        operands = [env[x] if isinstance(x, Value) else x for x in node.inputs]
+        results = node.record(*operands, **node.params)
+        many = results if isinstance(results, tuple) else (results,)
+        env.update(zip(node.outputs, many, strict=True))
     return [env[v] for v in graph.outputs]
+
+
+def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Outputs of the graph for tensors (and numbers, for host inputs) in the order of inputs."""
+    with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
+        return evaluate(graph, inputs)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from adjoint.autodiff.node import ErrorNode, edge_of
 from adjoint.core.context import CONTEXT
 from adjoint.core.dispatch import mark_birth
 from adjoint.core.epoch import EPOCH
@@ -13,85 +14,21 @@ from adjoint.core.host import HostScalar
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
+from adjoint.graph.derivative import Derivative, differentiate
 from adjoint.graph.environment import Fingerprint
 from adjoint.graph.execution import Executable, ExecutorFactory, Task
+from adjoint.graph.hosts import reader
 from adjoint.graph.ir import Graph
-from adjoint.graph.sources import Argument, Source, State
+from adjoint.graph.program_node import ProgramNode
+from adjoint.graph.recipes import Made, Outputs, Recipe, Ref, Root
+from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.graph.text import to_text
 from adjoint.graph.trace import Trace
 from adjoint.graph.verify import verify
-from adjoint.ops.views import apply_chain
 from adjoint.tensor.storage import Storage, Window
 from adjoint.tensor.tensor import Tensor, meta_of, wrap
 
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A result that is the same object at each call."""
-
-    value: Any
-
-    def make(self, call: Call) -> Any:
-        return self.value.get() if isinstance(self.value, HostScalar) else self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """An argument handed back."""
-
-    position: int
-
-    def make(self, call: Call) -> Any:
-        return call.leaves[self.position]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A view of storage from outside, made again from what it views."""
-
-    source: Source
-    chain: tuple[Any, ...]
-
-    def make(self, call: Call) -> Any:
-        if isinstance(self.source, Argument) and not self.source.whole:
-            base = call.leaves[self.source.position]
-        else:
-            base = wrap(self.source.array(call.leaves))
-            base._storage = self.source.storage(call.leaves)
-        return apply_chain(base, self.chain)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A tensor the program computes: a window on one of its fresh results."""
-
-    group: int  # results of one traced storage share memory
-    output: int
-    chain: tuple[Any, ...]
-
-    def make(self, call: Call) -> Any:
-        root = call.roots.get(self.group)
-        if root is None:
-            root = call.roots[self.group] = call.fresh(self.output)
-        return apply_chain(root, self.chain) if self.chain else root
-
-
-Recipe = Constant | Passed | Shown | Made
-
-
-@dataclass(slots=True)
-class Call:
-    """One execution: the arguments, the graph's results, and what has been handed out."""
-
-    leaves: list[Any]
-    results: list[Any]
-    roots: dict[int, Tensor] = field(default_factory=dict)
-
-    def fresh(self, output: int) -> Tensor:
-        """A result as a tensor."""
-        tensor = wrap(self.results[output])
-        mark_birth(tensor._storage)
-        return tensor
+_ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 
 
 @dataclass(slots=True)
@@ -99,127 +36,236 @@ class Program:
     """What `Captured` keeps per signature; calling it with the argument leaves runs it."""
 
     graph: Graph
-    sources: list[Source]
+    sources: list[Source]  # states, arguments, gradients, host numbers, in this order
     structure: TreeDef
+    results: list[int]  # which recipe makes each leaf of what is returned
     recipes: list[Recipe]
+    roots: list[Root]
     writes: list[tuple[Source, int]]
-    grads: list[tuple[Tensor, Recipe]]
-    flags: list[tuple[Tensor, bool]]
+    grads: list[tuple[Ref, int]]  # tensors and the recipes of their new gradients
+    places: list[tuple[Ref, int]]  # tensors written on the tape: which seed they become
+    flags: list[tuple[Ref, bool]]
     draws: list[tuple[Any, int]]
     guards: list[tuple[Callable[[], bool], str]]
+    grads_seen: list[tuple[Ref, Any]]  # None, or spec and strides of the gradient that was there
+    host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
     pattern: tuple[Any, ...]
     attributes: list[tuple[dict[str, Any], str, Tensor]]  # Note [assigned attributes]
+    derivative: Derivative | None
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
     executable: Executable | None = None  # runs the graph; made by `prepare`
+    plan: Plan | None = None
 
-    def valid(self, leaves: list[Any], seen: Fingerprint) -> bool:
+    def valid(self, leaves: Sequence[Any], seen: Fingerprint) -> bool:
         """Whether the recording stands for this call."""
         return (
             self.fingerprint == seen
             and alias_pattern(leaves, self.states) == self.pattern
-            and all(holds() for holds, _ in self.guards)
+            and self.holds(leaves)
         )
 
-    def prepare(self, leaves: list[Any], factory: ExecutorFactory) -> None:
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether what the function found out about the host is still so."""
+        for ref, expected in self.grads_seen:
+            meta = ref.of(leaves)._meta
+            grad = None if meta is None else meta.grad
+            if grad is None or expected is None:
+                if grad is not expected:
+                    return False
+            elif (grad._spec, grad.stride()) != expected:
+                return False
+        plan: Plan = self.plan  # type: ignore[assignment]
+        if self.host_guards and plan.test_hosts() != plan.outcomes:
+            return False
+        return all(holds() for holds, _ in self.guards)
+
+    def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
         """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
-        made = {r.output for r in [*self.recipes, *(r for _, r in self.grads)] if type(r) is Made}
+        returned = {root.output for root in self.roots}
+        if self.derivative is not None:
+            returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
+            self.derivative.factory = factory
+        self.plan = Plan(self)
         self.executable = factory(
             Task(
                 graph=self.graph,
                 sources=tuple(self.sources),
                 writes=tuple(self.writes),
-                returned=frozenset(made),
+                returned=frozenset(returned),
                 examples=tuple([source.given(leaves) for source in self.sources]),
                 targets=tuple([source.array(leaves) for source, _ in self.writes]),
             )
         )
 
-    def __call__(self, leaves: list[Any]) -> Any:
+    def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
-        inputs = [source.given(leaves) for source in self.sources]
-        targets = [source.array(leaves) for source, _ in self.writes]
+        plan: Plan = self.plan  # type: ignore[assignment]
+        inputs = plan.fixed.copy()
+        for position in plan.windows:
+            inputs.append(leaves[position]._array)
+        for source in plan.others:
+            inputs.append(source.given(leaves))
+        if plan.host_count:
+            inputs += plan.read_hosts()
+        targets = plan.targets
+        if targets is None:
+            targets = [source.array(leaves) for source, _ in self.writes]
+        node = None if self.derivative is None else self._node(leaves, inputs)
         results = self.executable(inputs, targets)  # type: ignore[misc]
-        call = Call(leaves, results)
-        with CONTEXT.having(grad_enabled=False):
-            outs = [recipe.make(call) for recipe in self.recipes]
-            grads = [(tensor, recipe.make(call)) for tensor, recipe in self.grads]
-        for source, _ in self.writes:
+        for storage in plan.written:
+            storage.version += 1
+        for source in plan.written_others:
             source.storage(leaves).version += 1
-        for tensor, grad in grads:
-            meta_of(tensor).grad = grad
+        roots = [wrap(results[k]) for k in plan.root_outputs]
+        if plan.special or CONTEXT.inference:
+            self._place(leaves, roots, node, results)
+        made = [
+            roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
+            for i, n in enumerate(plan.shortcuts)
+        ]
+        for ref, i in self.grads:
+            meta_of(ref.of(leaves)).grad = made[i]
+        if plan.effects:
+            self._carry_out(leaves)
+        if plan.single:
+            return made[self.results[0]]
+        return unflatten(self.structure, [made[i] for i in self.results])
+
+    def _node(self, leaves: Sequence[Any], inputs: list[Any]) -> Any:
+        """The node of this call, made before the program can change what it saves."""
+        derivative: Derivative = self.derivative  # type: ignore[assignment]
+        if derivative.failed is not None:
+            return ErrorNode(derivative.failed, ())
+        edges = [
+            target.edge if target.ref is None else edge_of(target.ref.of(leaves))
+            for target in derivative.targets
+        ]
+        saved: list[Any] = []
+        for source, given in zip(self.sources, inputs, strict=True):
+            if isinstance(source, Host):
+                saved.append(given)
+            else:
+                saved.append(wrap(given))
+                saved[-1]._storage = source.storage(leaves)
+        node = ProgramNode(derivative, self.graph, self.sources, edges, saved)
+        node.note_versions()
+        return node
+
+    def _place(
+        self, leaves: Sequence[Any], roots: list[Tensor], node: Any, results: list[Any]
+    ) -> None:
+        """Put fresh tensors, and those written in place, where they are on the tape."""
+        if isinstance(node, ProgramNode):
+            node.save(results, {root.output: t for root, t in zip(self.roots, roots, strict=True)})
+        for tensor, root in zip(roots, self.roots, strict=True):
+            mark_birth(tensor._storage)
+            if root.seed is not None:
+                tensor._requires_grad = True
+                tensor._node, tensor._nr = node, _number(node, root.seed)
+        for ref, seed in self.places:
+            tensor = ref.of(leaves)
+            tensor._node, tensor._nr, tensor._requires_grad = node, _number(node, seed), True
+
+    def _carry_out(self, leaves: Sequence[Any]) -> None:
         for table, name, kept in self.attributes:
             if table.get(name) is not kept:
                 table[name] = kept
                 EPOCH.count += 1
-        for tensor, flag in self.flags:
-            tensor._requires_grad = flag
+        for ref, flag in self.flags:
+            ref.of(leaves)._requires_grad = flag
         for generator, count in self.draws:
             generator.advance(count)
-        return unflatten(self.structure, outs)
 
     def text(self) -> str:
         """The graph as Python."""
         return to_text(self.graph)
 
 
-def alias_pattern(leaves: list[Any], states: list[Storage]) -> tuple[Any, ...]:
+def _number(node: Any, seed: int) -> int:
+    return 0 if isinstance(node, ErrorNode) else seed
+
+
+class Plan:
+    """What of a program's call is known beforehand."""
+
+    def __init__(self, program: Program) -> None:
+        sources = program.sources
+        self.fixed = [s.held.buffer for s in sources if isinstance(s, State)]
+        arguments = [s for s in sources if isinstance(s, Argument)]
+        simple = not any(s.whole for s in arguments)
+        self.windows = [s.position for s in arguments] if simple else []
+        self.others: list[Source] = [] if simple else list(arguments)
+        self.others += [s for s in sources if isinstance(s, GradOf)]
+        hosts = [s.scalar for s in sources if isinstance(s, Host)]
+        self.host_count = len(hosts)
+        self.read_hosts = reader(hosts)
+        self.test_hosts = reader([test for test, _ in program.host_guards])
+        self.outcomes = [outcome for _, outcome in program.host_guards]
+        written = [s for s, _ in program.writes]
+        states = [s for s in written if isinstance(s, State)]
+        self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
+        self.written = [s.held for s in states]
+        self.written_others = [s for s in written if not isinstance(s, State)]
+        self.root_outputs = [root.output for root in program.roots]
+        self.special = bool(program.places) or program.derivative is not None
+        self.shortcuts = [
+            r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
+        ]
+        self.effects = bool(program.attributes or program.flags or program.draws)
+        self.single = program.structure.kind is None
+
+
+def alias_pattern(leaves: Sequence[Any], states: list[Storage]) -> tuple[Any, ...]:
     """For each argument tensor, which state it shares its storage with."""
     places = {s.identity: i for i, s in enumerate(states)}
-    return tuple(places.get(x._storage.identity) for x in leaves if is_tensor(x))
+    return tuple([places.get(x._storage.identity) for x in leaves if is_tensor(x)])
 
 
-class _Outputs:
-    """Collects the graph's outputs and the recipes that refer to them."""
+class _Effects:
+    """What the function changed in Python, besides elements."""
 
-    def __init__(self, trace: Trace, leaves: list[Any]) -> None:
-        self.trace = trace
-        self.leaves = leaves
-        self.groups: dict[Storage, int] = {}
-        self.indices: dict[Any, int] = {}
-
-    def index(self, value: Any) -> int:
-        if value not in self.indices:
-            self.indices[value] = len(self.indices)
-        return self.indices[value]
-
-    def recipe(self, x: Any) -> Recipe:
-        if not is_tensor(x):
-            return Constant(x)
-        for i, leaf in enumerate(self.leaves):
-            if x is leaf:
-                return Passed(i)
-        if type(x._array) is not Window and x._storage.trace is None:
-            return Constant(x)  # a tensor from outside, itself
-        cell = self.trace.cell(x)
-        chain = self.trace._rest(x, cell)
-        if cell.source is not None:
-            return Shown(cell.source, chain)
-        group = self.groups.setdefault(x._storage, len(self.groups))
-        return Made(group, self.index(cell.value), chain)
+    def __init__(self, trace: Trace, outputs: Outputs) -> None:
+        self.grads: list[tuple[Ref, int]] = []
+        self.places: list[tuple[Ref, int]] = []
+        self.flags: list[tuple[Ref, bool]] = []
+        for tensor, (node, _, required, _, before) in trace.journal.items():
+            if type(tensor._array) is Window:
+                continue  # made inside
+            now = None if tensor._meta is None else tensor._meta.grad
+            if now is not before:
+                self.grads.append((outputs.ref(tensor), outputs.recipe(now)))
+            if tensor._node is not node and tensor._base is None:
+                seed = outputs.seed(tensor, trace.value_of(tensor))
+                if seed is not None:
+                    self.places.append((outputs.ref(tensor), seed))
+                    continue
+            if tensor._requires_grad != required and tensor._node is None:
+                self.flags.append((outputs.ref(tensor), tensor._requires_grad))
 
 
-def build(trace: Trace, result: Any, leaves: list[Any], attributes: Attributes) -> Program:
+def build(
+    trace: Trace,
+    result: Any,
+    leaves: list[Any],
+    attributes: Attributes,
+    reached: Sequence[Tensor],
+) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
-    outputs = _Outputs(trace, leaves)
+    outputs = Outputs(trace, leaves)
     flat, structure = flatten(result)
-    recipes = [outputs.recipe(x) for x in flat]
-    grads: list[tuple[Tensor, Recipe]] = []
-    flags: list[tuple[Tensor, bool]] = []
-    for tensor, (_, _, required, _, before) in trace.journal.items():
-        if tensor._storage.trace is trace:
-            continue
-        now = None if tensor._meta is None else tensor._meta.grad
-        if now is not before:
-            grads.append((tensor, outputs.recipe(now)))
-        if tensor._requires_grad != required and tensor._node is None:
-            flags.append((tensor, tensor._requires_grad))
+    results = [outputs.recipe(x) for x in flat]
+    effects = _Effects(trace, outputs)
     writes: list[tuple[Source, int]] = [
         (cell.source, outputs.index(cell.value))
         for cell in trace.cells.values()
         if cell.source is not None and cell.value is not cell.initial
     ]
     writes += [(state, outputs.index(value)) for state, value in attributes.settle(trace)]
+    outputs.finish()
+    written = {s.held.identity for s, _ in writes if isinstance(s, State)}
+    derivative = differentiate(trace, outputs, reached, written)
+    _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
     states = [s.held for s in trace.sources if isinstance(s, State)]
     verify(trace.graph)
@@ -227,13 +273,34 @@ def build(trace: Trace, result: Any, leaves: list[Any], attributes: Attributes) 
         graph=trace.graph,
         sources=trace.sources,
         structure=structure,
-        recipes=recipes,
+        results=results,
+        recipes=outputs.recipes,
+        roots=outputs.roots,
         writes=writes,
-        grads=grads,
-        flags=flags,
+        grads=effects.grads,
+        places=effects.places,
+        flags=effects.flags,
         draws=list(trace.draws.items()),
         guards=trace.guards,
+        grads_seen=[
+            (outputs.ref(t), None if g is None else (g._spec, g.stride()))
+            for t, g in trace.grads_seen.items()
+        ],
+        host_guards=list(trace.host_guards.values()),
         states=states,
         pattern=alias_pattern(leaves, states),
         attributes=attributes.settled,
+        derivative=derivative,
     )
+
+
+def _sort_inputs(trace: Trace, derivative: Derivative | None) -> None:
+    """Put states first, then arguments, gradients and host numbers."""
+    order = sorted(range(len(trace.sources)), key=lambda i: _ORDER[type(trace.sources[i])])
+    trace.sources = [trace.sources[i] for i in order]
+    trace.graph.inputs = [trace.graph.inputs[i] for i in order]
+    if derivative is not None:
+        now = {old: new for new, old in enumerate(order)}
+        derivative.residuals = [
+            (kind, now[k] if kind == "input" else k) for kind, k in derivative.residuals
+        ]

@@ -11,9 +11,11 @@ Note [capture]
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.autodiff.node import sequence_now
 from adjoint.core.context import CONTEXT
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
@@ -56,10 +58,15 @@ class Trace:
 
     def __init__(self) -> None:
         self.graph = Graph()
+        self.start = sequence_now()  # nodes of the tape after this are the trace's own
+        self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
         self.sources: list[Source] = []  # one per graph input
         self.arguments: set[int] = set()
         self.cells: dict[int, Cell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
+        self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
+        self.host_guards: dict[Any, tuple[HostScalar, Any]] = {}  # test and outcome, by its key
+        self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
@@ -75,12 +82,14 @@ class Trace:
         "state", if the function reaches that storage by another way too.
         """
         self.arguments.add(id(tensor))
+        if tensor.requires_grad and tensor._node is not None:
+            self.edges.setdefault((tensor._node, tensor._nr), tensor)
         storage = tensor._storage
         if storage.identity in self.cells:
             return
         if how == "state":
             self._adopt(storage, State(storage), self._root_spec(tensor), ())
-        elif how == "whole" or not tensor._chain:
+        elif how == "whole":
             self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
         else:
             self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
@@ -139,21 +148,24 @@ class Trace:
     def root_tensor(self, storage: Storage) -> Tensor:
         """A tensor of its own for the present value of a storage."""
         value = self.cells[storage.identity].value
-        return self._wrap(value)
+        return self.wrap(value)
 
     def operand(self, x: Any) -> Any:
         """A node input for an operand."""
         if is_tensor(x):
             return self.value_of(x)
         if isinstance(x, HostScalar):
-            value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
-            self.sources.append(Host(x))
-            return value
+            if x.key not in self.host_values:
+                spec = Spec((), common_dtype((x.get(),)))
+                self.host_values[x.key] = self.graph.add_input(spec, host=True)
+                self.sources.append(Host(x))
+            return self.host_values[x.key]
         return x
 
     # -- recording ----------------------------------------------------------------------------
 
-    def _wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
+    def wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
+        """A new tensor of the trace for a value."""
         storage = Storage(None, trace=self)
         self.cells[storage.identity] = Cell(value, None, (), storage)
         return symbolic(value.spec, storage, strides)
@@ -175,7 +187,7 @@ class Trace:
         inputs = tuple(self.operand(x) for x in operands)
         values = self.graph.add_node(record, inputs, params, out_specs)
         strides = result_strides(record, operands, params, out_specs[0].shape)
-        outs = tuple([self._wrap(v, strides) for v in values])
+        outs = tuple([self.wrap(v, strides) for v in values])
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
@@ -188,7 +200,7 @@ class Trace:
             return record.compose(*operands, **params)  # type: ignore[misc]
         inner = Trace()
         stand_ins = [
-            inner._wrap(inner.graph.add_input(x._spec)) if is_tensor(x) else x for x in operands
+            inner.wrap(inner.graph.add_input(x._spec)) if is_tensor(x) else x for x in operands
         ]
         with CONTEXT.having(capture=inner):
             result = record.compose(*stand_ins, **params)  # type: ignore[misc]
@@ -200,7 +212,7 @@ class Trace:
         specs = tuple(v.spec for v in inner.graph.outputs)
         inputs = tuple(self.operand(x) for x in operands)
         outs = tuple(
-            map(self._wrap, self.graph.add_node(record, inputs, params, specs, inner.graph))
+            map(self.wrap, self.graph.add_node(record, inputs, params, specs, inner.graph))
         )
         return outs if many else outs[0]
 
@@ -236,16 +248,7 @@ class Trace:
         if tensor in self.journal or tensor in self.grads_seen or tensor._storage.trace is self:
             return grad
         self.grads_seen[tensor] = grad
-        if grad is None:
-            self.guard(lambda: tensor.grad is None, "a gradient that was None")
-        else:
-            spec, strides = grad._spec, grad.stride()
-
-            def same() -> bool:
-                now = tensor.grad
-                return now is not None and now._spec == spec and now.stride() == strides
-
-            self.guard(same, f"a gradient of {spec}")
+        if grad is not None:
             self.grad_of[grad._storage] = tensor
         return grad
 
@@ -255,19 +258,34 @@ class Trace:
         """The recording is valid only while `holds()` is true."""
         self.guards.append((holds, reason))
 
+    def guard_host(self, test: HostScalar, outcome: Any) -> None:
+        """The recording is valid only while a test of host numbers comes out the same."""
+        self.host_guards[test.key] = test, outcome
+
     def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
         """Seed and offset of a draw: read at each call, the draw's place in it fixed now."""
         start = self.draws.get(generator, 0)
         self.draws[generator] = start + count
+        offset = HostScalar(generator.get_offset, "offset", key=("offset", id(generator)))
         return (
-            HostScalar(lambda: generator.initial_seed(), "seed"),
-            HostScalar(lambda: generator.get_offset() + start, "offset"),
+            HostScalar(generator.initial_seed, "seed", key=("seed", id(generator))),
+            HostScalar.computed(operator.add, offset, start),
         )
 
     def count(self, counter: Tensor) -> HostScalar:
-        """Note that a counter outside advances by one; its value then, read at each call."""
+        """Note that a counter outside advances by one; its value then, read at each call.
+
+        Counters that stand alike are read as one, guarded: parameters of one optimizer then share
+        every number made from them.
+        """
         done = self.counts[counter] = self.counts.get(counter, 0) + 1
-        return HostScalar(lambda: counter._array.item() + done, "count")
+        alike = self.counters.setdefault((counter._array.item(), done, counter._spec), [])
+        if not alike:
+            self.guard(lambda: len({c._array.item() for c in alike}) < 2, "equal step counts")
+        alike.append(counter)
+        first = alike[0]
+        held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
+        return HostScalar.computed(operator.add, held, done)
 
     # -- the end ------------------------------------------------------------------------------
 

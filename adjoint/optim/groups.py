@@ -36,10 +36,14 @@ class ParamGroup(dict[str, Any]):
             return value
         if isinstance(value, tuple):
             return tuple(
-                HostScalar(lambda i=i: float(dict.__getitem__(self, key)[i]), f"{key}[{i}]")  # type: ignore[misc]
+                HostScalar(
+                    lambda i=i: float(dict.__getitem__(self, key)[i]),  # type: ignore[misc]
+                    f"{key}[{i}]",
+                    key=(id(self), key, i),
+                )
                 for i in range(len(value))
             )
-        return HostScalar(lambda: float(dict.__getitem__(self, key)), key)
+        return HostScalar(lambda: float(dict.__getitem__(self, key)), key, key=(id(self), key))
 
     def get(self, key: str, default: Any = None) -> Any:
         """`self[key]`, or a default."""

@@ -36,9 +36,7 @@ def compute(fn: Callable[..., Any], *numbers: Any) -> Any:
     """`fn` of numbers, put off to each call where one of them is a host scalar."""
     if not any(isinstance(x, HostScalar) for x in numbers):
         return fn(*numbers)
-    return HostScalar(
-        lambda: fn(*[x.get() if isinstance(x, HostScalar) else x for x in numbers]), fn.__name__
-    )
+    return HostScalar.computed(fn, *numbers)
 
 
 def number_in(tensor: Tensor) -> Any:

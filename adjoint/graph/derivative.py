@@ -1,0 +1,209 @@
+"""The derivative of a captured program: what puts its results on the tape.
+
+Note [program nodes]
+    A program whose results want gradients is one node of the tape. At the end of the trace, the
+    tape inside it is run backward for symbolic cotangents, recorded in the same graph; what that
+    adds becomes a second graph, from cotangents and residuals to the gradients of everything the
+    function reached outside. Residuals are values of the forward graph that the backward graph
+    uses: inputs by reference, with the version they had; views and constants made again; all
+    other values as extra outputs of the forward graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.autodiff.engine import Backward
+from adjoint.autodiff.node import Edge, FreedError
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.graph.execution import Executable
+from adjoint.graph.ir import Graph, Value
+from adjoint.graph.recipes import Outputs, Ref
+from adjoint.graph.sources import Source
+from adjoint.graph.trace import Trace
+from adjoint.tensor.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Target:
+    """Where a gradient goes: to a tensor from outside, or along an edge that is always the same."""
+
+    edge: Edge
+    ref: Ref | None  # None: the tape led to a node whose tensor is not known
+    source: Source | None = None  # the graph's input that shows the tensor
+    chain: tuple[Any, ...] = ()  # the views from that input to the tensor
+
+
+@dataclass(slots=True)
+class Derivative:
+    """The backward half of a program."""
+
+    graph: Graph  # cotangents, then residuals, to gradients
+    seeds: list[int]  # the forward outputs that cotangents are of
+    targets: list[Target]  # one per gradient
+    residuals: list[tuple[str, int]]  # ("input" or "output", number), in the order of inputs
+    depends: list[frozenset[int]]  # per gradient: the cotangents it is made of
+    executable: Executable | None = None  # made at the first backward
+    factory: Callable[..., Any] | None = None
+    failed: str | None = None  # why there is no graph: the message to raise
+
+
+class _Outward(Backward):
+    """A backward run that stops at everything older than the trace, hooks and all."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(
+            retain_graph=True, create_graph=False, targets=None, accumulate=False, level=None
+        )
+        self.start = start
+
+    def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
+        inner: list[tuple[Edge, Any]] = []
+        for edge, grad in zip(edges, grads, strict=False):
+            if edge is None or grad is None:
+                continue
+            if is_tensor(edge[0]) or edge[0].sequence <= self.start:
+                held = self.found.get(edge)
+                self.found[edge] = grad if held is None else held + grad
+            else:
+                inner.append((edge, grad))
+        super().send([e for e, _ in inner], [g for _, g in inner])
+
+
+def differentiate(
+    trace: Trace, outputs: Outputs, reached: Sequence[Tensor], written: set[int]
+) -> Derivative | None:
+    """The derivative of what has been traced; `outputs` gets the residuals.
+
+    `reached` are tensors the function can see: an edge to one of them is looked up at each call.
+    `written` are the identities of states the program writes.
+    """
+    if not outputs.seeds:
+        return None
+    graph = trace.graph
+    first, mark = len(graph.inputs), len(graph.nodes)
+    cotangents = [trace.wrap(graph.add_input(_spec_of(outputs, k))) for _, k in outputs.seeds]
+    # Cotangents are no inputs of the forward graph; sources found from here on are.
+    given = graph.inputs[first:]
+    del graph.inputs[first:]
+    run = _Outward(trace.start)
+    try:
+        with CONTEXT.having(grad_enabled=False):
+            run.run([(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)])
+            found = {edge: trace.value_of(g) for edge, g in run.found.items()}
+    except FreedError as error:
+        del graph.nodes[mark:]
+        return Derivative(Graph(), [k for _, k in outputs.seeds], [], [], [], failed=str(error))
+    backward = _Split(trace, outputs, given, mark, written)
+    for value in found.values():
+        backward.graph.outputs.append(backward.value(value))
+    del graph.nodes[mark:]
+    return Derivative(
+        graph=backward.graph,
+        seeds=[k for _, k in outputs.seeds],
+        targets=[_target(trace, outputs, edge, reached) for edge in found],
+        residuals=backward.residuals,
+        depends=_dependence(backward.graph, len(outputs.seeds)),
+    )
+
+
+def _dependence(graph: Graph, seeds: int) -> list[frozenset[int]]:
+    """For each output, which of the first inputs it depends on."""
+    none: frozenset[int] = frozenset()
+    known = {v: frozenset([i]) for i, v in enumerate(graph.inputs[:seeds])}
+    for node in graph:
+        union = none.union(*[known.get(x, none) for x in node.inputs if isinstance(x, Value)])
+        known.update(dict.fromkeys(node.outputs, union))
+    return [known.get(v, none) for v in graph.outputs]
+
+
+def _spec_of(outputs: Outputs, k: int) -> Any:
+    return list(outputs.indices)[k].spec
+
+
+def _target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+    """How later calls find the end of an edge."""
+    tensor, _ = edge
+    if not is_tensor(tensor):
+        argument = trace.edges.get(edge)
+        if argument is None:
+            return _found_target(trace, outputs, edge, reached)
+        tensor = argument
+    cell = trace.cells.get(tensor._storage.identity)
+    if cell is None or cell.source is None:
+        return Target(edge, outputs.ref(tensor))
+    return Target(edge, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
+
+
+def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+    """The target for an edge to a node: that of a tensor the function can see, if there is one."""
+    for tensor in reached:
+        node, nr, *_ = trace.journal.get(tensor, (tensor._node, tensor._nr))
+        if (node, nr) == edge:
+            trace.guard(lambda t=tensor, n=node: t._node is n, "a tensor's place on the tape")  # type: ignore[misc]
+            cell = trace.cells.get(tensor._storage.identity)
+            if cell is not None and cell.source is not None:
+                chain = tensor._chain[len(cell.skip) :]
+                return Target(edge, outputs.ref(tensor), cell.source, chain)
+    return Target(edge, None)
+
+
+class _Split:
+    """Copies the backward part of a joint graph, finding its residuals."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        outputs: Outputs,
+        cotangents: list[Value],
+        mark: int,
+        written: set[int],
+    ) -> None:
+        self.outputs = outputs
+        self.graph = Graph()
+        self.residuals: list[tuple[str, int]] = []
+        self.values = {v: self.graph.add_input(v.spec) for v in cotangents}
+        self.inputs = {v: i for i, v in enumerate(trace.graph.inputs)}
+        self.forward = set(map(id, trace.graph.nodes[:mark]))
+        self.written = {
+            cell.initial
+            for cell in trace.cells.values()
+            if cell.value is not cell.initial or cell.storage.identity in written
+        }
+
+    def value(self, value: Value) -> Value:
+        """The backward graph's own value for one of the joint graph."""
+        stack = [value]
+        while stack:  # depth first without recursion: graphs are deep
+            top = stack[-1]
+            if top in self.values:
+                stack.pop()
+                continue
+            node = top.node
+            if node is None or (id(node) in self.forward and not self._cheap(node)):
+                self.values[top] = self._residual(top)
+                continue
+            missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.values]
+            if missing:
+                stack += missing
+                continue
+            inputs = tuple(self.values[x] if isinstance(x, Value) else x for x in node.inputs)
+            specs = tuple(o.spec for o in node.outputs)
+            made = self.graph.add_node(node.record, inputs, node.params, specs, node.subgraph)
+            self.values.update(zip(node.outputs, made, strict=True))
+        return self.values[value]
+
+    @staticmethod
+    def _cheap(node: Any) -> bool:
+        """Whether making a forward value again costs less than keeping it."""
+        return node.record.is_view or not any(isinstance(x, Value) for x in node.inputs)
+
+    def _residual(self, value: Value) -> Value:
+        if value in self.inputs and value not in self.written:
+            self.residuals.append(("input", self.inputs[value]))
+        else:
+            self.residuals.append(("output", self.outputs.index(value)))
+        return self.graph.add_input(value.spec, host=value.host)

@@ -1,0 +1,276 @@
+"""Compiled functions on the tape: gradients from outside, as the function itself gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint import nn
+from adjoint.func import grad, jvp, vmap
+
+CASES: dict[str, Callable[[Callable[[Any], Any]], list[Any]]] = {}
+
+
+def case(run: Callable[[Callable[[Any], Any]], list[Any]]) -> Any:
+    CASES[run.__name__] = run
+    return run
+
+
+@case
+def training_of_a_compiled_forward(wrap: Any) -> list[Any]:
+    net = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Dropout(0.3), nn.LayerNorm(8)
+    )
+    forward = wrap(lambda x: net(x))
+    opt = ad.optim.Adam(net.parameters(), lr=0.01)
+    out: list[Any] = []
+    for i in range(3):
+        x = (ad.arange(20.0).view(5, 4) / 10 + i).requires_grad_()
+        loss = F.cross_entropy(forward(x), ad.tensor([0, 1, 2, 0, 1]))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        out += [loss, x.grad]
+    return [*out, *net.parameters(), *net.buffers()]
+
+
+@case
+def gradients_accumulate(wrap: Any) -> list[Any]:
+    w = ad.ones(3, requires_grad=True)
+    f = wrap(lambda x: (w * x).exp().sum())
+    for i in range(3):
+        f(ad.arange(3.0) / (i + 1)).backward()
+    return [w.grad]
+
+
+@case
+def second_derivatives(wrap: Any) -> list[Any]:
+    w = ad.tensor([0.3, -0.2, 0.9], requires_grad=True)
+    f = wrap(lambda x: ((x * w).sin() * x).sum())
+    out: list[Any] = []
+    for i in range(2):
+        x = (ad.arange(3.0) + i).requires_grad_()
+        y = f(x)
+        gx, gw = ad.autograd.grad(y, (x, w), create_graph=True)
+        (gx.pow(2).sum() + (gw * gx).sum()).backward()
+        out += [y, gx, gw, x.grad, w.grad]
+    return out
+
+
+@case
+def second_derivative_through_a_window(wrap: Any) -> list[Any]:
+    base = ad.arange(6.0).view(2, 3)
+    row = base[1].detach().requires_grad_()
+    f = wrap(lambda: (row**3).sum())
+    (g,) = ad.autograd.grad(f(), row, create_graph=True)
+    g.sum().backward()
+    return [g, row.grad]
+
+
+@case
+def results_share_memory(wrap: Any) -> list[Any]:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y, y.detach(), y[0], (y,), x.view(-1), y.detach().requires_grad_()
+
+    compiled = wrap(f)
+    out: list[Any] = []
+    for i in range(2):
+        x = (ad.arange(6.0).view(2, 3) + i).requires_grad_()
+        a, b, c, d, e, g = compiled(x * 1)
+        assert d[0] is a
+        assert b is not a
+        assert [t.requires_grad for t in (a, b, c, e, g)] == [True, False, True, True, True]
+        assert g.is_leaf
+        (a.sum() + (c * 3).sum() + e.pow(2).sum() + (g**2).sum()).backward()
+        a.mul_(2)  # on the tape, seen through every alias
+        out += [a, b, c, e, g, x.grad, g.grad]
+    return out
+
+
+@case
+def an_argument_written_in_place(wrap: Any) -> list[Any]:
+    def f(x: Any, w: Any) -> Any:
+        x.mul_(w)
+        return x.sum()
+
+    compiled = wrap(f)
+    out: list[Any] = []
+    for i in range(3):
+        x = (ad.arange(3.0) + i).requires_grad_()
+        w = ad.full((3,), 0.5, requires_grad=True)
+        h = x * 2
+        s = compiled(h, w)
+        (h.pow(2).sum() + s).backward()
+        out += [h, s, x.grad, w.grad]
+    return out
+
+
+@case
+def the_gradient_of_an_argument_inside(wrap: Any) -> list[Any]:
+    def f(x: Any) -> Any:
+        (x * x).sum().backward()
+        return x.grad
+
+    compiled = wrap(f)
+    out: list[Any] = []
+    for i in range(3):
+        x = ad.full((2,), float(i), requires_grad=True)
+        out += [compiled(x), x.grad]
+    return [*out, compiled(x), x.grad]
+
+
+@case
+def only_some_results_are_used(wrap: Any) -> list[Any]:
+    f = wrap(lambda x, y: (x * y, x.exp(), y.long()))
+    x = ad.arange(3.0).requires_grad_()
+    y = ad.ones(3, requires_grad=True)
+    a, b, c = f(x, y)
+    assert not c.requires_grad
+    b.sum().backward()
+    return [a, b, c, x.grad, y.grad]
+
+
+@case
+def hooks_run_once(wrap: Any) -> list[Any]:
+    w = ad.ones(3, requires_grad=True)
+    seen: list[Any] = []
+    w.register_hook(lambda g: seen.append(g) or g * 2)  # type: ignore[func-returns-value]
+    f = wrap(lambda x: (w * x).sum())
+    for i in range(2):
+        f(ad.arange(3.0) + i).backward()
+    assert len(seen) == 2
+    return [w.grad, *seen]
+
+
+@case
+def a_tensor_from_outside_that_is_no_leaf(wrap: Any) -> list[Any]:
+    x = ad.arange(3.0).requires_grad_()
+    h = x * 2
+    f = wrap(lambda y: (h * y).sum())
+    y = ad.ones(3)
+    f(y).backward(retain_graph=True)
+    f(y).backward(retain_graph=True)
+    (g,) = ad.autograd.grad(f(y), x, create_graph=True)
+    return [x.grad, g]
+
+
+@case
+def only_asked_for_gradients(wrap: Any) -> list[Any]:
+    w = ad.ones(2, 3, requires_grad=True)
+    b = ad.ones(2, requires_grad=True)
+    f = wrap(lambda x: F.linear(x, w, b).pow(2).sum())
+    (g,) = ad.autograd.grad(f(ad.arange(3.0)), b)
+    return [g, w.grad, b.grad]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name: str) -> None:
+    results = []
+    for wrap in (lambda f: f, ad.compile):
+        ad.manual_seed(0)
+        results.append(CASES[name](wrap))
+    assert len(results[0]) == len(results[1])
+    for a, b in zip(*results, strict=True):
+        if a is None:
+            assert b is None
+            continue
+        assert (a.requires_grad, a.dtype) == (b.requires_grad, b.dtype)
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_backward_is_compiled_once() -> None:
+    tasks = []
+
+    def factory(task: Any) -> Any:
+        tasks.append(task)
+        return ad.graph.interpreted(task)
+
+    w = ad.ones(3, requires_grad=True)
+    f = ad.compile(lambda x: (w * x).exp().sum(), backend=factory)
+    for _ in range(3):
+        f(ad.ones(3)).backward()
+    assert len(tasks) == 2  # forward and backward
+    assert f.traces == 1
+
+
+def test_no_gradient_is_prepared_where_none_is_wanted() -> None:
+    f = ad.compile(lambda x: x.exp())
+    assert not f(ad.ones(3)).requires_grad
+    with ad.no_grad():
+        assert not f(ad.ones(3, requires_grad=True)).requires_grad
+    assert all(p.derivative is None for ps in f.programs.values() for p in ps)
+
+
+def test_backward_twice_is_refused() -> None:
+    y = ad.compile(lambda x: (x * x).sum())(ad.ones(3, requires_grad=True))
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_backward_after_backward_inside_is_refused() -> None:
+    w = ad.ones(3, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        loss = (w * x).sum() ** 2
+        loss.backward()
+        return loss
+
+    loss = ad.compile(step)(ad.ones(3))
+    assert loss.requires_grad
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_a_saved_input_written_to_is_refused() -> None:
+    h = ad.ones(3, requires_grad=True) * 1
+    y = ad.compile(lambda x: x * x)(h)
+    h.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+
+
+def test_a_saved_result_written_to_is_refused() -> None:
+    y = ad.compile(lambda x: x.exp())(ad.ones(3, requires_grad=True))
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+
+
+def test_transforms_see_the_function() -> None:
+    def plain(x: Any) -> Any:
+        return (x.sin() * x).sum()
+
+    f = ad.compile(plain)
+    x = ad.arange(3.0)
+    np.testing.assert_allclose(grad(f)(x).numpy(), grad(plain)(x).numpy())
+    np.testing.assert_allclose(vmap(f)(ad.ones(2, 3)).numpy(), vmap(plain)(ad.ones(2, 3)).numpy())
+    for a, b in zip(jvp(f, (x,), (x,)), jvp(plain, (x,), (x,)), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy())
+
+
+def test_batched_backward() -> None:
+    x = ad.arange(3.0).requires_grad_()
+    y = ad.compile(lambda x: x.sin() * x.sum())(x)
+    (rows,) = ad.autograd.grad(y, x, ad.eye(3), is_grads_batched=True)
+    want = ad.autograd.functional.jacobian(lambda x: x.sin() * x.sum(), x)
+    np.testing.assert_allclose(rows.numpy(), want.numpy(), rtol=1e-6)
+
+
+def test_backward_of_a_compiled_result_inside_a_compiled_function() -> None:
+    w = ad.ones(3, requires_grad=True)
+    y = ad.compile(lambda x: (w * x).exp().sum())(ad.arange(3.0))
+
+    @ad.compile
+    def pull(scale: Any) -> Any:
+        return ad.autograd.grad(y, w, scale, retain_graph=True)[0]
+
+    for s in (1.0, 2.0):
+        want = s * np.arange(3) * np.exp(np.arange(3))
+        np.testing.assert_allclose(pull(ad.tensor(s)).numpy(), want, rtol=1e-6)
