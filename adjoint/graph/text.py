@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.device import Device
-from adjoint.core.dtype import DType
+from adjoint.core.dtype import DType, named
 from adjoint.core.host import HostScalar
 from adjoint.core.record import HOOKS, REGISTRY, Record
 from adjoint.core.spec import Spec as spec
@@ -15,6 +15,7 @@ from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.trace import Trace
 from adjoint.graph.verify import as_operand
 
+device, dtype = Device, named  # the names the text uses
 HEADER = "from adjoint.graph.text import device, dtype, ops, spec, subgraph\n\n\n"
 
 
@@ -43,7 +44,7 @@ class _Reading(Trace):
     def add(self, given: Any) -> Any:
         """What stands for an input of a spec, or (in a tuple) for a number of that dtype."""
         if isinstance(given, spec):
-            return self._wrap(self.graph.add_input(given))
+            return self.wrap(self.graph.add_input(given))
         value = self.graph.add_input(given[0], host=True)
         number = HostScalar(lambda: as_operand(value), value.name)
         self.numbers[id(number)] = value
@@ -135,4 +136,4 @@ def load(text: str, name: str = "graph") -> Callable[..., Any]:
     """The function whose source `to_text` wrote. Runs the text: only for text you trust."""
     scope: dict[str, Any] = {}
     exec(compile(text, f"<{name}>", "exec"), scope)
-    return scope[name]  # type: ignore[no-any-return]
+    return scope[name]
