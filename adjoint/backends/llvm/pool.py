@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import mmap
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from functools import cache
 from typing import Any
 
 from adjoint.backends import threads
-from adjoint.backends.llvm import driver, fastcall, jit, store
+from adjoint.backends.llvm import fastcall, jit, layout, store
+from adjoint.backends.llvm.driver import driver_text
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
 FOREVER = 2**62
@@ -46,9 +48,9 @@ class Table:
     __slots__ = ("_words", "address", "count")
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        words = [0] * driver.HEADER_WORDS
+        words = [0] * layout.HEADER_WORDS
         for step in steps:
-            flags = driver.PARALLEL * step.parallel | driver.BARRIER * step.barrier
+            flags = layout.PARALLEL * step.parallel | layout.BARRIER * step.barrier
             words += [step.function, step.arguments, flags]
         self._words = (ctypes.c_uint64 * len(words))(*words)
         self.address = ctypes.addressof(self._words)
@@ -68,11 +70,13 @@ class Pool:
     0
     """
 
-    def __init__(self, target: driver.Platform | None = None) -> None:
-        target = target or driver.host_platform()
+    def __init__(self, target: layout.Platform | None = None) -> None:
+        if sys.platform == "win32":
+            raise RuntimeError("compiled programs need POSIX threads: Linux or macOS")
+        target = target or layout.host_platform()
         self._library = _link_driver(target)
         _immortal(self._library)  # workers may be in it when the interpreter goes
-        self._memory = mmap.mmap(-1, driver.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = mmap.mmap(-1, layout.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if target.linux:
             self._memory.madvise(WIPE_ON_FORK)
         self._anchor = ctypes.c_char.from_buffer(self._memory)
@@ -94,9 +98,9 @@ class Pool:
         are used than `set_num_threads` allows.
         """
         if workers > 1:
-            workers = min(workers, threads.get_num_threads(), driver.MAX_WORKERS)
+            workers = min(workers, threads.get_num_threads(), layout.MAX_WORKERS)
         status: int = self._run(self.address, table, count, workers)
-        if status == driver.NEED_WORKERS:
+        if status == layout.NEED_WORKERS:
             status = self._run(self.address, table, count, self.start(workers))
         return status
 
@@ -116,7 +120,7 @@ class Pool:
     @property
     def resident(self) -> int:
         """How many threads are waiting for programs, the caller's not counted."""
-        return ctypes.c_int64.from_address(self.address + driver.STARTED).value
+        return ctypes.c_int64.from_address(self.address + layout.STARTED).value
 
     def stop(self, tries: int = FOREVER) -> bool:
         """End the threads once no program runs, and keep the pool taken until `resume`."""
@@ -127,8 +131,8 @@ class Pool:
         self._give(self.address)
 
 
-def _link_driver(target: driver.Platform) -> jit.Library:
-    text = driver.driver_text(target)
+def _link_driver(target: layout.Platform) -> jit.Library:
+    text = driver_text(target)
     key = store.key_of("driver", jit.target_key(), text)
     return jit.link(store.default().cached(key, lambda: jit.assemble(text)))
 

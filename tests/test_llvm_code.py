@@ -1,0 +1,149 @@
+"""Machine code from IR, and Python callables around it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import platform
+import sys
+import threading
+import weakref
+
+import pytest
+
+from adjoint.backends.llvm import fastcall, jit
+
+# -- calls ----------------------------------------------------------------------------------------
+
+ADD3 = "define i64 @f(i64 %x, i64 %y, i64 %z) { %s = add i64 %x, %y\n %r = add i64 %s, %z\n ret i64 %r }"
+
+
+def test_fast_calls() -> None:
+    library = jit.link(jit.assemble(ADD3))
+    for release in (False, True):
+        f = fastcall.from_integers(library.address("f"), 3, name="add3", release=release)
+        assert f(1, 2, 3) == 6
+        assert f(-1, -1, 1) == -1
+        assert f(2**62, 2**61, -5) == 2**62 + 2**61 - 5
+        assert f.__name__ == "add3"
+        with pytest.raises(TypeError, match="add3 takes 3 integers"):
+            f(1, 2)
+        with pytest.raises(TypeError):
+            f(1, "2", 3)
+        with pytest.raises(OverflowError):
+            f(1, 2**64, 3)
+        with pytest.raises(TypeError):
+            f(1, 2, z=3)
+
+
+def test_fast_calls_leak_nothing() -> None:
+    library = jit.link(jit.assemble(ADD3))
+    f = fastcall.from_integers(library.address("f"), 3, name="add3")
+    big = 2**60 + 12345
+    references = sys.getrefcount(big)
+    blocks = sys.getallocatedblocks()
+    for _ in range(10_000):
+        f(big, 1, 2)
+    assert sys.getallocatedblocks() - blocks < 100
+    assert sys.getrefcount(big) == references
+
+
+def test_a_callable_keeps_what_it_needs_and_no_longer() -> None:
+    class Kept:
+        pass
+
+    kept = Kept()
+    watch = weakref.ref(kept)
+    library = jit.link(jit.assemble(ADD3))
+    f = fastcall.from_integers(library.address("f"), 3, name="add3", keep=(library, kept))
+    del kept, library
+    gc.collect()
+    assert watch() is not None
+    assert f(1, 2, 3) == 6
+    del f
+    gc.collect()
+    assert watch() is None
+
+
+def test_a_builtin_of_one_object() -> None:
+    text = """
+declare void @Py_IncRef(ptr)
+define ptr @same(ptr %self, ptr %x) { call void @Py_IncRef(ptr %x) ret ptr %x }"""
+    api = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
+    assert api is not None
+    library = jit.link(jit.assemble(text), {"Py_IncRef": api})
+    same = fastcall.builtin(library.address("same"), name="same", doc="it", keep=library)
+    thing = object()
+    count = sys.getrefcount(thing)
+    assert all(same(thing) is thing for _ in range(1000))
+    assert sys.getrefcount(thing) == count
+    assert same.__doc__ == "it"
+
+
+# -- code -----------------------------------------------------------------------------------------
+
+
+def test_bad_syntax_names_the_line() -> None:
+    with pytest.raises(jit.AssemblyError, match=r"undefined value '%z'\n(.*\n)* +3  ret i64 %z\n"):
+        jit.assemble("define i64 @f(i64 %x) {\n%y = add i64 %x, 1\nret i64 %z\n}")
+
+
+def test_a_bad_module_names_the_line() -> None:
+    text = "define i64 @f(i64 %x) {\n br label %q\na:\n %y = add i64 %x, 1\n br label %q\nq:\n ret i64 %y\n}"
+    with pytest.raises(jit.AssemblyError, match=r"does not dominate(.*\n)* +4   %y = add"):
+        jit.assemble(text)
+
+
+def test_nothing_visible() -> None:
+    with pytest.raises(jit.AssemblyError, match="defines nothing"):
+        jit.assemble("declare void @f()")
+
+
+def test_foreign_bytes() -> None:
+    with pytest.raises(jit.AssemblyError, match="not made by assemble"):
+        jit.link(b"\x7fELF")
+
+
+def test_a_missing_function(capfd: pytest.CaptureFixture[str]) -> None:
+    code = jit.assemble(
+        "declare void @no_such_function()\ndefine void @f() { call void @no_such_function() ret void }"
+    )
+    with pytest.raises(jit.AssemblyError, match="name its address in `symbols`"):
+        jit.link(code)
+    capfd.readouterr()
+
+
+def test_symbols_and_unknown_names() -> None:
+    code = jit.assemble(
+        "declare i64 @g(i64)\ndefine i64 @f(i64 %x) { %y = call i64 @g(i64 %x) ret i64 %y }"
+    )
+    other = jit.link(jit.assemble("define i64 @ten(i64 %x) { %y = mul i64 %x, 10 ret i64 %y }"))
+    library = jit.link(code, {"g": other.address("ten")})
+    f = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("f"))
+    assert f(7) == 70
+    with pytest.raises(KeyError, match="no symbol 'ten'; there are f"):
+        library.address("ten")
+
+
+def test_the_target_names_the_processor() -> None:
+    assert platform.machine().replace("arm64", "aarch64").lower() in jit.target_key().lower()
+    assert "llvmlite" in jit.target_key()
+
+
+def test_compiling_in_several_threads() -> None:
+    wrong = []
+
+    def compile_and_call(k: int) -> None:
+        for i in range(20):
+            text = f"define i64 @f(i64 %x) {{ %y = add i64 %x, {k * 100 + i} ret i64 %y }}"
+            library = jit.link(jit.assemble(text))
+            f = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("f"))
+            if f(1) != k * 100 + i + 1:
+                wrong.append((k, i))
+
+    group = [threading.Thread(target=compile_and_call, args=(k,)) for k in range(4)]
+    for thread in group:
+        thread.start()
+    for thread in group:
+        thread.join(60)
+    assert not wrong

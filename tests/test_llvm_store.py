@@ -1,0 +1,262 @@
+"""The disk cache of code: damage, bounds, processes at once, folders that cannot be used."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from adjoint.backends.llvm import store
+from adjoint.backends.llvm.store import HEAD, Store, key_of
+from adjoint.cli import main
+
+KEY = key_of("a kernel")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Store:
+    return Store(tmp_path, 2**20)
+
+
+def only_file(cache: Store) -> Path:
+    (path,) = [p for p in cache.folder.rglob("*") if p.is_file()]
+    return path
+
+
+def test_what_is_put_is_got(cache: Store) -> None:
+    assert cache.get(KEY) is None
+    for payload in (b"code", b"", bytes(100_000), b"other code"):
+        cache.put(KEY, payload)
+        assert cache.get(KEY) == payload
+    assert Store(cache.folder.parent, 2**20).get(KEY) == b"other code"
+
+
+def test_cached_makes_once(cache: Store) -> None:
+    made = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"code"
+
+    assert cache.cached(KEY, make) == cache.cached(KEY, make) == b"code"
+    assert len(made) == 1
+
+
+def test_keys_hold_all_parts_apart() -> None:
+    keys = {key_of("ab", "c"), key_of("a", "bc"), key_of("abc"), key_of("abc", ""), key_of(b"ab")}
+    assert len(keys) == 5
+    with pytest.raises(ValueError, match="hexadecimal digest"):
+        Store(Path("x"), 1).get("../../etc/passwd")
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "head", "foreign", "longer"])
+def test_a_damaged_entry_is_missing_and_rebuilt(cache: Store, damage: str) -> None:
+    cache.put(KEY, b"the code of a kernel")
+    path = only_file(cache)
+    data = path.read_bytes()
+    bad = {
+        "flip": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+        "truncate": data[:-1],
+        "empty": b"",
+        "head": data[: HEAD - 2],
+        "foreign": b"x" * len(data),
+        "longer": data + b"\0",
+    }[damage]
+    path.write_bytes(bad)
+    assert cache.get(KEY) is None
+    assert not path.exists()
+    assert cache.cached(KEY, lambda: b"made anew") == b"made anew"
+    assert cache.get(KEY) == b"made anew"
+
+
+def test_another_version_has_another_folder(cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.put(KEY, b"code")
+    monkeypatch.setattr(store, "VERSION", "999")
+    assert Store(cache.folder.parent, 2**20).get(KEY) is None
+
+
+# -- bounds ---------------------------------------------------------------------------------------
+
+
+def test_the_longest_unused_go_first(tmp_path: Path) -> None:
+    cache = Store(tmp_path, 20_000)
+    keys = [key_of(str(i)) for i in range(10)]
+    for i, key in enumerate(keys):
+        cache.put(key, bytes(1900))
+        os.utime(cache._path(key), (1000 + i, 1000 + i))
+    assert cache.get(keys[0]) is not None  # used again: now the youngest
+    cache.put(key_of("one more"), bytes(1900))
+    usage = cache.usage()
+    assert usage.size <= 0.8 * 20_000
+    left = [i for i, key in enumerate(keys) if cache._path(key).exists()]
+    assert left[0] == 0
+    assert left[1:] == list(range(11 - len(left), 10))
+    assert cache.get(key_of("one more")) is not None
+
+
+def test_the_size_never_stays_above_the_limit(tmp_path: Path) -> None:
+    cache = Store(tmp_path, 10_000)
+    for i in range(60):
+        cache.put(key_of(str(i)), bytes(700))
+        assert cache.usage().size <= 10_000
+
+
+def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    cache = Store(tmp_path, 1000)
+    cache.put(KEY, bytes(2000))
+    assert cache.get(KEY) is None
+    assert cache.usage().entries == 0
+
+
+def test_half_written_files_of_the_dead_are_removed(cache: Store) -> None:
+    cache.put(KEY, b"code")
+    old, new = cache._path(KEY).with_name("old.part"), cache._path(KEY).with_name("new.part")
+    old.write_bytes(b"half")
+    new.write_bytes(b"half")
+    os.utime(old, (1000, 1000))
+    assert cache.usage().entries == 1
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_sizes() -> None:
+    assert store.parse_size("4096") == 4096
+    assert store.parse_size("256M") == store.parse_size("256 MiB") == 256 * 2**20
+    assert store.parse_size("1.5g") == 3 * 2**29
+    with pytest.raises(ValueError, match="'lots' is no size"):
+        store.parse_size("lots")
+
+
+# -- folders --------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_is_done_without_and_said_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = Store(tmp_path / "file" / "sub", 2**20)
+    with pytest.warns(UserWarning, match="without its disk cache.*Set ADJOINT_CACHE_DIR"):
+        assert cache.cached(KEY, lambda: b"code") == b"code"
+    with warnings.catch_warnings(action="error"):
+        assert cache.cached(KEY, lambda: b"code") == b"code"
+
+
+def test_a_folder_that_stops_being_writable(cache: Store) -> None:
+    cache.put(KEY, b"code")
+    other = next(k for k in map(key_of, map(str, range(99))) if k[:2] != KEY[:2])
+    (cache.folder / other[:2]).write_text("in the way")
+    with pytest.warns(UserWarning, match="cannot write"):
+        cache.put(other, b"code")
+    with warnings.catch_warnings(action="error"):
+        cache.put(other, b"code")
+    assert cache.get(KEY) == b"code"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX owners")
+def test_a_folder_that_others_can_write_is_not_trusted(cache: Store) -> None:
+    cache.put(KEY, b"code")
+    cache.folder.chmod(0o777)
+    again = Store(cache.folder.parent, 2**20)
+    with pytest.warns(UserWarning, match="can be written by, other users"):
+        assert again.get(KEY) is None
+
+
+def test_no_cache_at_all(tmp_path: Path) -> None:
+    cache = Store(tmp_path, 0)
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_names_place_and_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path / "here"))
+    monkeypatch.setenv("ADJOINT_CACHE_SIZE", "3M")
+    store.put(KEY, b"code")
+    assert store.get(KEY) == b"code"
+    usage = store.default().usage()
+    assert usage.folder == tmp_path / "here" / "v1"
+    assert (usage.entries, usage.limit) == (1, 3 * 2**20)
+    if sys.platform.startswith("linux"):
+        monkeypatch.delenv("ADJOINT_CACHE_DIR")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert store.place() == tmp_path / "adjoint"
+
+
+def test_the_command_shows_and_clears_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path))
+    store.put(KEY, bytes(2**20))
+    assert main(["info"]) == 0
+    assert f"{tmp_path / 'v1'} (1 entries, 1.0 of 1024 MiB)" in capsys.readouterr().out
+    assert main(["info", "--clear-cache"]) == 0
+    assert "removed 1 entries" in capsys.readouterr().out
+    assert store.get(KEY) is None
+
+
+# -- processes at once ----------------------------------------------------------------------------
+
+PAYLOADS = {key_of(str(i)): bytes([i]) * (500 + 300 * i) for i in range(12)}
+
+
+def hammer(folder: str, seed: int) -> int:
+    """Read, write, damage and clear entries in a cache too small for them; count what is wrong."""
+    import random
+
+    draw = random.Random(seed)
+    cache, wrong = Store(Path(folder), 12_000), 0
+    for _ in range(400):
+        key = draw.choice(list(PAYLOADS))
+        got = cache.get(key)
+        wrong += got is not None and got != PAYLOADS[key]
+        action = draw.random()
+        if action < 0.6:
+            cache.put(key, PAYLOADS[key])
+        elif action < 0.65 and cache._path(key).exists():
+            try:
+                with open(cache._path(key), "r+b") as file:
+                    file.truncate(20)
+            except FileNotFoundError:
+                pass
+        elif action < 0.66:
+            cache.clear()
+    return wrong
+
+
+def test_processes_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(4) as processes:
+        wrong = processes.starmap(hammer, [(str(tmp_path), seed) for seed in range(4)])
+    assert wrong == [0] * 4
+    cache = Store(tmp_path, 12_000)
+    assert not list(cache.folder.rglob("*.part"))
+    assert cache.usage().size <= 12_000 + 4 * 4000  # what each had put before it looked
+
+
+def test_a_new_process_takes_the_driver_from_the_cache(tmp_path: Path) -> None:
+    source = (
+        "from adjoint.backends.llvm import jit, pool; made = []\n"
+        "old = jit.assemble; jit.assemble = lambda text: made.append(1) or old(text)\n"
+        "pool.the_pool(); print(len(made))"
+    )
+    counts = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", source],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "ADJOINT_CACHE_DIR": str(tmp_path),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        counts.append(int(done.stdout))
+    assert counts[0] > 0
+    assert counts[1] == 0
