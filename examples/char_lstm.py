@@ -1,4 +1,4 @@
-"""An LSTM that reads the text in order, carrying its state from batch to batch.
+"""An LSTM that reads Shakespeare in order, carrying its state from batch to batch.
 
 python examples/char_lstm.py [--quick]
 """
@@ -9,9 +9,8 @@ import argparse
 from math import exp
 from typing import Any
 
-from text import characters
-
 import adjoint as ad
+from adjoint.datasets import Shakespeare
 from adjoint.models import LSTMLanguageModel
 
 
@@ -21,10 +20,10 @@ def main() -> None:
     quick = parser.parse_args().quick
 
     ad.manual_seed(0)
-    data, alphabet = characters()
+    plays = Shakespeare()
     width, rows, length, steps = (48, 16, 16, 40) if quick else (256, 32, 64, 1000)
-    columns = data[: len(data) // rows * rows].view(rows, -1)  # (rows, characters)
-    model = LSTMLanguageModel(len(alphabet), width, layers=1)
+    columns = plays.data[: len(plays.data) // rows * rows].view(rows, -1)  # (rows, characters)
+    model = LSTMLanguageModel(plays.vocabulary_size, width, layers=1)
     optimizer = ad.optim.Adam(model.parameters(), lr=1e-2 if quick else 2e-3)
     state: Any = None
     first = last = 0.0

@@ -103,6 +103,20 @@ def test_text(tmp_path: Path) -> None:
         characters.encode("Z")
 
 
+def test_shakespeare() -> None:
+    text = datasets.shakespeare()
+    plays, macbeth = datasets.Shakespeare(64), datasets.Shakespeare(64, train=False)
+    assert plays.vocabulary == macbeth.vocabulary == "".join(sorted(set(text)))
+    assert plays.decode(plays.data) + macbeth.decode(macbeth.data) == text
+    assert macbeth.decode(macbeth.data[:7]) == "MACBETH"
+    assert "To-morrow, and to-morrow, and to-morrow," in macbeth.decode(macbeth.data)
+    x, y = plays[1000]
+    assert plays.decode(x) == text[1000:1064]
+    assert ad.equal(x[1:], y[:-1])
+    batches = list(DataLoader(macbeth, batch_size=8, sampler=range(24)))
+    assert [x.shape for x, _ in batches] == [(8, 64)] * 3
+
+
 def filtered(pixels: Any, kind: int) -> bytes:
     """A PNG whose lines use one filter, by the definition in the specification."""
     height, _, channels = pixels.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from importlib.resources import files
 from io import BytesIO
@@ -75,3 +76,41 @@ class Digits(Labelled):
         self.train = train
         self.data = (images / 16).unsqueeze(1)[part]
         self.targets = labels[part]
+
+
+def shakespeare() -> str:
+    """Nine plays of Shakespeare, 1,073,889 characters; the text is in the public domain.
+
+    Othello, Julius Caesar, The Tempest, The Merchant of Venice, Much Ado About Nothing, Twelfth
+    Night, As You Like It, Measure for Measure and Macbeth, each from its first act on.
+
+    >>> text = shakespeare()
+    >>> len(text), text[:27]
+    (1073889, 'OTHELLO, THE MOOR OF VENICE')
+    """
+    packed = files("adjoint.datasets").joinpath("shakespeare.txt.gz").read_bytes()
+    return gzip.decompress(packed).decode("ascii")
+
+
+class Shakespeare(CharacterDataset):
+    """The embedded plays by characters: a block, and the block one character later.
+
+    Args:
+        block_size: characters per item.
+        train: the first eight plays, or Macbeth.
+
+    Example:
+        >>> data = Shakespeare(block_size=16, train=False)
+        >>> x, y = data[66]
+        >>> data.decode(x), data.decode(y), data.vocabulary_size
+        ('Enter three Witc', 'nter three Witch', 78)
+    """
+
+    SPLIT = 971_476
+
+    def __init__(self, block_size: int = 128, train: bool = True) -> None:
+        text = shakespeare()
+        alphabet = "".join(sorted(set(text)))
+        part = text[: self.SPLIT] if train else text[self.SPLIT :]
+        super().__init__(part, block_size, alphabet)
+        self.train = train
