@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from adjoint.backends import threads
@@ -82,14 +81,15 @@ class Pool:
         self._anchor = ctypes.c_char.from_buffer(self._memory)
         self.address = ctypes.addressof(self._anchor)
         _immortal(self._anchor)
-        self._run = self._function("run", 4)
+        self._run = fastcall.from_integers(self._library.address("run"), 4, name="run")
         self._grow = self._function("grow", 3)
         self._stop = self._function("stop", 2)
         self._give = self._function("give", 1)
         self._warned = False
 
     def _function(self, name: str, arity: int) -> Any:
-        return fastcall.from_integers(self._library.address(name), arity, name=name)
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arity)
+        return kind(self._library.address(name))
 
     def run(self, table: int, count: int, workers: int = 1) -> int:
         """Walk a table's steps with at most so many workers, of which the caller is the first.
@@ -144,6 +144,29 @@ def _immortal(thing: object) -> None:
 # -- the one pool ---------------------------------------------------------------------------------
 
 _making = threading.Lock()
+_pool: Pool | None = None
+
+
+def the_pool() -> Pool:
+    """The process's pool, made when first asked for."""
+    return _pool or _make()
+
+
+def _make() -> Pool:
+    global _pool
+    with _making:
+        if _pool is None:
+            pool = Pool()
+            # The threads end before a fork: the child would not have them, and Python warns of
+            # forks with threads about. Where a fork goes past Python the child finds the pool's
+            # memory wiped.
+            os.register_at_fork(
+                before=pool.stop, after_in_parent=pool.resume, after_in_child=pool.resume
+            )
+            # Left taken for good: what still runs during the exit runs alone.
+            atexit.register(pool.stop, PATIENCE)
+            _pool = pool
+        return _pool
 
 
 def _renew() -> None:
@@ -152,20 +175,3 @@ def _renew() -> None:
 
 
 os.register_at_fork(after_in_child=_renew)
-
-
-def the_pool() -> Pool:
-    """The process's pool, made when first asked for."""
-    with _making:
-        return _pool()
-
-
-@cache
-def _pool() -> Pool:
-    pool = Pool()
-    # The threads end before a fork: the child would not have them, and Python warns of forks with
-    # threads about. Where a fork goes past Python the child finds the pool's memory wiped.
-    os.register_at_fork(before=pool.stop, after_in_parent=pool.resume, after_in_child=pool.resume)
-    # Left taken for good: what still runs during the exit runs alone.
-    atexit.register(pool.stop, PATIENCE)
-    return pool

@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -56,6 +55,8 @@ def place() -> Path:
     try:
         home = Path.home()
     except RuntimeError:  # a user without a home, as in some containers
+        import tempfile
+
         return Path(tempfile.gettempdir()) / f"adjoint-{getattr(os, 'geteuid', int)()}"
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "adjoint"
@@ -99,7 +100,8 @@ class Usage:
 class Store:
     """A folder of checksummed entries, bounded in size.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
     ...     store = Store(Path(folder), 2**20)
     ...     store.put(key_of("a kernel"), b"its code")
     ...     store.get(key_of("a kernel")), store.get(key_of("another"))
@@ -241,7 +243,10 @@ def _head(payload: bytes) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """All of a file or nothing, whoever else writes it at the same time."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name[:8], suffix=".part")
+    aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.part"
+    handle = os.open(
+        aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
