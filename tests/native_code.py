@@ -18,10 +18,15 @@ _DTYPES = {
 
 
 def write(
-    fn: Callable[..., V], kinds: tuple[str, ...], result: str, lanes: int, features: Features
+    fn: Callable[..., V],
+    kinds: tuple[str, ...],
+    result: str,
+    lanes: int,
+    features: Features,
+    branching: bool = True,
 ) -> str:
     """A module with `f(n, out, in...)`, a loop of `n` vectors of `lanes`."""
-    code = Code(features)
+    code = Code(features, block="loop", branching=branching)
     operands = []
     for k, kind in enumerate(kinds):
         stored = "u8" if kind == "i1" else kind
@@ -47,7 +52,7 @@ define void @f(i64 %n, ptr %out{pointers}) {{
 start:
   br label %loop
 loop:
-  %i = phi i64 [0, %start], [%next, %loop]
+  %i = phi i64 [0, %start], [%next, %{code.block}]
   {body}
   %next = add i64 %i, {lanes}
   %more = icmp slt i64 %next, %n
@@ -63,9 +68,10 @@ def native(
     result: str,
     lanes: int = 16,
     features: Features | None = None,
+    branching: bool = True,
 ) -> Callable[..., Any]:
     """fn, compiled: takes arrays of one shape, returns an array."""
-    text = write(fn, kinds, result, lanes, features or host_features())
+    text = write(fn, kinds, result, lanes, features or host_features(), branching)
     library = link(assemble(text))
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(kinds) + 1))
     call = prototype(library.address("f"))

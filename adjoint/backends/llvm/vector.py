@@ -58,6 +58,7 @@ class Features:
 
     fused: bool = True  # multiply-add in one rounding
     halves: bool = True  # conversion between float16 and float32
+    nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
 
 
 @lru_cache(maxsize=1)
@@ -70,7 +71,7 @@ def host_features() -> Features:
     from llvmlite import binding
 
     have = binding.get_host_cpu_features()
-    return Features(fused=bool(have.get("fma")), halves=bool(have.get("f16c")))
+    return Features(fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False)
 
 
 @dataclass(slots=True)
@@ -87,10 +88,15 @@ class Code:
 
     features: Features = field(default_factory=Features)
     lines: list[str] = field(default_factory=list)
-    declarations: set[str] = field(default_factory=set)
+    declarations: set[str] = field(default_factory=set)  # of the module: also whole functions
     # Lanes in which an operation must be refused, each with what to say: `RuntimeError` of eager
     # execution (an integer divided by zero). Whoever emits the loop masks and reports them.
     faults: list[tuple[V, str]] = field(default_factory=list)
+    # The label of the block being written. An emitter that sets `branching` starts it at its own
+    # label and names `block`, as it is after the body, in the phi nodes of its loops: rare cases
+    # (a huge angle) then cost a test; otherwise they are computed always.
+    block: str = "entry"
+    branching: bool = False
     count: int = 0
 
     def let(self, expression: str) -> str:
@@ -109,7 +115,7 @@ class Code:
         text = literal(value, kind)
         if lanes > 1:
             text = f"splat ({_TYPES[kind][0]} {text})"
-        return V(self, text, kind, lanes)
+        return V(self, text, kind, lanes, value)
 
     def iota(self, kind: str, lanes: int) -> V:
         """0, 1, 2, ... along the lanes."""
@@ -124,7 +130,7 @@ class Code:
         if lanes == x.lanes:
             return x
         if not x.ref.startswith(("%", "@")):
-            return V(self, f"splat ({_TYPES[x.kind][0]} {x.ref})", x.kind, lanes)
+            return V(self, f"splat ({_TYPES[x.kind][0]} {x.ref})", x.kind, lanes, x.number)
         vector = type_text(x.kind, lanes)
         first = self.let(f"insertelement {vector} poison, {x.type} {x.ref}, i64 0")
         return V(
@@ -187,6 +193,7 @@ class V:
     ref: str
     kind: str
     lanes: int
+    number: Number | None = None  # a constant's value, before rounding to the kind
 
     @property
     def type(self) -> str:
@@ -412,6 +419,58 @@ def num_min(a: V, b: Operand) -> V:
     return a.code.call("minnum", a.kind, a, a.like(b)) if a.is_float else int_min(a, b)
 
 
+def clip(x: V, low: Number, high: Number) -> V:
+    """x kept within constant bounds; NaN stays NaN."""
+    if x.code.features.nan_bounds:
+        return nan_min(nan_max(x, low), high)
+    above = select(x < low, low, x)  # one instruction each on x86, in this order of operands
+    return select(above > high, high, above)
+
+
+def at_most(x: V, high: Number) -> V:
+    """x kept below a constant bound; NaN stays NaN."""
+    return nan_min(x, high) if x.code.features.nan_bounds else select(x > high, high, x)
+
+
+def when_any(mask: V, rare: Callable[[], tuple[V, ...]], usual: tuple[V, ...]) -> tuple[V, ...]:
+    """`rare()` in the lanes of the mask, else `usual`; not computed where no lane needs it."""
+    code = mask.code
+    if not code.branching:
+        return _merged(mask, rare(), usual)
+    number, before = code.count, code.block
+    code.count += 1
+    code.lines.append(f"br i1 {any_of(mask).ref}, label %rare{number}, label %join{number}")
+    code.block = f"rare{number}"
+    code.lines.append(f"{code.block}:")
+    other = _merged(mask, rare(), usual)
+    code.lines.append(f"br label %join{number}")
+    inside, code.block = code.block, f"join{number}"
+    code.lines.append(f"{code.block}:")
+    return tuple(
+        V(
+            code,
+            code.let(f"phi {a.type} [ {a.ref}, %{before} ], [ {b.ref}, %{inside} ]"),
+            a.kind,
+            a.lanes,
+        )
+        for a, b in zip(usual, other, strict=True)
+    )
+
+
+def _merged(mask: V, a: tuple[V, ...], b: tuple[V, ...]) -> tuple[V, ...]:
+    return tuple(select(mask, x, y) for x, y in zip(a, b, strict=True))
+
+
+def any_of(mask: V) -> V:
+    """Whether any lane of a mask is set, in one lane."""
+    if mask.lanes == 1:
+        return mask
+    code = mask.code
+    name = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
+    code.declarations.add(f"declare i1 {name}({mask.type})")
+    return V(code, code.let(f"call i1 {name}({mask.type} {mask.ref})"), "i1", 1)
+
+
 def int_max(a: V, b: Operand) -> V:
     """The larger of two integers, or of two floats where which of NaN and zeros is no matter."""
     return select(a > b, a, b)
@@ -466,8 +525,3 @@ def _whole(x: V, kind: str) -> V:
         return _resized(x, "fptoui", kind)
     wide = "i64" if kind in ("u8", "u16", "u32", "i64") else "i32"
     return convert(_resized(x, "fptosi", wide), kind)
-
-
-def apply(fn: Callable[..., V], *operands: V) -> V:
-    """fn in float64 on float32 operands, rounded once more at the end."""
-    return fn(*(convert(x, "f64") for x in operands)).convert("f32")

@@ -1,0 +1,174 @@
+"""Quotients and remainders of floats and of integers, as NumPy rounds them."""
+
+from __future__ import annotations
+
+from adjoint.backends.llvm.math.common import two_product
+from adjoint.backends.llvm.vector import (
+    Code,
+    Features,
+    V,
+    is_signed,
+    select,
+    type_text,
+    when_any,
+    width,
+)
+
+INF = float("inf")
+ZERO_DIVISION = "{}: ZeroDivisionError: integer division or modulo by zero"
+
+
+def fmod(x: V, y: V) -> V:
+    """What is left of x by whole multiples of y towards zero, exactly; the sign is x's."""
+    if x.kind == "f32":
+        return fmod(x.convert("f64"), y.convert("f64")).convert("f32")
+    a, b = abs(x), abs(y)
+    q = (a / b).trunc()
+    # Exact for quotients of few bits; the rounded quotient may be one too large.
+    high, low = two_product(q, b)
+    r = (a - high) - low
+    r = select(r < 0.0, r + b, r)
+    far = a >= b * 2.0**26
+    (r,) = when_any(far, lambda: (_far_remainder(a, b),), (select(a < b, a, r),))
+    r = r.copysign(x)
+    return select((a < INF) & (b > 0.0), r, float("nan"))
+
+
+def _far_remainder(a: V, b: V) -> V:
+    """a modulo b where the quotient has many bits: lane by lane, in a function of its own."""
+    code, lanes = a.code, a.lanes
+    name = f"@adjoint.far_remainder.v{lanes}"
+    code.declarations |= _far_function(code.features, lanes, name)
+    return V(
+        code, code.let(f"call {a.type} {name}({a.type} {a.ref}, {b.type} {b.ref})"), a.kind, lanes
+    )
+
+
+def _far_function(features: Features, lanes: int, name: str) -> set[str]:
+    """Subtract b times powers of two, 26 bits of quotient at a time."""
+    code = Code(features)
+    r, b = code.value("%r", "f64", 1), code.value("%b", "f64", 1)
+    # The multiple of b has an exponent 26 below r's, or b's own.
+    gap = (r.bits() >> 52) - (b.bits() >> 52) - 26
+    up = select(gap > 0, gap, 0)
+    first = select(up > 1000, 1000, up)
+    scaled = b * _power(first) * _power(up - first)
+    q = (r / scaled).trunc()
+    high, low = two_product(q, scaled)
+    left = (r - high) - low
+    left = select(left < 0.0, left + scaled, left)
+    body = "\n  ".join(code.lines)
+    vector = type_text("f64", lanes)
+    text = f"""define internal {vector} {name}({vector} %as, {vector} %bs) noinline {{
+entry:
+  %pa = alloca {vector}
+  %pb = alloca {vector}
+  store {vector} %as, ptr %pa
+  store {vector} %bs, ptr %pb
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %tail ]
+  %at = getelementptr double, ptr %pa, i64 %i
+  %bt = getelementptr double, ptr %pb, i64 %i
+  %a = load double, ptr %at
+  %b = load double, ptr %bt
+  %finite = fcmp olt double %a, 0x7FF0000000000000
+  %whole = fcmp ogt double %b, 0x0000000000000000
+  %good = and i1 %finite, %whole
+  br i1 %good, label %test, label %tail
+test:
+  %r = phi double [ %a, %head ], [ {left.ref}, %step ]
+  %large = fcmp oge double %r, %b
+  br i1 %large, label %step, label %keep
+step:
+  {body}
+  br label %test
+keep:
+  store double %r, ptr %at
+  br label %tail
+tail:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, {lanes}
+  br i1 %more, label %head, label %done
+done:
+  %out = load {vector}, ptr %pa
+  ret {vector} %out
+}}"""
+    return {text, *code.declarations}
+
+
+def _power(k: V) -> V:
+    return ((k + 1023) << 52).bitcast("f64")
+
+
+def remainder(x: V, y: V) -> V:
+    """Modulo with the sign of y."""
+    if not x.is_float:
+        return _floored(x, y, "remainder")[1]
+    r = fmod(x, y)
+    other = (r < 0.0) ^ (y < 0.0)
+    fixed = select(other, r + y, r)
+    return select(r.eq(0.0), x.like(0.0).copysign(y), fixed)
+
+
+def floor_divide(x: V, y: V) -> V:
+    """The largest integer at or below the quotient, from the exact remainder (as NumPy does)."""
+    if not x.is_float:
+        return _floored(x, y, "floor_divide")[0]
+    r = fmod(x, y)
+    q = (x - r) / y
+    other = ((r < 0.0) ^ (y < 0.0)) & r.ne(0.0)
+    q = select(other, q - 1.0, q)
+    whole = q.floor()
+    whole = select(q - whole > 0.5, whole + 1.0, whole)
+    quotient = x / y
+    whole = select(q.eq(0.0), x.like(0.0).copysign(quotient), whole)
+    return select(y.eq(0.0), quotient, whole)
+
+
+def trunc_divide(x: V, y: V) -> V:
+    """The quotient towards zero."""
+    if x.is_float:
+        return (x / y).trunc()
+    return _quotient(x, y, "div")
+
+
+def int_fmod(x: V, y: V) -> V:
+    """Integer remainder with the sign of x."""
+    return x - _quotient(x, y, "fmod") * y
+
+
+def _quotient(x: V, y: V, name: str) -> V:
+    """Integer quotient towards zero; a zero divisor is a fault, and -2**(n-1) / -1 wraps around."""
+    zero = y.eq(0)
+    x.code.faults.append((zero, ZERO_DIVISION.format(name)))
+    safe = select(zero, y.like(1), y)
+    if not is_signed(x.kind):
+        return x.quotient(safe)
+    minus = safe.eq(-1)
+    return select(minus, -x, x.quotient(select(minus, safe.like(1), safe)))
+
+
+def _floored(x: V, y: V, name: str) -> tuple[V, V]:
+    q = _quotient(x, y, name)
+    r = x - q * y
+    if not is_signed(x.kind):
+        return q, r
+    down = r.ne(0) & ((r ^ y) < 0)
+    return select(down, q - 1, q), select(down, r + y, r)
+
+
+def integer_power(x: V, y: V) -> V:
+    """x**y modulo 2**n by squaring; 1/x rounded towards zero for a negative y."""
+    out, base, count = x.like(1), x, width(x.kind)
+    if isinstance(y.number, int):
+        count = max(int(y.number), 0).bit_length()
+    for k in range(count):
+        out = select(((y >> k) & 1).ne(0), out * base, out)
+        if k + 1 < count:
+            base = base * base
+    if not is_signed(x.kind):
+        return out
+    parity = select((y & 1).eq(0), x.like(1), x.like(-1))
+    inverse = select(x.eq(1), x.like(1), select(x.eq(-1), parity, x.like(0)))
+    return select(y < 0, inverse, out)

@@ -1,0 +1,231 @@
+"""Minimax polynomials, lowest power first. Made by tools/make_math_tables.py."""
+
+# fmt: off
+LN2_F32 = (
+    float.fromhex("0x1.62e4000000000p-1"),
+    float.fromhex("0x1.7f7d1c0000000p-20"),
+)
+LN2_F64 = (
+    float.fromhex("0x1.62e42fefa4000p-1"),
+    float.fromhex("-0x1.8432a1b0e2634p-43"),
+)
+LOG2_E_F32 = (
+    float.fromhex("0x1.7154760000000p+0"),
+    float.fromhex("0x1.4ae0c00000000p-26"),
+)
+LOG2_E_F64 = (
+    float.fromhex("0x1.71547652b82fep+0"),
+    float.fromhex("0x1.777d0ffda0d24p-56"),
+)
+LOG10_E_F32 = (
+    float.fromhex("0x1.bcb7b20000000p-2"),
+    float.fromhex("-0x1.5b235e0000000p-27"),
+)
+LOG10_E_F64 = (
+    float.fromhex("0x1.bcb7b1526e50ep-2"),
+    float.fromhex("0x1.95355baaafad3p-57"),
+)
+LOG10_2_F32 = (
+    float.fromhex("0x1.3440000000000p-2"),
+    float.fromhex("0x1.3509f80000000p-18"),
+)
+LOG10_2_F64 = (
+    float.fromhex("0x1.34413509f8000p-2"),
+    float.fromhex("-0x1.80433b83b532ap-44"),
+)
+HALF_PI_F32 = (
+    float.fromhex("0x1.9200000000000p+0"),
+    float.fromhex("0x1.fb40000000000p-12"),
+    float.fromhex("0x1.4440000000000p-24"),
+    float.fromhex("0x1.68c2340000000p-39"),
+)
+HALF_PI_F32_FUSED = (
+    float.fromhex("0x1.921fb60000000p+0"),
+    float.fromhex("-0x1.777a5c0000000p-25"),
+    float.fromhex("-0x1.ee59da0000000p-50"),
+)
+HALF_PI_F64 = (
+    float.fromhex("0x1.921fb54400000p+0"),
+    float.fromhex("0x1.0b4611a600000p-34"),
+    float.fromhex("0x1.3198a2e000000p-69"),
+    float.fromhex("0x1.b839a252049c1p-104"),
+)
+PI_F64 = (
+    float.fromhex("0x1.921fb54442d18p+1"),
+    float.fromhex("0x1.1a62633145c07p-53"),
+)
+TWO_THIRDS = (
+    float.fromhex("0x1.5555555555555p-1"),
+    float.fromhex("0x1.5555555555555p-55"),
+)
+# 2/pi in pieces of 24 bits
+TWO_OVER_PI = (
+    10680707, 7228996, 1387004, 2578385, 16069853, 12639074, 9804092, 4427841,
+    16666979, 11263675, 12935607, 2387514, 4345298, 14681673, 3074569, 13734428,
+    16653803, 1880361, 10960616, 8533493, 3062596, 8710556, 7349940, 6258241,
+    3772886, 3769171, 3798172, 8675211, 12450088, 3874808, 9961438, 366607,
+    15675153, 9132554, 7151469, 3571407, 2607881, 12013382, 4155038, 6285869,
+    7677882, 13102053, 15825725, 473591, 9065106, 15363067, 6271263, 9264392,
+    5636912, 4652155, 7056368, 13614112,
+)
+# e**r = 1 + r + r**2 p(r); weighted error 2**-28.2
+EXP_F32 = (
+    float.fromhex("0x1.fffffc0000000p-2"),
+    float.fromhex("0x1.5554920000000p-3"),
+    float.fromhex("0x1.5558be0000000p-5"),
+    float.fromhex("0x1.1239ba0000000p-7"),
+    float.fromhex("0x1.6a3f6e0000000p-10"),
+)
+# e**r = 1 + r + r**2 p(r); weighted error 2**-57.8
+EXP_F64 = (
+    float.fromhex("0x1.000000000000ap-1"),
+    float.fromhex("0x1.5555555555505p-3"),
+    float.fromhex("0x1.5555555550659p-5"),
+    float.fromhex("0x1.1111111125335p-7"),
+    float.fromhex("0x1.6c16c18499a60p-10"),
+    float.fromhex("0x1.a01a013766aaap-13"),
+    float.fromhex("0x1.a01998e841d4fp-16"),
+    float.fromhex("0x1.71df08e09b65ep-19"),
+    float.fromhex("0x1.28ae7c3eb6f2cp-22"),
+    float.fromhex("0x1.adac1fbc7b1fap-26"),
+)
+# e**r - 1 = r + r**2 p(r); weighted error 2**-26.1
+EXPM1_F32 = (
+    float.fromhex("0x1.0000000000000p-1"),
+    float.fromhex("0x1.5554b00000000p-3"),
+    float.fromhex("0x1.5554dc0000000p-5"),
+    float.fromhex("0x1.1227f00000000p-7"),
+    float.fromhex("0x1.6d5b2a0000000p-10"),
+)
+# e**r - 1 = r + r**2 p(r); weighted error 2**-61.7
+EXPM1_F64 = (
+    float.fromhex("0x1.0000000000000p-1"),
+    float.fromhex("0x1.5555555555559p-3"),
+    float.fromhex("0x1.5555555555557p-5"),
+    float.fromhex("0x1.111111110f634p-7"),
+    float.fromhex("0x1.6c16c16c156c1p-10"),
+    float.fromhex("0x1.a01a01b0199d4p-13"),
+    float.fromhex("0x1.a01a01ab7d3e9p-16"),
+    float.fromhex("0x1.71ddf7c56a628p-19"),
+    float.fromhex("0x1.27e4d015b8b99p-22"),
+    float.fromhex("0x1.af5fc7f1077b6p-26"),
+    float.fromhex("0x1.1f8610ff23e35p-29"),
+)
+# 2**r = 1 + r p(r); weighted error 2**-28.2
+EXP2_F32 = (
+    float.fromhex("0x1.62e4300000000p-1"),
+    float.fromhex("0x1.ebfbe00000000p-3"),
+    float.fromhex("0x1.c6af760000000p-5"),
+    float.fromhex("0x1.3b2a3e0000000p-7"),
+    float.fromhex("0x1.5f0be60000000p-10"),
+    float.fromhex("0x1.4430000000000p-13"),
+)
+# 2**r = 1 + r p(r); weighted error 2**-59.7
+EXP2_F64 = (
+    float.fromhex("0x1.62e42fefa39efp-1"),
+    float.fromhex("0x1.ebfbdff82c58fp-3"),
+    float.fromhex("0x1.c6b08d704a1cdp-5"),
+    float.fromhex("0x1.3b2ab6fba4d65p-7"),
+    float.fromhex("0x1.5d87fe78767eep-10"),
+    float.fromhex("0x1.430912f8b2888p-13"),
+    float.fromhex("0x1.ffcbfd3bcff94p-17"),
+    float.fromhex("0x1.62c0213e7766cp-20"),
+    float.fromhex("0x1.b523526cc7b96p-24"),
+    float.fromhex("0x1.e4d27f26bbd94p-28"),
+    float.fromhex("0x1.ec3bd6a411ca8p-32"),
+    float.fromhex("0x1.c047383f36911p-36"),
+)
+# log(1 + f) = f - f**2 / 2 + f**3 p(f); weighted error 2**-27.3
+LOG_F32 = (
+    float.fromhex("0x1.5555540000000p-2"),
+    float.fromhex("-0x1.0002200000000p-2"),
+    float.fromhex("0x1.999ffc0000000p-3"),
+    float.fromhex("-0x1.5473de0000000p-3"),
+    float.fromhex("0x1.22dd140000000p-3"),
+    float.fromhex("-0x1.0d7aaa0000000p-3"),
+    float.fromhex("0x1.0541460000000p-3"),
+    float.fromhex("-0x1.38a5a60000000p-4"),
+)
+# log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s**2; weighted error 2**-59.5
+ATANH_F64 = (
+    float.fromhex("0x1.5555555555592p-1"),
+    float.fromhex("0x1.999999997ff05p-2"),
+    float.fromhex("0x1.24924941e1ef0p-2"),
+    float.fromhex("0x1.c71c5213f40b2p-3"),
+    float.fromhex("0x1.74663d0294b82p-3"),
+    float.fromhex("0x1.39a1e65d33ef5p-3"),
+    float.fromhex("0x1.2f03d2ba33d6ap-3"),
+)
+# sin x = x + x z p(z), z = x**2; weighted error 2**-32.5
+SIN_F32 = (
+    float.fromhex("-0x1.5555560000000p-3"),
+    float.fromhex("0x1.1111760000000p-7"),
+    float.fromhex("-0x1.a05bae0000000p-13"),
+    float.fromhex("0x1.7cd1760000000p-19"),
+)
+# sin x = x + x z p(z), z = x**2; weighted error 2**-63.2
+SIN_F64 = (
+    float.fromhex("-0x1.5555555555555p-3"),
+    float.fromhex("0x1.1111111111068p-7"),
+    float.fromhex("-0x1.a01a019ffe038p-13"),
+    float.fromhex("0x1.71de3a331ea51p-19"),
+    float.fromhex("-0x1.ae642b81dfca6p-26"),
+    float.fromhex("0x1.610929b4c835dp-33"),
+    float.fromhex("-0x1.9fae7ef00feedp-41"),
+)
+# cos x = 1 - z / 2 + z**2 p(z); weighted error 2**-33.1
+COS_F32 = (
+    float.fromhex("0x1.55554a0000000p-5"),
+    float.fromhex("-0x1.6c0c1c0000000p-10"),
+    float.fromhex("0x1.99e2200000000p-16"),
+)
+# cos x = 1 - z / 2 + z**2 p(z); weighted error 2**-64.1
+COS_F64 = (
+    float.fromhex("0x1.555555555554cp-5"),
+    float.fromhex("-0x1.6c16c16c15217p-10"),
+    float.fromhex("0x1.a01a019cbdcf4p-16"),
+    float.fromhex("-0x1.27e4f811067f9p-22"),
+    float.fromhex("0x1.1ee9efd51a0b0p-29"),
+    float.fromhex("-0x1.8fb042664d7e4p-37"),
+)
+# atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8); weighted error 2**-65.9
+ATAN_F64 = (
+    float.fromhex("-0x1.5555555555555p-2"),
+    float.fromhex("0x1.999999999988ap-3"),
+    float.fromhex("-0x1.2492492488d3dp-3"),
+    float.fromhex("0x1.c71c71c1cd435p-4"),
+    float.fromhex("-0x1.745d1664fecbcp-4"),
+    float.fromhex("0x1.3b13995ee1785p-4"),
+    float.fromhex("-0x1.110f5c0ab46d1p-4"),
+    float.fromhex("0x1.e1b68683db99ep-5"),
+    float.fromhex("-0x1.ada5db64c6216p-5"),
+    float.fromhex("0x1.7ca5a9375a2ccp-5"),
+    float.fromhex("-0x1.3b3b34fa4767dp-5"),
+    float.fromhex("0x1.9ff0dbb90c45bp-6"),
+    float.fromhex("-0x1.2c85bdcf616dep-7"),
+)
+# asin x = x + x z p(z), z = x**2, |x| <= 1/2; weighted error 2**-27.6
+ASIN_F32 = (
+    float.fromhex("0x1.5555c80000000p-3"),
+    float.fromhex("0x1.3301f20000000p-4"),
+    float.fromhex("0x1.747eaa0000000p-5"),
+    float.fromhex("0x1.8c194e0000000p-6"),
+    float.fromhex("0x1.59809e0000000p-5"),
+)
+# asin x = x + x z p(z), z = x**2, |x| <= 1/2; weighted error 2**-59.8
+ASIN_F64 = (
+    float.fromhex("0x1.5555555555578p-3"),
+    float.fromhex("0x1.333333332df24p-4"),
+    float.fromhex("0x1.6db6db722a66dp-5"),
+    float.fromhex("0x1.f1c71a8c0ee6cp-6"),
+    float.fromhex("0x1.6e8bdfd8b195cp-6"),
+    float.fromhex("0x1.1c49df0b19568p-6"),
+    float.fromhex("0x1.ca212a675c8fdp-7"),
+    float.fromhex("0x1.757866c4fd054p-7"),
+    float.fromhex("0x1.6185e03908edfp-7"),
+    float.fromhex("0x1.e1a57caf18c4cp-9"),
+    float.fromhex("0x1.64eb401ad8f2ep-6"),
+    float.fromhex("-0x1.59d6291ee243fp-6"),
+    float.fromhex("0x1.0bda42c43efd9p-5"),
+)
+# fmt: on
