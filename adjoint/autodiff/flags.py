@@ -41,6 +41,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 @public(method=True)
 def detach(input: Tensor) -> Tensor:
     """The same elements, off the tape; writes to it are seen by the original's version."""
+    if CONTEXT.capture is not None and CONTEXT.capture.closes:
+        return CONTEXT.capture.detach(input)
     if CONTEXT.levels and input._storage.level is not None:
         return input._storage.level.detach(input)
     return alias(input)

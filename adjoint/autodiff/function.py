@@ -264,6 +264,12 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Perform the operation."""
+        if CONTEXT.capture is not None and CONTEXT.capture.closes:
+            return CONTEXT.capture.custom(cls.__name__, lambda: cls._perform(args))
+        return cls._perform(args)
+
+    @classmethod
+    def _perform(cls, args: tuple[Any, ...]) -> Any:
         if CONTEXT.levels:
             from adjoint.autodiff.function_levels import call
 

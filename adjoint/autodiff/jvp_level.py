@@ -32,12 +32,16 @@ class JvpLevel(Level):
         duals = [self.dual(x) for x in operands]
         primals = tuple(d.primal for d in duals)
         tangents = [d.tangent for d in duals]
-        results = record(*primals, **params)
-        if all(t is None for t in tangents) or not record.differentiable:
-            return results
-        many = isinstance(results, tuple)
-        outs = results if many else (results,)
-        out_tangents = self.tangents(record, primals, tangents, params, outs)
+        if record.push is not None and any(t is not None for t in tangents):
+            outs, out_tangents = record.push(primals, tangents, params)
+            many = True
+        else:
+            results = record(*primals, **params)
+            if all(t is None for t in tangents) or not record.differentiable:
+                return results
+            many = isinstance(results, tuple)
+            outs = results if many else (results,)
+            out_tangents = self.tangents(record, primals, tangents, params, outs)
         wrapped = tuple(
             o if t is None else make_level_tensor(self, o._spec, Dual(o, t))
             for o, t in zip(outs, out_tangents, strict=True)
@@ -82,6 +86,8 @@ class JvpLevel(Level):
 
     def window(self, payload: Dual, record: Record, params: dict[str, Any]) -> Dual:
         tangent = payload.tangent
+        if not record.differentiable and not params.get("tangents"):
+            tangent = None
         return Dual(
             record(payload.primal, **params), None if tangent is None else record(tangent, **params)
         )

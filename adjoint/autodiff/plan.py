@@ -37,8 +37,8 @@ class Plan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "certain", "elementwise", "node_class", "outputs", "saves", "steps", "wants_out_specs",
-        "wants_specs",
+        "certain", "elementwise", "node_class", "outputs", "pull", "saves", "steps",
+        "wants_out_specs", "wants_specs",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -49,6 +49,9 @@ class Plan:
         self.wants_specs = False
         self.wants_out_specs = False
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
+        self.pull = record.pull
+        if self.pull is not None:  # takes all there is
+            self.saves = (*range(len(tracked)), *(-1 - i for i in range(outputs)))
         self.steps: tuple[Step, ...] = tuple(
             self._step(record, rule, position, len(tracked))
             for position, wanted in enumerate(tracked)
@@ -134,6 +137,6 @@ def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> 
     bits = key if isinstance(key, int) else key[0]
     tracked = [bool(bits >> (count - 1 - i) & 1) for i in range(count)]
     plan = Plan(record, tracked, outputs, node_class_of(record, base))
-    made = plan if plan.steps else None
+    made = plan if plan.steps or plan.pull is not None else None
     record.tape[key] = made
     return made

@@ -40,6 +40,8 @@ class RecordNode(TapeNode):
             if not plan.saves:
                 self.saved = []
             self.require_saved()
+        if plan.pull is not None:
+            return self.apply_joint(plan, grads, needed, level)
         results: list[Any] = [None] * len(self.edges)
         elementwise = plan.elementwise
         for step in plan.steps:
@@ -55,6 +57,15 @@ class RecordNode(TapeNode):
                 value = fn(*self.arguments(step, grads, level))
             results[position] = self.chain(grads[0], value, position) if elementwise else value
         return results
+
+    def apply_joint(
+        self, plan: Plan, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """The cotangents of all operands by one rule."""
+        count = len(self.edges)
+        values = [self.load(k, level, self.output_at(k)) for k in range(len(plan.saves))]
+        wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
+        return plan.pull(values[:count], values[count:], grads, wanted, self.params)  # type: ignore[misc]
 
     def chain(self, g: Any, partial: Any, position: int) -> Any:
         """The cotangent g through an elementwise partial, made to match the operand."""

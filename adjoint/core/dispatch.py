@@ -33,6 +33,8 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
+    if context.capture is not None and context.capture.closes:
+        operands = context.capture.enter(operands)
     if context.autocast is not None and record.policy is not None:
         cast = context.autocast(record, operands)
         if cast is not None:  # inside, precision is settled
@@ -77,6 +79,8 @@ def mark_birth(storage: Any) -> None:
 def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> Any:
     """Tape, birth marks and observers, after execution."""
     context = CONTEXT
+    if context.capture is not None and context.capture.closes:
+        outs = context.capture.seal(record, outs)
     if not record.is_view and (context.levels or context.inference):
         for t in outs if isinstance(outs, tuple) else (outs,):
             mark_birth(t._storage)

@@ -56,6 +56,10 @@ class Record:
     outputs: int = 1  # 0: a tuple whose length the parameters decide
     vjp: tuple[Rule | None, ...] = ()  # one per operand name
     jvp: Rule | None = None
+    # Operations with subgraphs state derivatives of all operands at once: cotangents as
+    # pull(operands, outs, gs, needed, params), (results, tangents) as push(operands, ts, params).
+    pull: Callable[..., Any] | None = None
+    push: Callable[..., Any] | None = None
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
     shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
@@ -84,7 +88,7 @@ class Record:
 
     @property
     def differentiable(self) -> bool:
-        return any(r is not None for r in self.rules)
+        return self.pull is not None or any(r is not None for r in self.rules)
 
     def rule_at(self, position: int) -> Rule | float | None:
         """The rule for the operand at a position; a starred name's serves all the rest."""
@@ -144,6 +148,7 @@ class Hooks:
     load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
     become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
+    scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array
 

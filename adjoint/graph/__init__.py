@@ -6,6 +6,9 @@ from adjoint.graph.execution import Executable as Executable
 from adjoint.graph.execution import ExecutorFactory as ExecutorFactory
 from adjoint.graph.execution import Task as Task
 from adjoint.graph.execution import interpreted as interpreted
+from adjoint.graph.flow.cond import cond as cond
+from adjoint.graph.flow.scan import scan as scan
+from adjoint.graph.flow.while_loop import while_loop as while_loop
 from adjoint.graph.interpreter import interpret as interpret
 from adjoint.graph.ir import Graph as Graph
 from adjoint.graph.ir import Node as Node

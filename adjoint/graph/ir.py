@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adjoint.core.record import Record
@@ -49,12 +49,13 @@ class Node:
 class Graph:
     """Inputs, nodes in an order that respects their uses, and outputs."""
 
-    __slots__ = ("_count", "inputs", "nodes", "outputs")
+    __slots__ = ("_count", "derived", "inputs", "nodes", "outputs")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.outputs: list[Value] = []
+        self.derived: dict[Any, Any] = {}  # derivatives made of it: graph.flow
         self._count = 0
 
     def _name(self, prefix: str) -> str:
@@ -86,3 +87,30 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def subgraphs(node: Node) -> dict[str, Graph]:
+    """The graphs among a node's parameters, by name: branches, bodies of loops."""
+    return {name: value for name, value in node.params.items() if isinstance(value, Graph)}
+
+
+def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+    """A copy of what of `graph` computes `outputs`, with inputs in a new order.
+
+    An output that is an input is passed on. Every value the outputs need must be computed from
+    `inputs`.
+    """
+    needed: set[Value] = set(outputs)
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            needed.update(x for x in node.inputs if isinstance(x, Value))
+    made = Graph()
+    new: dict[Value, Value] = {v: made.add_input(v.spec, host=v.host) for v in inputs}
+    for node in graph.nodes:
+        if any(v in needed for v in node.outputs):
+            operands = tuple(new[x] if isinstance(x, Value) else x for x in node.inputs)
+            specs = tuple(v.spec for v in node.outputs)
+            outs = made.add_node(node.record, operands, node.params, specs, node.subgraph)
+            new.update(zip(node.outputs, outs, strict=True))
+    made.outputs = [new[v] for v in outputs]
+    return made

@@ -56,6 +56,8 @@ class Cell:
 class Trace:
     """One recording in progress."""
 
+    closes = False  # whether operands from outside become inputs: graph.body
+
     def __init__(self) -> None:
         self.graph = Graph()
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
@@ -264,13 +266,22 @@ class Trace:
 
     def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
         """Seed and offset of a draw: read at each call, the draw's place in it fixed now."""
+        return self.seed(generator), self.place(generator, self.take(generator, count))
+
+    def take(self, generator: Any, count: int) -> int:
+        """Count numbers as drawn; where they begin, seen from the generator's place at a call."""
         start = self.draws.get(generator, 0)
         self.draws[generator] = start + count
+        return start
+
+    def seed(self, generator: Any) -> HostScalar:
+        """A generator's seed, read at each call."""
+        return HostScalar(generator.initial_seed, "seed", key=("seed", id(generator)))
+
+    def place(self, generator: Any, start: int) -> HostScalar:
+        """An offset of a generator, read at each call."""
         offset = HostScalar(generator.get_offset, "offset", key=("offset", id(generator)))
-        return (
-            HostScalar(generator.initial_seed, "seed", key=("seed", id(generator))),
-            HostScalar.computed(operator.add, offset, start),
-        )
+        return HostScalar.computed(operator.add, offset, start)
 
     def count(self, counter: Tensor) -> HostScalar:
         """Note that a counter outside advances by one; its value then, read at each call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.core.spec import Spec
-from adjoint.graph.ir import Graph, Value
+from adjoint.graph.ir import Graph, Value, subgraphs
 
 
 class GraphError(RuntimeError):
@@ -36,6 +36,8 @@ def verify(graph: Graph) -> Graph:
                 raise GraphError(f"{node!r}: defines {out.name} a second time")
             names.add(out.name)
             defined.add(out)
+        for inner in subgraphs(node).values():
+            verify(inner)
         if node.record.compose is None:
             inferred = node.record.infer(*map(as_operand, node.inputs), **node.params)
             specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)

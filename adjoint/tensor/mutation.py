@@ -61,6 +61,9 @@ def update(
 
 def write(target: Tensor, value: Tensor) -> Tensor:
     """Replace what `target` shows by `value`, of the same shape, dtype and device."""
+    if CONTEXT.capture is not None and CONTEXT.capture.closes:
+        CONTEXT.capture.check_write(target)
+        value = CONTEXT.capture.entered(value)
     check_writable(target)
     if CONTEXT.before_write is not None:
         CONTEXT.before_write(target._storage)

@@ -15,9 +15,11 @@ from adjoint.core.spec import Spec, UnknownShapeError
 from tests.conformance.cases import Case, make, rows
 
 ROWS = rows()
-# No sample can show these: what `empty` holds is undefined, and a move needs a second device
-# (tests/conformance/test_cuda.py).
-ELSEWHERE = frozenset(("empty", "to_device"))
+# No sample can show these: what `empty` holds is undefined, a move needs a second device
+# (tests/conformance/test_cuda.py), and only captured bodies have the rest (test_control_flow.py).
+ELSEWHERE = frozenset(
+    ("empty", "to_device", "scan", "cond", "while_loop", "stop_gradient", "custom_function")
+)
 
 
 class Watcher:

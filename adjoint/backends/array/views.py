@@ -10,7 +10,7 @@ from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.memory import bounds, copy_with, element_strides, span, strided
 from adjoint.backends.array.table import kernel_for, lowers
 from adjoint.core.dtype import DType
-from adjoint.ops import reinterpret, views
+from adjoint.ops import reinterpret, stop, views
 from adjoint.ops import strided as strided_ops
 
 Array = Any
@@ -52,6 +52,16 @@ def basic_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
 @lowers(views.SLICE)
 def slice_(xp: Any, x: Array, index: tuple[Any, ...]) -> Array:
     return x[(*basic_index(index), ...)]
+
+
+@lowers(stop.STOP)
+def stop_gradient(xp: Any, x: Array, tangents: bool) -> Array:
+    return x[...]
+
+
+@lowers(stop.CUSTOM)
+def custom_function(xp: Any, x: Array, name: str) -> Array:
+    return x.copy()
 
 
 @lowers(strided_ops.DIAGONAL)

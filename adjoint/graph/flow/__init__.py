@@ -1,0 +1,1 @@
+"""Control flow as operations with subgraphs: scan, cond, while_loop."""

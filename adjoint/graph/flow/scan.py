@@ -1,0 +1,458 @@
+"""`scan`: a loop over the first dimension, as a function, a record and its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.families import primitive
+from adjoint.core.record import HOOKS, Record, is_tensor
+from adjoint.core.spec import Spec
+from adjoint.graph.body import Body
+from adjoint.graph.flow.derive import BIND, Pulled, Reverse, batch, carried, push
+from adjoint.graph.flow.trees import Shape, check_same, take_apart
+from adjoint.graph.interpreter import interpret
+from adjoint.graph.ir import Graph, Value, extract
+from adjoint.ops.creation import zeros
+from adjoint.ops.join import stack
+from adjoint.tensor.tensor import alias
+
+# -- the record ---------------------------------------------------------------------------------
+
+
+def _infer(
+    *operands: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool, advance: Any
+) -> tuple[Spec, ...]:
+    if len(operands) != len(body.inputs):
+        raise RuntimeError(f"scan: {len(operands)} operands, the body has {len(body.inputs)}")
+    for i, (x, v) in enumerate(zip(operands, body.inputs, strict=True)):
+        if not isinstance(x, Spec):
+            continue
+        wanted = v.spec
+        if carries <= i < carries + xs:
+            wanted = wanted._replace(shape=(length, *wanted.shape))
+        if x != wanted:
+            raise RuntimeError(f"scan: operand {i} is {x}, the body wants {wanted}")
+    for i, (new, old) in enumerate(zip(body.outputs[:carries], body.inputs, strict=False)):
+        if new.spec != old.spec:
+            raise RuntimeError(f"scan: carry {i} is {new.spec} after a step, and was {old.spec}")
+    last = [v.spec for v in body.outputs]
+    stacked = [s._replace(shape=(length, *s.shape)) for s in last[carries:]]
+    return (*last[:carries], *stacked)
+
+
+def _run(
+    *operands: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool, advance: Any
+) -> tuple[Any, ...]:
+    """The loop, iteration by iteration: what eager execution and the interpreter do."""
+    carry = list(operands[:carries])
+    rows = operands[carries : carries + xs]
+    consts = list(operands[carries + xs :])
+    moving = [i for i, a in enumerate(advance) if a]
+    steps: list[list[Any]] = []
+    order = range(length)
+    for i in reversed(order) if reverse else order:
+        outs = interpret(body, [*carry, *[x.select(0, i) for x in rows], *consts])
+        carry = outs[:carries]
+        steps.append(outs[carries:])
+        for k in moving:
+            consts[k] = consts[k] + advance[k]
+    with CONTEXT.having(grad_enabled=False):
+        if reverse:
+            steps.reverse()
+        ys = [stack(list(column)) for column in zip(*steps, strict=True)]
+        if not length:
+            ys = [_no_rows(v.spec) for v in body.outputs[carries:]]
+    return (*map(alias, carry), *ys)
+
+
+def _no_rows(spec: Spec) -> Any:
+    return zeros((0, *spec.shape), dtype=spec.dtype, device=spec.device)
+
+
+# -- derivatives --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Plan:
+    """How a scan is run forward so that it can run backward."""
+
+    reverse: Reverse
+    forward: Graph  # the body, with residuals among its rows
+    count: int  # of results that are the scan's own
+    residuals: list[Value]
+    wanted: tuple[bool, ...]
+    pulled: dict[tuple[bool, ...], Pulled]
+
+    def pull(self, given: tuple[bool, ...], sums: list[int]) -> Pulled:
+        """The backward body for the cotangents that are there."""
+        if given not in self.pulled:
+            self.pulled[given] = self.reverse.pull(given, sums)
+        return self.pulled[given]
+
+
+def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: bool = False) -> Plan:
+    """The plan for a scan differentiated by the `wanted` operands."""
+    body, carries, xs = params["body"], params["carries"], params["xs"]
+    wanted = carried(body, carries, wanted)
+    key = ("scan", carries, xs, wanted, checkpoint)
+    found = body.derived.get(key)
+    if found is None:
+        first = carries + xs
+        count = len(body.inputs)
+        moving = {first + i for i, a in enumerate(params["advance"]) if a}
+        made = Reverse(
+            body,
+            wanted,
+            free=[i >= first and i not in moving for i in range(count)],
+            held=[i >= carries for i in range(count)],
+            checkpoint=checkpoint,
+        )
+        sums = [i for i in made.wanted if i >= first]
+        given = tuple(made.tracked)
+        pulled = made.pull(given, sums)
+        residuals = [v for v in pulled.needs if v not in made.held]
+        forward = made.forward(residuals)
+        found = Plan(made, forward, len(body.outputs), residuals, wanted, {given: pulled})
+        forward.derived["plan"] = body.derived[key] = found
+    return found
+
+
+def bind(operands: Sequence[Any], params: dict[str, Any], *, checkpoint: bool = False) -> Any:
+    """A scan, with residuals kept if its derivative may be asked for; its own results."""
+    wanted = [is_tensor(x) and x.dtype.is_inexact and x.requires_grad for x in operands]
+    if CONTEXT.grad_enabled and any(wanted):
+        plan = make_plan(params, wanted, checkpoint=checkpoint)
+        return _forward(plan, operands, params)[: plan.count]
+    return SCAN(*operands, **params)
+
+
+def _forward(plan: Plan, operands: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+    return SCAN(*operands, *plan.reverse.constants, **{**params, "body": plan.forward})
+
+
+def _pull(
+    operands: list[Any], outs: list[Any], gs: Sequence[Any], needed: list[bool], params: Any
+) -> list[Any]:
+    """A scan the other way, adding up the cotangents of what every iteration shares."""
+    plan = params["body"].derived.get("plan")
+    fits = (
+        plan is not None
+        and all(g is None for g in gs[plan.count :])
+        and all(p or not n for n, p in zip(needed, _padded(plan.wanted, needed), strict=True))
+    )
+    if not fits:  # residuals were not kept for this
+        plan = make_plan(params, needed)
+        outs = list(_forward(plan, operands, params))
+        operands = [*operands, *plan.reverse.constants]
+    return _run_back(plan, operands, outs, gs[: plan.count], needed, params)
+
+
+def _padded(wanted: Sequence[bool], like: Sequence[Any]) -> list[bool]:
+    return [*wanted, *[False] * (len(like) - len(wanted))]
+
+
+class Loop:
+    """A scan being put together: operands with the inputs of a graph they are for."""
+
+    def __init__(self) -> None:
+        self.carries: list[tuple[Value, Any]] = []
+        self.rows: list[tuple[Value, Any]] = []
+        self.consts: list[tuple[Value, Any, int]] = []
+
+    def bind(
+        self,
+        graph: Graph,
+        outputs: Sequence[Value],
+        length: int,
+        reverse: bool,
+        *,
+        checkpoint: bool = False,
+    ) -> Any:
+        """The scan whose body is what of `graph` computes `outputs`."""
+        inputs = [*self.carries, *self.rows, *((v, x) for v, x, _ in self.consts)]
+        params = {
+            "body": extract(graph, [v for v, _ in inputs], outputs),
+            "carries": len(self.carries),
+            "xs": len(self.rows),
+            "length": length,
+            "reverse": reverse,
+            "advance": tuple(a for _, _, a in self.consts),
+        }
+        return bind([x for _, x in inputs], params, checkpoint=checkpoint)
+
+
+def _run_back(
+    plan: Plan, operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
+) -> list[Any]:
+    carries, length, made = params["carries"], params["length"], plan.reverse
+    first = carries + params["xs"]
+    moved = [i for i in made.wanted if i < carries]
+    summed = [i for i in made.wanted if i >= first]
+    rows = [i for i in made.wanted if carries <= i < first]
+    given = tuple(t and (i < carries or gs[i] is not None) for i, t in enumerate(made.tracked))
+    pulled = plan.pull(given, summed)
+    graph, loop = pulled.graph, Loop()
+    cotangents = dict(zip([i for i, g in enumerate(given) if g], pulled.cotangents, strict=True))
+    for i in moved:  # one that nothing asks for still has a place in the loop
+        value = cotangents.pop(i, None) or Value("unused", made.values[i].spec)
+        loop.carries.append((value, _or_zeros(gs[i], operands[i])))
+    for i, value in zip(summed, pulled.sums, strict=True):
+        loop.carries.append((value, operands[i].new_zeros(operands[i].shape)))
+    loop.rows += [(value, gs[i]) for i, value in cotangents.items() if i >= carries]
+    stacks = dict(zip(plan.residuals, outs[plan.count :], strict=True))
+    for v, value in pulled.needs.items():
+        at = made.position.get(v, -1)
+        if v in stacks:
+            loop.rows.append((value, stacks[v]))
+        elif at < first:
+            loop.rows.append((value, operands[at]))
+        else:
+            step = params["advance"][at - first] if at - first < len(params["advance"]) else 0
+            start = operands[at] + step * (length - 1) if step else operands[at]
+            loop.consts.append((value, start, -step))
+    wanted = (*moved, *summed, *rows)
+    outputs = [pulled.outputs[i] for i in wanted]
+    results = loop.bind(graph, outputs, length, not params["reverse"])
+    found = dict(zip(wanted, results, strict=True))
+    return [found.get(i) if n else None for i, n in enumerate(needed)]
+
+
+def _or_zeros(g: Any, like: Any) -> Any:
+    return like.new_zeros(like.shape) if g is None else g
+
+
+def _loop_of(
+    inputs: Sequence[Value], operands: Sequence[Any], params: Any, constants: Sequence[Any] = ()
+) -> Loop:
+    """A loop like the one of `params`, over other operands; `constants` are further ones."""
+    carries, first = params["carries"], params["carries"] + params["xs"]
+    loop = Loop()
+    pairs = list(zip(inputs, [*operands, *constants], strict=True))
+    advance = (*params["advance"], *(0 for _ in constants))
+    loop.carries, loop.rows = pairs[:carries], pairs[carries:first]
+    loop.consts = [(v, x, a) for (v, x), a in zip(pairs[first:], advance, strict=True)]
+    return loop
+
+
+def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
+    """One scan over values and tangents."""
+    body, carries = params["body"], params["carries"]
+    first, count = carries + params["xs"], len(operands)
+    has = carried(body, carries, [t is not None for t in tangents])
+    have = [i for i, h in enumerate(has) if h]
+    graph, constants, out_has = push(body, has, must=[i for i in have if i < carries])
+    inputs = graph.inputs
+    further = inputs[count + len(have) :]
+    loop = _loop_of([*inputs[:count], *further], operands, params, constants)
+    for i, value in zip(have, inputs[count:], strict=False):
+        pair = (value, _or_zeros(tangents[i], operands[i]))
+        if i < first:
+            (loop.carries if i < carries else loop.rows).append(pair)
+        else:
+            loop.consts.append((*pair, 0))
+    outs = len(body.outputs)
+    values = dict(enumerate(graph.outputs[:outs]))
+    found = dict(zip([i for i, t in enumerate(out_has) if t], graph.outputs[outs:], strict=True))
+    order = [(values, i) for i in range(carries)]
+    order += [(found, i) for i in range(carries) if i in found]
+    order += [(values, i) for i in range(carries, outs)]
+    order += [(found, i) for i in range(carries, outs) if i in found]
+    results = loop.bind(graph, [d[i] for d, i in order], params["length"], params["reverse"])
+    at = {(d is found, i): r for (d, i), r in zip(order, results, strict=True)}
+    return (
+        tuple(at[False, i] for i in range(outs)),
+        tuple(at.get((True, i)) for i in range(outs)),
+    )
+
+
+def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any) -> Any:
+    """One scan of which every iteration handles the batch; carries that meet it take it on."""
+    body, carries = params["body"], params["carries"]
+    first = carries + params["xs"]
+    has = list(batched)
+    while True:
+        graph, constants, out_has = batch(
+            body, has, size, must=[i for i in range(carries) if has[i]]
+        )
+        new = [i for i in range(carries) if out_has[i] and not has[i]]
+        if not new:
+            break
+        for i in new:
+            has[i] = True
+    operands = list(values)
+    for i in range(first):
+        if i < carries and has[i] and not batched[i]:
+            operands[i] = operands[i].expand((size, *operands[i].shape))
+        elif i >= carries and batched[i]:
+            operands[i] = operands[i].movedim(0, 1)
+    loop = _loop_of(graph.inputs, operands, params, constants)
+    results = loop.bind(graph, graph.outputs, params["length"], params["reverse"])
+    return tuple(
+        (r if i < carries else r.movedim(1, 0)) if h else r.expand((size, *r.shape))
+        for i, (r, h) in enumerate(zip(results, out_has, strict=True))
+    )
+
+
+# SCAN(carries..., xs..., constants..., body=, carries=, xs=, length=, reverse=, advance=)
+#
+# The operands are, in this order: `carries` initial values, `xs` tensors whose first dimension is
+# `length`, and what the body reaches from outside (tensors, host numbers). `body` is a Graph with
+# one input per operand, an x without its first dimension, and outputs: the new carries, of the same
+# specs, then rows. Iteration k takes x[k] (from the last with `reverse`); the results are the last
+# carries and the rows, stacked in the order of xs. `advance` has a number per constant: what is
+# added to it after each iteration, 0 but for the offsets of random draws, which are host numbers.
+SCAN: Record = primitive(
+    "scan",
+    _infer,
+    None,
+    operands=("*operands",),
+    outputs=0,
+    pull=_pull,
+    push=_push,
+    share=_batch,
+    batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
+    decompose=_run,
+)
+BIND[SCAN] = lambda operands, params: bind(operands, params)
+
+# -- the function -------------------------------------------------------------------------------
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    dim: int = 0,
+    checkpoint: bool = False,
+) -> tuple[Any, Any]:
+    """Run `carry, y = f(carry, x)` over the slices x of `xs`; the last carry and all ys, stacked.
+
+    `init`, `xs` and the ys are tensors or nested containers of them (None where there are none);
+    without `xs`, `length` says how often. The carry keeps its structure, shapes and dtypes. With
+    `checkpoint`, backward computes each iteration again instead of keeping what it needs. In a
+    captured function the loop is one operation, whatever its length.
+
+    >>> import adjoint as ad
+    >>> ad.scan(lambda total, x: (total + x, total * x), ad.tensor(0.0), ad.tensor([1.0, 2.0, 3.0]))
+    (tensor(6.), tensor([0., 2., 9.]))
+    """
+    carry, carry_shape = take_apart("scan: init", init)
+    rows, rows_shape = take_apart("scan: xs", xs)
+    if dim:
+        rows = [x.movedim(dim, 0) for x in rows]
+    count = _length(rows, length)
+
+    def step(carry: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any], Shape]:
+        result = f(carry_shape.fill(carry), rows_shape.fill(x))
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                "scan: the function must return (carry, y), received "
+                f"{type(result).__name__}. Return (carry, None) where there is nothing to stack."
+            )
+        new, shape = take_apart("scan: the carry", result[0])
+        check_same("scan: the carry", shape, carry_shape, *zip(new, carry, strict=False))
+        ys, ys_shape = take_apart("scan: y", result[1])
+        return new, ys, ys_shape
+
+    if CONTEXT.capture is None:
+        last, ys, ys_shape = _loop(step, carry, rows, count, reverse, checkpoint)
+    else:
+        last, ys, ys_shape = _record(step, carry, rows, count, reverse, checkpoint)
+    return carry_shape.fill(last), ys_shape.fill(ys)
+
+
+def _length(rows: list[Any], length: int | None) -> int:
+    if any(not x.ndim for x in rows):
+        raise ValueError("scan: a tensor of xs has no dimension to go along")
+    sizes = {int(x.shape[0]) for x in rows} | (set() if length is None else {int(length)})
+    if len(sizes) != 1:
+        raise ValueError(
+            "scan: tensors of xs and `length` must agree on the size of the first dimension, "
+            f"received sizes {[x.shape[0] for x in rows]} and length={length}"
+        )
+    return sizes.pop()
+
+
+def _loop(
+    step: Any, carry: list[Any], rows: list[Any], count: int, reverse: bool, checkpoint: bool
+) -> tuple[list[Any], list[Any], Shape]:
+    """Iteration by iteration; the tape and the transforms see the operations."""
+    if not count:
+        return _empty(step, carry, rows)
+    if checkpoint:
+        step = _checkpointed(step, len(carry))
+    columns = [x.unbind(0) for x in rows]
+    order = range(count)
+    outs: list[list[Any]] = []
+    shape = None
+    for i in reversed(order) if reverse else order:
+        given = [*carry, *(c[i] for c in columns)]
+        before = [t._storage.version for t in given]
+        carry, ys, now = step(carry, given[len(carry) :])
+        check_unwritten("scan", given, before)
+        if shape is not None:
+            check_same("scan: y", now, shape, *zip(ys, outs[-1], strict=False))
+        shape = now
+        outs.append(ys)
+    if reverse:
+        outs.reverse()
+    return carry, [stack(list(column)) for column in zip(*outs, strict=True)], shape  # type: ignore[return-value]
+
+
+def check_unwritten(name: str, given: list[Any], before: list[int]) -> None:
+    """Refuse a body that wrote to its arguments: a captured one could not."""
+    if any(t._storage.version != v for t, v in zip(given, before, strict=True)):
+        raise RuntimeError(
+            f"{name}: an in-place write to an argument of the body. Work on a clone, and carry the "
+            "new value or return it."
+        )
+
+
+def _empty(step: Any, carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any], Shape]:
+    """No iteration at all: what the ys would look like is found by looking at one."""
+    body = Body(None, "scan")
+    with CONTEXT.having(capture=body, levels=(), grad_enabled=False):
+        c = [body.parameter(t._spec) for t in carry]
+        x = [body.parameter(t._spec._replace(shape=tuple(t.shape[1:]))) for t in rows]
+        _, ys, shape = step(c, x)
+    return carry, [_no_rows(y._spec) for y in ys], shape
+
+
+def _checkpointed(step: Any, carries: int) -> Any:
+    from adjoint.autodiff.checkpoint import checkpoint as again
+
+    def run(carry: list[Any], x: list[Any]) -> Any:
+        return again(
+            lambda *flat: step(flat[:carries], flat[carries:]), *carry, *x, use_reentrant=False
+        )
+
+    return run
+
+
+def _record(
+    step: Any, carry: list[Any], rows: list[Any], count: int, reverse: bool, checkpoint: bool
+) -> tuple[list[Any], list[Any], Shape]:
+    """One node: the body recorded once."""
+    body = Body(CONTEXT.capture, "scan")
+    stand_ins = [body.parameter(t._spec) for t in carry]
+    slices = [body.parameter(t._spec._replace(shape=tuple(t.shape[1:]))) for t in rows]
+    new, ys, shape = body.run(step, stand_ins, slices)
+    body.finish([*new, *ys])
+    outer = CONTEXT.capture
+    body.settle({g: outer.take(g, each * count) for g, each in body.draws.items()})
+    loop = Loop()
+    inputs = body.graph.inputs
+    loop.carries = list(zip(inputs, carry, strict=False))
+    loop.rows = list(zip(inputs[len(carry) :], rows, strict=False))
+    loop.consts = [(x.value, x.source, x.advance) for x in body.lifted.values()]
+    outs = loop.bind(body.graph, body.graph.outputs, count, reverse, checkpoint=checkpoint)
+    return list(outs[: len(carry)]), list(outs[len(carry) :]), shape
+
+
+HOOKS.scan = scan
