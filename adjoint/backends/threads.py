@@ -51,12 +51,17 @@ def _allowed() -> set[int]:
 
 
 def _quota() -> int:
-    """Whole processors' worth of time that the control group grants."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return -(-int(limit) // int(period))
-    except (OSError, ValueError):  # no such file; "max"
-        return sys.maxsize
+    """Whole processors' worth of time that the control group grants, in either form of those."""
+    groups = Path("/sys/fs/cgroup")
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            words = " ".join((groups / name).read_text() for name in files).split()
+            limit, period = map(int, words)
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+        if limit > 0:
+            return -(-limit // period)
+    return sys.maxsize
 
 
 def _cores(processors: set[int]) -> int:

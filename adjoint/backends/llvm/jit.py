@@ -13,6 +13,7 @@ import itertools
 import os
 import re
 import struct
+import sys
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -158,7 +159,8 @@ class Library:
 
     def __del__(self) -> None:
         tracker = getattr(self, "_tracker", None)
-        if tracker is not None and _lock is not None:  # None: the interpreter is going away
+        # At exit the code stays: other threads may still be in it.
+        if tracker is not None and not sys.is_finalizing():
             with _lock:
                 tracker.close()
 

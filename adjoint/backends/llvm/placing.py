@@ -29,12 +29,16 @@ def placing_text(target: Platform) -> str:
 def _floats(target: Platform) -> str:
     """The caller's rounding and flushing, which the workers take over to compute the same bits."""
     if target.machine == "aarch64":
-        get = '  %v = call i64 asm sideeffect "mrs $0, fpcr", "=r"()\n  ret i64 %v'
-        put = '  call void asm sideeffect "msr fpcr, $0", "r"(i64 %v)\n  ret void'
+        declared = """declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)"""
+        get = "  %v = call i64 @llvm.aarch64.get.fpcr()\n  ret i64 %v"
+        put = "  call void @llvm.aarch64.set.fpcr(i64 %v)\n  ret void"
     elif target.machine == "x86_64":
+        declared = """declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)"""
         # Bits 0 to 5 say what has happened, not what shall: left out.
         get = """  %m = alloca i32
-  call void asm sideeffect "stmxcsr $0", "=*m"(ptr elementtype(i32) %m)
+  call void @llvm.x86.sse.stmxcsr(ptr %m)
   %w = load i32, ptr %m
   %k = and i32 %w, -64
   %v = zext i32 %k to i64
@@ -42,11 +46,12 @@ def _floats(target: Platform) -> str:
         put = """  %m = alloca i32
   %w = trunc i64 %v to i32
   store i32 %w, ptr %m
-  call void asm sideeffect "ldmxcsr $0", "*m"(ptr elementtype(i32) %m)
+  call void @llvm.x86.sse.ldmxcsr(ptr %m)
   ret void"""
     else:
-        get, put = "  ret i64 0", "  ret void"
+        declared, get, put = "", "  ret i64 0", "  ret void"
     return f"""
+{declared}
 define internal i64 @get_floats() {{
 {get}
 }}

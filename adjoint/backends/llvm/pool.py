@@ -9,6 +9,7 @@ a fork (both sides start new ones when they need them) and before the interprete
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import mmap
 import os
@@ -77,7 +78,8 @@ class Pool:
         _immortal(self._library)  # workers may be in it when the interpreter goes
         self._memory = mmap.mmap(-1, layout.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if target.linux:
-            self._memory.madvise(WIPE_ON_FORK)
+            with contextlib.suppress(OSError):  # an old kernel: forks by way of Python only
+                self._memory.madvise(WIPE_ON_FORK)
         self._anchor = ctypes.c_char.from_buffer(self._memory)
         self.address = ctypes.addressof(self._anchor)
         _immortal(self._anchor)
@@ -100,7 +102,7 @@ class Pool:
         if workers > 1:
             workers = min(workers, threads.get_num_threads(), layout.MAX_WORKERS)
         status: int = self._run(self.address, table, count, workers)
-        if status == layout.NEED_WORKERS:
+        while status == layout.NEED_WORKERS:  # again, where a fork has just ended them
             status = self._run(self.address, table, count, self.start(workers))
         return status
 
