@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint import models, nn
 from adjoint.core.context import CONTEXT
+from adjoint.graph import capture
 from adjoint.models.bert import BertConfig
 from adjoint.models.resnet import BasicBlock
 from adjoint.nn import functional as F
@@ -183,6 +185,33 @@ def test_learns(name: str) -> None:
         optimizer.step()
         losses.append(loss.item())
     assert sum(losses[-3:]) / 3 < 0.75 * losses[0], losses
+
+
+@pytest.mark.parametrize("name", learners())
+def test_captured_steps_equal_eager(name: str) -> None:
+    make, problem = learners()[name]
+
+    def trained(wrap: Callable[[Any], Any]) -> list[Any]:
+        ad.manual_seed(0)
+        model = make()
+        loss_of = problem(model)
+        optimizer = ad.optim.SGD(model.parameters(), lr=1e-3)
+
+        def step() -> Any:
+            loss = loss_of()
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss.detach()
+
+        call = wrap(step)
+        ad.manual_seed(1)
+        losses = [call().item() for _ in range(3)]
+        return [losses, *(p.detach().numpy() for p in model.parameters())]
+
+    for a, b in zip(trained(lambda f: f), trained(capture), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_generation_and_bounds() -> None:

@@ -308,6 +308,26 @@ def test_llama_from_both_layouts(tmp_path: Path) -> None:
     assert (result.missing_keys, result.unexpected_keys) == (["lm_head.weight"], [])
 
 
+def test_weights_may_be_narrow(tmp_path: Path) -> None:
+    state = {k: v.bfloat16() for k, v in checkpoint(names.llama(2, 16, 24, 8, 19)).items()}
+    path = folder_of(tmp_path, LLAMA_TINY, state, "model.safetensors")
+    wide, narrow = (
+        models.Llama.from_pretrained(path),
+        models.Llama.from_pretrained(path, ad.bfloat16),
+    )
+    assert {p.dtype for p in wide.parameters()} == {ad.float32}
+    assert {p.dtype for p in narrow.parameters()} == {ad.bfloat16}
+    assert ad.get_default_dtype() is ad.float32
+    for name, value in narrow.state_dict().items():
+        assert ad.equal(value, state[name])
+        assert ad.equal(wide.state_dict()[name], state[name].float())
+    tokens = ad.tensor([[3, 1, 4, 1, 5]])
+    difference = (wide(tokens) - narrow(tokens).float()).abs().max() / wide(tokens).abs().max()
+    assert difference < 0.05
+    drawn = narrow.generate(tokens, 4, temperature=0)
+    assert drawn.shape == (1, 9)
+
+
 def test_llama_ties_and_scales(tmp_path: Path) -> None:
     scaling = {
         "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint import nn
+from adjoint.core.dtype import DType
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 from adjoint.ops.creation import ones_like, zeros_like
@@ -227,15 +228,16 @@ class Bert(nn.Module):
         return super().load_state_dict(published(state_dict), strict, assign)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Bert:
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType | None = None) -> Bert:
         """The model in a folder with `config.json` and weights, in evaluation mode.
 
         Without weights of a pooler it has none. Weights of another task's head are left out, with
-        a warning that names them.
+        a warning that names them. Parameters are of the default dtype unless `dtype` is given.
         """
         config = BertConfig.from_dict(read_json(Path(folder) / "config.json"))
         weights = published(read_weights(folder))
-        return build(lambda: cls(config, pooler="pooler.dense.weight" in weights), weights)
+        pooler = "pooler.dense.weight" in weights
+        return build(lambda: cls(config, pooler), weights, dtype)
 
 
 def minilm_l6() -> Bert:

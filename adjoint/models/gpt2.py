@@ -12,6 +12,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.autodiff.modes import no_grad
+from adjoint.core.dtype import DType
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
@@ -208,7 +209,10 @@ class GPT2(nn.Module):
         return super().load_state_dict(published(state_dict), strict, assign)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> GPT2:
-        """The model in a folder with `config.json` and weights, in evaluation mode."""
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType | None = None) -> GPT2:
+        """The model in a folder with `config.json` and weights, in evaluation mode.
+
+        Parameters are of the default dtype unless `dtype` is given.
+        """
         config = GPT2Config.from_dict(read_json(Path(folder) / "config.json"))
-        return build(lambda: cls(config), read_weights(folder))
+        return build(lambda: cls(config), read_weights(folder), dtype)

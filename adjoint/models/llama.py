@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.autodiff.modes import no_grad
+from adjoint.core.dtype import DType
 from adjoint.models.llama_weights import published
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
@@ -259,11 +260,12 @@ class Llama(nn.Module):
         return super().load_state_dict(named, strict, assign)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Llama:
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType | None = None) -> Llama:
         """The model in a folder, in evaluation mode.
 
         The folder is as Hugging Face has it, with `config.json` and `model.safetensors`, or as the
-        authors have it, with `params.json` and `consolidated.00.pth`.
+        authors have it, with `params.json` and `consolidated.00.pth`. Parameters are of the
+        default dtype unless `dtype` is given.
         """
         path = Path(folder)
         weights = read_weights(path)
@@ -271,4 +273,4 @@ class Llama(nn.Module):
             config = LlamaConfig.from_params(read_json(path / "params.json"), weights)
         else:
             config = LlamaConfig.from_dict(read_json(path / "config.json"))
-        return build(lambda: cls(config), weights)
+        return build(lambda: cls(config), weights, dtype)

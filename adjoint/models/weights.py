@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
 from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import DType, get_default_dtype, set_default_dtype
 from adjoint.io.files import load
 from adjoint.tensor.tensor import Tensor
 
@@ -84,13 +86,25 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return dict(found)
 
 
-def build(make: Callable[[], M], weights: Mapping[str, Tensor]) -> M:
+@contextmanager
+def _made_for_loading(dtype: DType | None) -> Iterator[None]:
+    """Parameters of this dtype, with no values drawn: every one is about to be replaced."""
+    before = get_default_dtype()
+    set_default_dtype(before if dtype is None else dtype)
+    try:
+        with CONTEXT.having(initialise=False):
+            yield
+    finally:
+        set_default_dtype(before)
+
+
+def build(make: Callable[[], M], weights: Mapping[str, Tensor], dtype: DType | None = None) -> M:
     """A model with these weights, ready to be used (in evaluation mode).
 
     What the model needs and the weights lack is an error; what it has no place for, such as the
     head another task was trained with, a warning. Both name every key.
     """
-    with CONTEXT.having(initialise=False):  # every value is about to be replaced
+    with _made_for_loading(dtype):
         model = make()
     result = model.load_state_dict(weights, strict=False)
     name = type(model).__name__
