@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -251,7 +252,7 @@ def test_a_fork_while_another_thread_runs_programs() -> None:
     [
         "pass",
         "import sys; sys.exit(0)",
-        "import atexit; atexit.register(program.run, 4)",
+        "atexit.register(program.run, 4)",
         "import threading; threading.Thread(target=forever, daemon=True).start()",
         "import threading; threading.Thread(target=program.run, args=(4,)).start()",
         "class Late:\n        def __del__(self): program.run(4)\n    late = Late()",
@@ -259,8 +260,16 @@ def test_a_fork_while_another_thread_runs_programs() -> None:
 )
 def test_the_interpreter_ends(ending: str) -> None:
     source = f"""
+    import atexit, os
     from adjoint.backends import threads
     from tests.llvm_kernels import Call, Program
+    def after_the_pool():  # registered before it, so called after it has gone
+        assert program.run(4) == 0
+        pid = os.fork()
+        if pid == 0:
+            os._exit(program.run(4))
+        assert os.waitpid(pid, 0)[1] == 0
+    atexit.register(after_the_pool)
     threads.set_num_threads(4)
     program = Program(*[Call("work", 1000)] * 20)
     def forever():
@@ -269,8 +278,19 @@ def test_the_interpreter_ends(ending: str) -> None:
     assert program.run(4) == 0
     {ending}
     """
-    for _ in range(3):
+    if "daemon" in ending:  # of which Python 3.12 warns at a fork
+        source = source.replace("    atexit.register(after_the_pool)\n", "")
+    for _ in range(3 if "Thread" in ending else 1):
         in_new_process(source, seconds=30)
+
+
+def test_arguments_that_are_no_integers_leave_the_pool_whole() -> None:
+    program = Program(Call("nothing"))
+    with pytest.raises(TypeError):
+        the_pool().run("table", 1, 2)
+    with pytest.raises(OverflowError):
+        the_pool().run(2**70, 1, 2)
+    assert program.run(2) == 0
 
 
 def test_an_interrupt_leaves_the_pool_whole() -> None:
@@ -315,6 +335,31 @@ ASK = "from adjoint.backends.threads import *; print(get_num_threads())"
 def test_omp_num_threads_is_honoured() -> None:
     assert in_new_process(ASK, OMP_NUM_THREADS="3") == "3\n"
     assert in_new_process(ASK, OMP_NUM_THREADS="5,2") == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "processors"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_quota_is_honoured(
+    files: dict[str, str],
+    processors: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(threads, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(threads, "_allowed", lambda: set(range(64)))
+    assert threads.available_processors() == (processors or 64)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+CONTROL_GROUP = Path("/sys/fs/cgroup")
 _interop = os.cpu_count() or 1
 _chosen: int | None = None
 
@@ -52,10 +53,9 @@ def _allowed() -> set[int]:
 
 def _quota() -> int:
     """Whole processors' worth of time that the control group grants, in either form of those."""
-    groups = Path("/sys/fs/cgroup")
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
-            words = " ".join((groups / name).read_text() for name in files).split()
+            words = " ".join((CONTROL_GROUP / name).read_text() for name in files).split()
             limit, period = map(int, words)
         except (OSError, ValueError):  # no such file, or "max"
             continue

@@ -1,6 +1,7 @@
-"""Python callables around native functions, at a tenth of what a call through ctypes costs.
+"""Python callables around native functions, at a quarter of what a call through ctypes costs.
 
-A call with four integers takes some 0.15 us this way, the GIL released, and 1 us through ctypes.
+On a 2.5 GHz Neoverse N1 a call with four integers takes 0.36 us this way, the GIL released, and
+1.46 us through ctypes; a call of a Python function that does nothing takes 0.16 us.
 What Python sees is an ordinary built-in function, made through the interpreter's public C API.
 """
 

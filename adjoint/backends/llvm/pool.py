@@ -88,6 +88,7 @@ class Pool:
         self._stop = self._function("stop", 2)
         self._give = self._function("give", 1)
         self._warned = False
+        self._closed = False
 
     def _function(self, name: str, arity: int) -> Any:
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arity)
@@ -129,8 +130,18 @@ class Pool:
         return bool(self._stop(self.address, tries))
 
     def resume(self) -> None:
-        """Let programs use the pool again."""
-        self._give(self.address)
+        """Let programs use the pool again, unless it was closed."""
+        if not self._closed:
+            self._give(self.address)
+
+    def close(self) -> None:
+        """End the threads for good: what still runs during the interpreter's exit runs alone."""
+        self._closed = self._closed or self.stop(PATIENCE)
+
+    def before_fork(self) -> None:
+        """End the threads: the child would not have them, and Python warns of forks with any."""
+        if not self._closed:
+            self.stop()
 
 
 def _link_driver(target: layout.Platform) -> jit.Library:
@@ -159,14 +170,10 @@ def _make() -> Pool:
     with _making:
         if _pool is None:
             pool = Pool()
-            # The threads end before a fork: the child would not have them, and Python warns of
-            # forks with threads about. Where a fork goes past Python the child finds the pool's
-            # memory wiped.
             os.register_at_fork(
-                before=pool.stop, after_in_parent=pool.resume, after_in_child=pool.resume
+                before=pool.before_fork, after_in_parent=pool.resume, after_in_child=pool.resume
             )
-            # Left taken for good: what still runs during the exit runs alone.
-            atexit.register(pool.stop, PATIENCE)
+            atexit.register(pool.close)
             _pool = pool
         return _pool
 
