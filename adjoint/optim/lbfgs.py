@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.autodiff.modes import enable_grad, no_grad
 from adjoint.core.context import CONTEXT
+from adjoint.core.errors import users_line
 from adjoint.ops.join import cat
 from adjoint.ops.reinterpret import view_as_real
 from adjoint.optim.line_search import Point, StrongWolfe
@@ -111,8 +112,11 @@ class LBFGS(Optimizer):
             raise TypeError("LBFGS.step: missing closure, a function that returns the loss")
         if CONTEXT.capture is not None:
             raise RuntimeError(
-                "LBFGS.step: cannot be captured, because it branches on the loss and the gradient. "
-                "Call it outside, and capture the closure instead."
+                f"LBFGS.step: cannot be captured at {users_line()}: how many iterations it makes, "
+                "and where its line search ends, depends on the values of the loss and of the "
+                f"gradient of {len(self._params)} parameters, which are not known while tracing. "
+                "Call step outside the captured function, and capture the closure instead: "
+                "optimizer.step(capture(closure))."
             )
         evaluate = enable_grad()(closure)
         group = self.param_groups[0]

@@ -8,7 +8,7 @@ from adjoint.ops.creation import zeros_like
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
-from adjoint.optim.scalars import advance, new_counter, scalar
+from adjoint.optim.scalars import advance, compute, new_counter, scalar, select
 from adjoint.optim.terms import average, average_square, decay
 from adjoint.tensor.tensor import Tensor
 
@@ -77,13 +77,18 @@ class RAdam(RuleOptimizer):
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         average(mean, grad, beta1)
         average_square(square, grad, beta2)
-        correction = 1 - beta2**step
         change = mean / (1 - beta1**step) * lr
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * (beta2**step) / correction
-        if length > 5.0:  # while capturing, a guard: the step is traced once for each outcome
-            rectifier = (
-                (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-            ) ** 0.5
-            change = change * (correction**0.5 / square.sqrt().add(group["eps"])) * rectifier
-        p.sub_(change)
+        trust = compute(_rectifier, step, beta2)
+        scaled = change * ((1 - beta2**step) ** 0.5 / square.sqrt().add(group["eps"])) * trust
+        p.sub_(select(trust, scaled, change))
+
+
+def _rectifier(step: float, beta2: float) -> float:
+    """How far the average of squares can be trusted; 0 for not at all."""
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * step * beta2**step / (1 - beta2**step)
+    if length <= 5.0:
+        return 0.0
+    return float(
+        ((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)) ** 0.5
+    )

@@ -10,6 +10,7 @@ from adjoint.core.device import Device
 from adjoint.core.dtype import DType, float32, float64, get_default_dtype
 from adjoint.core.host import HostScalar
 from adjoint.core.record import is_tensor
+from adjoint.ops.condition import where
 from adjoint.ops.creation import zeros
 from adjoint.tensor.tensor import Tensor
 
@@ -37,6 +38,13 @@ def compute(fn: Callable[..., Any], *numbers: Any) -> Any:
     if not any(isinstance(x, HostScalar) for x in numbers):
         return fn(*numbers)
     return HostScalar.computed(fn, *numbers)
+
+
+def select(number: Any, there: Tensor, zero: Tensor) -> Tensor:
+    """`there` unless the number is 0: chosen now, or at each call of a captured step."""
+    if not isinstance(number, HostScalar):
+        return there if number else zero
+    return where(zeros((), device=there.device).add(number).ne(0), there, zero)
 
 
 def number_in(tensor: Tensor) -> Any:
