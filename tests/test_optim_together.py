@@ -265,7 +265,7 @@ def test_eager_and_captured_steps_take_turns() -> None:
             model(x).square().sum().backward()
             optimizer.step()
 
-        run = capture(whole) if captured else whole
+        run: Any = capture(whole) if captured else whole
         for i in range(8):
             (run if i % 3 else whole)(ad.ones(2, 3) * (i + 1))
         if captured:
@@ -327,7 +327,7 @@ def test_total_norm(order: float) -> None:
 def test_clipping(foreach: bool | None) -> None:
     params = gradients()
     params[9].grad = params[10].grad = None
-    wanted = [None if p.grad is None else p.grad.clone() for p in params]
+    wanted: list[Any] = [None if p.grad is None else p.grad.clone() for p in params]
     versions = [None if p.grad is None else p.grad._version for p in params]
     total = sum(float(g.abs().square().sum()) for g in wanted if g is not None) ** 0.5
     norm = ad.nn.utils.clip_grad_norm_(params, 0.5, foreach=foreach)

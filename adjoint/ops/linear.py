@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.families import composite
@@ -20,8 +21,10 @@ def _conj(x: Tensor) -> Tensor:
 def _weight_gradient(g: Tensor, x: Tensor, y_spec: Any) -> Tensor:
     if len(y_spec.shape) == 1:
         return (g.unsqueeze(-1) * _conj(x)).sum_to_size(y_spec.shape)
-    rows = g.reshape((-1, y_spec.shape[0]))
-    return product(rows.transpose(0, 1), _conj(x).reshape((-1, y_spec.shape[1])))
+    # -1 says nothing where there are no features.
+    count = prod(g.shape[:-1]) if 0 in y_spec.shape else -1
+    rows = g.reshape((count, y_spec.shape[0]))
+    return product(rows.transpose(0, 1), _conj(x).reshape((count, y_spec.shape[1])))
 
 
 def _input_gradient(g: Tensor, y: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from adjoint.autodiff.modes import enable_grad, no_grad
@@ -69,6 +70,10 @@ class LBFGS(Optimizer):
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    def capture_children(self) -> Iterator[tuple[str, Any]]:
+        """What a captured closure depends on: the parameters, not where the search stands."""
+        yield "param_groups", self.param_groups
 
     @property
     def _params(self) -> list[Tensor]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.errors import users_line
 from adjoint.core.host import HostScalar
 from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
@@ -35,8 +36,8 @@ def elements(x: Tensor, name: str, remedy: str) -> Any:
     array = known(x)
     if array is None:
         raise RuntimeError(
-            f"{name}: the value of this tensor ({x._spec}) is not known inside vmap or while "
-            f"tracing. {remedy}"
+            f"{name}: the value of this tensor ({x._spec}), asked for at {users_line()}, is not "
+            f"known inside vmap or while tracing. {remedy}"
         )
     return HOOKS.array.to_host(array)
 

@@ -12,7 +12,7 @@ from adjoint.core.dtype import DType
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
-from adjoint.nn.utils.rnn import PackedSequence
+from adjoint.nn.utils.rnn import PackedSequence, integers_of
 from adjoint.ops.creation import empty
 from adjoint.ops.nn.recurrent import STEPS, run
 from adjoint.tensor.tensor import Tensor
@@ -175,7 +175,7 @@ class RNNBase(Module):
 
     def _batch(self, input: Tensor, batch_sizes: Tensor | None) -> int:
         if batch_sizes is not None:
-            return int(batch_sizes[0])
+            return integers_of(batch_sizes, type(self).__name__)[0]
         return input.shape[0] if self.batch_first else input.shape[1]
 
     def check_hidden_size(
@@ -244,12 +244,12 @@ class RNNBase(Module):
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
         data, batch_sizes, order, back = input
         if hx is None:
-            states = self._zero_states(data, int(batch_sizes[0]))
+            states = self._zero_states(data, self._batch(data, batch_sizes))
         else:
             hx = self.permute_hidden(tuple(hx) if self.mode == "LSTM" else hx, order)
             states = hx if self.mode == "LSTM" else (hx,)
         self.check_forward_args(data, self._shown(states), batch_sizes)
-        out, states = self._run(data, batch_sizes.tolist(), states)
+        out, states = self._run(data, integers_of(batch_sizes, type(self).__name__), states)
         final = self.permute_hidden(self._shown(states), back)
         return PackedSequence(out, batch_sizes, order, back), final
 

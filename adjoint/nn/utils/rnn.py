@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
+from weakref import ref
 
 from adjoint.backends.array.interop import tensor
-from adjoint.core.context import concrete
+from adjoint.core.context import CONTEXT, concrete
 from adjoint.core.device import CPU
 from adjoint.core.dtype import int64
 from adjoint.ops.creation import full
 from adjoint.ops.join import cat, stack
+from adjoint.tensor.item import elements
 from adjoint.tensor.tensor import Tensor
 
 __all__ = [
@@ -27,8 +29,21 @@ __all__ = [
 
 def _indices(values: Sequence[int], device: Any = CPU) -> Tensor:
     """Integers as a tensor that exists, whether or not a capture is active."""
+    trace = CONTEXT.capture
     with concrete():
-        return tensor(list(values), dtype=int64, device=device)
+        made = tensor(list(values), dtype=int64, device=device)
+    if trace is not None:  # where a tensor's elements cannot be asked for
+        made._integers = (ref(trace), list(values))  # type: ignore[attr-defined]
+    return made
+
+
+def integers_of(indices: Tensor, name: str) -> list[int]:
+    """The batch sizes or lengths in a tensor: they decide how many steps there are."""
+    trace, values = indices.__dict__.get("_integers", (None, []))
+    if trace is not None and CONTEXT.capture is not None and trace() is CONTEXT.capture:
+        return list(values)
+    remedy = "Pack inside the captured function, with the lengths as a list of integers."
+    return [int(n) for n in elements(indices, name, remedy)]
 
 
 class _Fields(NamedTuple):
@@ -200,7 +215,7 @@ def pack_padded_sequence(
                 "'lengths' argument should be a 1D CPU int64 tensor, but got "
                 f"{lengths.ndim}D {lengths.device} {lengths.dtype} tensor"
             )
-        lengths = lengths.tolist()
+        lengths = integers_of(lengths, "pack_padded_sequence")
     lengths = [int(n) for n in lengths]
     if enforce_sorted:
         return PackedSequence(*_pack_sorted(input, lengths, batch_first))
@@ -237,7 +252,7 @@ def pad_packed_sequence(
         (tensor([[1, 2],
                 [3, 0]]), tensor([2, 1]))
     """
-    sizes = sequence.batch_sizes.tolist()
+    sizes = integers_of(sequence.batch_sizes, "pad_packed_sequence")
     longest = len(sizes)
     if total_length is not None and total_length < longest:
         raise ValueError(
