@@ -39,23 +39,32 @@ from adjoint import cpu as cpu
 from adjoint import cuda as cuda
 from adjoint import data as data
 from adjoint import datasets as datasets
+from adjoint import distributed as distributed
 from adjoint import distributions as distributions
 from adjoint import fft as fft
 from adjoint import func as func
+from adjoint import functional as functional
 from adjoint import graph as graph
+from adjoint import hub as hub
 from adjoint import io as io
+from adjoint import jit as jit
 from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import metrics as metrics
 from adjoint import models as models
 from adjoint import mps as mps
+from adjoint import multiprocessing as multiprocessing
 from adjoint import nn as nn
 from adjoint import optim as optim
 from adjoint import random as random
 from adjoint import return_types as return_types
+from adjoint import serialization as serialization
 from adjoint import signal as signal
 from adjoint import special as special
+from adjoint import storage as storage
+from adjoint import testing as testing
 from adjoint import training as training
+from adjoint import types as types
 from adjoint import utils as utils
 from adjoint import version as version
 from adjoint import xpu as xpu
@@ -86,6 +95,8 @@ uint8: DType
 channels_last: Any
 channels_last_3d: Any
 contiguous_format: Any
+layout: Any
+memory_format: Any
 preserve_format: Any
 strided: Any
 def BFloat16Tensor(*args: Any, device: Any = ...) -> Tensor: ...
@@ -454,6 +465,7 @@ def randint_like(input: Tensor, low: Any = ..., high: Any = ..., *, generator: A
 def randn(*args: Any, size: Any = ..., generator: Any = ..., out: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Any = ..., requires_grad: builtins.bool = ..., pin_memory: builtins.bool = ...) -> Tensor: ...
 def randn_like(input: Tensor, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Any = ..., requires_grad: builtins.bool = ..., pin_memory: builtins.bool = ..., memory_format: Any = ...) -> Tensor: ...
 def randperm(n: builtins.int, *, generator: Any = ..., out: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Any = ..., requires_grad: builtins.bool = ..., pin_memory: builtins.bool = ...) -> Tensor: ...
+def range(start: Any = ..., end: Any = ..., step: Any = ..., *, dtype: DType | None = ..., **options: Any) -> Tensor: ...
 def ravel(input: Tensor) -> Tensor: ...
 def real(input: Tensor) -> Tensor: ...
 def reciprocal(input: Tensor, *, out: Any = ...) -> Tensor: ...
@@ -550,6 +562,7 @@ def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = ...) -
 def unsafe_split(input: Tensor, split_size: builtins.int, dim: builtins.int = ...) -> Any: ...
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: builtins.int = ...) -> Any: ...
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor: ...
+def vander(x: Tensor, N: builtins.int | None = ..., increasing: builtins.bool = ...) -> Tensor: ...
 def var(input: Tensor, dim: Any = ..., unbiased: builtins.bool | None = ..., keepdim: builtins.bool = ..., *, correction: Any = ..., out: Any = ...) -> Tensor: ...
 def var_mean(input: Tensor, dim: Any = ..., unbiased: builtins.bool | None = ..., keepdim: builtins.bool = ..., *, correction: Any = ...) -> builtins.tuple[Tensor, Tensor]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Any = ...) -> Tensor: ...

@@ -67,6 +67,7 @@ EAGER = (
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.interop",
+    "adjoint.backends.array.tensor_types",
     "adjoint.backends.array.elementwise",
     "adjoint.backends.array.error_functions",
     "adjoint.backends.array.indexing",
@@ -155,6 +156,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.linalg",
     "adjoint.backends.array.polynomials",
     "adjoint.backends.array.special",
+    "adjoint.backends.array.sharing",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
@@ -167,23 +169,32 @@ SUBMODULES = (
     "cuda",
     "data",
     "datasets",
+    "distributed",
     "distributions",
     "fft",
     "func",
+    "functional",
     "graph",
+    "hub",
     "io",
+    "jit",
     "linalg",
     "masked",
     "models",
     "metrics",
     "mps",
+    "multiprocessing",
     "nn",
     "optim",
     "random",
     "return_types",
+    "serialization",
     "signal",
     "special",
+    "storage",
+    "testing",
     "training",
+    "types",
     "utils",
     "version",
     "xpu",
@@ -217,10 +228,19 @@ ELSEWHERE = {
     "set_num_threads": "adjoint.backends.threads",
     "use_deterministic_algorithms": "adjoint.core.determinism",
     "compile": "adjoint.compiler.api",
+    "GradScaler": "adjoint.amp.grad_scaler",
     "GradientTape": "adjoint.autodiff.gradient_tape",
     "cond": "adjoint.graph.flow.cond",
     "scan": "adjoint.graph.flow.scan",
     "while_loop": "adjoint.graph.flow.while_loop",
+    "TypedStorage": "adjoint.tensor.memory",
+    "UntypedStorage": "adjoint.tensor.memory",
+    "is_storage": "adjoint.tensor.memory",
+    "is_warn_always_enabled": "adjoint.core.config",
+    "set_warn_always": "adjoint.core.config",
+    "set_default_tensor_type": "adjoint.backends.array.tensor_types",
+    "set_flush_denormal": "adjoint.backends.threads",
+    "typename": "adjoint.tensor.typing_rules",
     "load": "adjoint.io.files",
     "save": "adjoint.io.files",
     "is_anomaly_check_nan_enabled": "adjoint.autodiff.anomaly",
@@ -249,6 +269,7 @@ def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
     names: dict[str, Any] = {d.name: d for d in dt.DTYPES}
     names |= dt.ALIASES | layout.CONSTANTS
+    names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}
     return names
 

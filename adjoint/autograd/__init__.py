@@ -12,9 +12,11 @@ from adjoint.autodiff.modes import set_grad_enabled as set_grad_enabled
 from adjoint.autodiff.modes import set_multithreading_enabled as set_multithreading_enabled
 from adjoint.autodiff.reverse import backward as backward
 from adjoint.autodiff.reverse import grad as grad
+from adjoint.autograd import anomaly_mode as anomaly_mode
 from adjoint.autograd import forward_ad as forward_ad
 from adjoint.autograd import function as function
 from adjoint.autograd import functional as functional
+from adjoint.autograd import grad_mode as grad_mode
 from adjoint.autograd import graph as graph
 from adjoint.autograd.gradcheck import gradcheck as gradcheck
 from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck

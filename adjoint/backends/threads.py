@@ -126,3 +126,8 @@ def set_num_interop_threads(num: int) -> None:
     if type(num) is not int or num < 1:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
     _interop = num
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Ask for tiny numbers to become zero; says whether that was possible, and it is not."""
+    return False

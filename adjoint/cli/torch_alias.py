@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import multiprocessing
 import sys
+from multiprocessing import spawn
 from types import ModuleType
 from typing import Any
 
@@ -117,3 +119,26 @@ def install() -> None:
     config.display_name = "torch"
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     importlib.import_module("torch")
+    _reach_children()
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def _reach_children() -> None:
+    """Have processes that `multiprocessing` starts anew answer `import torch` likewise.
+
+    A spawned child imports the main module before anything of ours runs, so the command line that
+    starts it has to name us; a fork server imports the module it is told to preload.
+    """
+    plain = spawn.get_command_line
+
+    def command_line(**kwargs: Any) -> list[str]:
+        line = plain(**kwargs)
+        at = line.index("-c") + 1 if "-c" in line else 0  # a frozen program has its own
+        if at:
+            line[at] = f"from {__name__} import install; install(); {line[at]}"
+        return line
+
+    spawn.get_command_line = command_line
+    multiprocessing.set_forkserver_preload(["adjoint.cli.preload"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from adjoint.backends.array.cuda import Event as Event
@@ -23,6 +24,8 @@ from adjoint.backends.array.cuda import memory_summary as memory_summary
 from adjoint.backends.array.cuda import set_device as set_device
 from adjoint.backends.array.cuda import stream as stream
 from adjoint.backends.array.cuda import synchronize as synchronize
+from adjoint.backends.array.tensor_types import tensor_kinds
+from adjoint.core import config
 from adjoint.cuda.random import get_rng_state as get_rng_state
 from adjoint.cuda.random import get_rng_state_all as get_rng_state_all
 from adjoint.cuda.random import initial_seed as initial_seed
@@ -32,9 +35,25 @@ from adjoint.cuda.random import seed as seed
 from adjoint.cuda.random import seed_all as seed_all
 from adjoint.cuda.random import set_rng_state as set_rng_state
 from adjoint.cuda.random import set_rng_state_all as set_rng_state_all
+from adjoint.cuda.state import init as init
+from adjoint.cuda.state import ipc_collect as ipc_collect
+from adjoint.cuda.state import is_bf16_supported as is_bf16_supported
+from adjoint.cuda.state import is_initialized as is_initialized
+from adjoint.cuda.state import max_memory_allocated as max_memory_allocated
+from adjoint.cuda.state import max_memory_reserved as max_memory_reserved
+from adjoint.cuda.state import reset_peak_memory_stats as reset_peak_memory_stats
 
 
 def __getattr__(name: str) -> Any:
     if name == "amp":
         return importlib.import_module("adjoint.cuda.amp")
-    raise AttributeError(f"module 'adjoint.cuda' has no attribute {name!r}")
+    kinds = tensor_kinds("cuda")
+    if name in kinds:  # cuda.FloatTensor
+        globals().update(kinds)
+        return kinds[name]
+    raise AttributeError(
+        f"module '{config.display_name}.cuda' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet.",
+        name=name,
+        obj=sys.modules[__name__],
+    )

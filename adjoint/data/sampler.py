@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from adjoint.backends.array.interop import as_tensor
 from adjoint.core.dtype import float64, int64
+from adjoint.core.processes import default_group
 from adjoint.core.rng import Generator
 from adjoint.ops.counts import multinomial
 from adjoint.ops.random import randint, randperm
@@ -215,8 +216,8 @@ class DistributedSampler(Sampler[int]):
 
     Args:
         dataset: what is sampled; only its length is read.
-        num_replicas: how many processes share the dataset.
-        rank: which of them this is.
+        num_replicas: how many processes share the dataset; the process group's unless given.
+        rank: which of them this is; the process group's unless given.
         shuffle: whether to permute, by `seed` and the epoch.
         seed: the same number in every process.
         drop_last: make shares equal by leaving items out rather than by repeating some.
@@ -235,10 +236,8 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "DistributedSampler: no process group to ask for num_replicas and rank. Pass both."
-            )
+        num_replicas = default_group().size if num_replicas is None else num_replicas
+        rank = default_group().rank if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"DistributedSampler: Invalid rank {rank}, rank should be in the interval "

@@ -1,11 +1,15 @@
 """Neural networks: modules, parameters, and what they are built from."""
 
+from adjoint.nn import attention as attention
+from adjoint.nn import common_types as common_types
 from adjoint.nn import functional as functional
+from adjoint.nn import grad as grad
 from adjoint.nn import init as init
 from adjoint.nn import modules as modules
 from adjoint.nn import parallel as parallel
 from adjoint.nn import parameter as parameter
 from adjoint.nn import utils as utils
+from adjoint.nn.factory import factory_kwargs as factory_kwargs
 from adjoint.nn.modules.activation import CELU as CELU
 from adjoint.nn.modules.activation import ELU as ELU
 from adjoint.nn.modules.activation import GELU as GELU

@@ -221,6 +221,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
             raise ValueError(f"type: invalid type: {dtype!r}")
         device = "cuda" if ".cuda." in dtype else "cpu"
         dtype = _BY_TYPE_NAME[name]
+    elif isinstance(dtype, type):  # a tensor type such as FloatTensor
+        dtype, device = getattr(dtype, "dtype", None), getattr(dtype, "device_type", None)
     return convert(self, dtype, device)
 
 

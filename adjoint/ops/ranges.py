@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -202,3 +203,33 @@ def new_arange(self: Tensor, length: int) -> Tensor:
 def new_eye(self: Tensor, n: int) -> Tensor:
     """The identity matrix of this tensor's dtype and device (used by jacobians)."""
     return EYE(n=n, m=n, dtype=self.dtype, device=self.device)
+
+
+@public(name="range")
+def range_(
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | None = None, **options: Any
+) -> Tensor:
+    """Numbers from `start` up to and including `end`, by `step`; `arange` is the usual one.
+
+    >>> import adjoint as ad
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     ad.range(1, 2.5, 0.5)
+    tensor([1.0000, 1.5000, 2.0000, 2.5000])
+    """
+    warnings.warn(
+        "range is deprecated because its behavior is inconsistent with Python's range builtin: it "
+        "includes `end`. Use arange.",
+        stacklevel=2,
+    )
+    if end is None:
+        start, end = 0, start
+    first, last, by = (_number(n) for n in (start, end, step))
+    if by == 0:
+        raise RuntimeError("range: step must be nonzero")
+    if (last - first) * by < 0:
+        raise RuntimeError("range: upper bound and lower bound inconsistent with step sign")
+    count = int((last - first) / by) + 1
+    out = arange(count, dtype=dt.float64, **options) * by + first
+    return out.to(dtype or dt.get_default_dtype())

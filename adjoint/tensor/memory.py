@@ -76,6 +76,16 @@ class TypedStorage(UntypedStorage):
     __hash__ = UntypedStorage.__hash__
 
 
+def is_storage(obj: Any) -> bool:
+    """Whether a value is a storage.
+
+    >>> import adjoint as ad
+    >>> ad.is_storage(ad.ones(2).storage())
+    True
+    """
+    return isinstance(obj, UntypedStorage)
+
+
 @method
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage this tensor is a window on."""
@@ -131,12 +141,6 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
         and self.stride() == tensor.stride()
         and self.storage_offset() == tensor.storage_offset()
     )
-
-
-@method
-def is_shared(self: Tensor) -> bool:
-    """Whether the memory is shared between processes."""
-    return False
 
 
 @method

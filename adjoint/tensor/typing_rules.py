@@ -8,6 +8,7 @@ from adjoint.core import dtype as dt
 from adjoint.core.dtype import DType
 from adjoint.core.promotion import common_dtype
 from adjoint.core.public import public
+from adjoint.tensor.tensor import Tensor
 
 
 @public()
@@ -34,3 +35,17 @@ def promote_types(type1: DType, type2: DType) -> DType:
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether promotion rules allow writing a result of one dtype into another."""
     return dt.can_cast(from_, to)
+
+
+def typename(obj: Any, /) -> str:
+    """The name of a value's type, of a tensor such as "torch.FloatTensor".
+
+    >>> import adjoint as ad
+    >>> ad.typename(ad.ones(1)), ad.typename(3)
+    ('torch.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"

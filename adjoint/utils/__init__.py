@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
+from adjoint.core import config
 from adjoint.utils import checkpoint as checkpoint
+
+# `data` brings in multiprocessing, `tensorboard` the training package.
+ON_FIRST_USE = ("_pytree", "data", "dlpack", "hooks", "model_zoo", "tensorboard")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "data":  # loaded on first use: it brings in multiprocessing
-        return importlib.import_module("adjoint.utils.data")
-    raise AttributeError(f"module 'adjoint.utils' has no attribute {name!r}")
+    if name in ON_FIRST_USE:
+        return importlib.import_module(f"adjoint.utils.{name}")
+    raise AttributeError(
+        f"module '{config.display_name}.utils' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet.",
+        name=name,
+        obj=sys.modules[__name__],
+    )

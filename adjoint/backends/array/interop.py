@@ -357,28 +357,3 @@ def legacy_constructor(
 
 Buffers.tensor = staticmethod(tensor)  # type: ignore[attr-defined]
 Buffers.legacy_constructor = staticmethod(legacy_constructor)  # type: ignore[attr-defined]
-_LEGACY = {
-    "FloatTensor": dt.float32,
-    "DoubleTensor": dt.float64,
-    "HalfTensor": dt.float16,
-    "BFloat16Tensor": dt.bfloat16,
-    "ByteTensor": dt.uint8,
-    "CharTensor": dt.int8,
-    "ShortTensor": dt.int16,
-    "IntTensor": dt.int32,
-    "LongTensor": dt.int64,
-    "BoolTensor": dt.bool_,
-}
-
-
-def _legacy(name: str, dtype: DType) -> None:
-    def make(*args: Any, device: Any = None) -> Tensor:
-        return legacy_constructor(Tensor, *args, dtype=dtype, device=device)
-
-    make.__name__ = name
-    make.__doc__ = f"A {dtype.name} tensor of the given sizes or data (PyTorch's old constructor)."
-    public(name=name)(make)
-
-
-for _name, _dtype in _LEGACY.items():
-    _legacy(_name, _dtype)

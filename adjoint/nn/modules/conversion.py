@@ -57,6 +57,15 @@ class Conversion:
                 self._buffers[name] = fn(buffer)
         return self
 
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that processes started later write to together."""
+        for module in self.children():
+            module.share_memory()
+        for tensor in (*self._parameters.values(), *self._buffers.values()):
+            if tensor is not None:
+                tensor.share_memory_()
+        return self
+
     def apply(self, fn: Callable[[Any], Any]) -> Self:
         """Call `fn(module)` on every module below this one, then on this one.
 

@@ -354,3 +354,15 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     """
     lengths = [x.shape[0] for x in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that `pack_sequence` packed.
+
+    >>> import adjoint as ad
+    >>> packed = ad.nn.utils.rnn.pack_sequence([ad.ones(2), ad.zeros(1)])
+    >>> ad.nn.utils.rnn.unpack_sequence(packed)
+    [tensor([1., 1.]), tensor([0.])]
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

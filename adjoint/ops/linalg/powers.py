@@ -152,3 +152,25 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     ones = x.new_ones((*x.shape, 1))
     powers = x.unsqueeze(-1).expand((*x.shape, size - 1)).cumprod(-1)
     return cat([ones, powers], -1)
+
+
+@public(name="vander")
+def vander_columns(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """A matrix whose columns are powers of a vector's elements, falling unless `increasing`.
+
+    >>> import adjoint as ad
+    >>> ad.vander(ad.tensor([1, 2]), 3)
+    tensor([[1, 1, 1],
+            [4, 2, 1]])
+    """
+    if x.ndim != 1:
+        raise RuntimeError(f"vander: x must be a one-dimensional tensor, received {x.ndim}")
+    size = len(x) if N is None else N
+    if size < 0:
+        raise RuntimeError(f"vander: N must be non-negative, received {size}")
+    if not x.dtype.is_inexact:
+        x = x.to(int64)
+    ones = x.new_ones((len(x), 1))
+    powers = x.unsqueeze(-1).expand((len(x), max(size - 1, 0))).cumprod(-1)
+    out = cat([ones, powers], -1)[:, :size]
+    return out if increasing else out.flip(1)

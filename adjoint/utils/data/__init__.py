@@ -20,6 +20,10 @@ from adjoint.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from adjoint.data.sampler import WeightedRandomSampler as WeightedRandomSampler
 from adjoint.data.split import random_split as random_split
 from adjoint.data.worker_info import get_worker_info as get_worker_info
+from adjoint.utils.data import dataloader as dataloader
+from adjoint.utils.data import dataset as dataset
+from adjoint.utils.data import distributed as distributed
+from adjoint.utils.data import sampler as sampler
 
 __all__ = [
     "default_collate",

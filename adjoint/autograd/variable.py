@@ -1,0 +1,3 @@
+"""Variables, under PyTorch's address."""
+
+from adjoint.autograd import Variable as Variable

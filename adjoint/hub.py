@@ -1,0 +1,253 @@
+"""Published weights and models: cached files, local repositories."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from adjoint.io.files import load as _load_file
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+_dir: str | None = None
+
+
+class Progress:
+    """An iterable that says how far it is: what `tqdm` is here where that is not installed.
+
+    Example:
+        >>> [*Progress([1, 2], disable=True)]
+        [1, 2]
+    """
+
+    def __init__(
+        self,
+        iterable: Iterable[Any] | None = None,
+        desc: str = "",
+        total: int | None = None,
+        disable: bool | None = None,
+        **_: Any,
+    ) -> None:
+        self.iterable = iterable
+        self.desc = desc
+        self.total = len(iterable) if total is None and hasattr(iterable, "__len__") else total  # type: ignore[arg-type]
+        self.n = 0
+        self.postfix = ""
+        self.disable = not sys.stderr.isatty() if disable is None else disable
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.iterable or ():
+            yield item
+            self.update()
+        self.close()
+
+    def __len__(self) -> int:
+        return self.total or 0
+
+    def update(self, n: int = 1) -> None:
+        """Count steps that were taken."""
+        self.n += n
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show where it stands, on a terminal."""
+        if not self.disable:
+            of = "" if self.total is None else f"/{self.total}"
+            start = f"{self.desc}: " if self.desc else ""
+            print(f"\r{start}{self.n}{of} {self.postfix}", end="", file=sys.stderr, flush=True)
+
+    def set_description(self, desc: str = "", refresh: bool = True) -> None:
+        """Say what is being done."""
+        self.desc = desc
+
+    def set_postfix(self, values: dict[str, Any] | None = None, **more: Any) -> None:
+        """Show names and values after the count."""
+        self.postfix = ", ".join(f"{k}={v}" for k, v in {**(values or {}), **more}.items())
+
+    def set_postfix_str(self, text: str = "", refresh: bool = True) -> None:
+        """Show a text after the count."""
+        self.postfix = text
+
+    @staticmethod
+    def write(text: str) -> None:
+        """Print a line."""
+        print(text)
+
+    def close(self) -> None:
+        """End the line."""
+        if not self.disable:
+            print(file=sys.stderr)
+            self.disable = True
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # PyTorch has it here, so programs import it from here
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return Progress
+        return tqdm
+    raise AttributeError(f"module 'adjoint.hub' has no attribute {name!r}", name=name)
+
+
+def get_dir() -> str:
+    """The folder of cached files: `$TORCH_HOME/hub`, or `~/.cache/torch/hub`."""
+    if _dir is not None:
+        return _dir
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
+    return os.path.join(os.path.expanduser(home), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Keep cached files in another folder."""
+    global _dir
+    _dir = os.path.expanduser(d)
+
+
+def download_url_to_file(
+    url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Fetch a file; it is there complete, or not at all.
+
+    Args:
+        url: where from.
+        dst: where to.
+        hash_prefix: how its SHA-256 must begin.
+        progress: accepted as PyTorch has it.
+    """
+    digest = hashlib.sha256()
+    folder = os.path.dirname(os.path.abspath(dst))
+    handle, path = tempfile.mkstemp(dir=folder, prefix=os.path.basename(dst) + ".")
+    try:
+        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url) as source:
+            while block := source.read(1 << 20):
+                digest.update(block)
+                file.write(block)
+        if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
+            raise RuntimeError(
+                f"invalid hash value of {url} (expected {hash_prefix!r}, got "
+                f"{digest.hexdigest()[: len(hash_prefix)]!r})"
+            )
+        os.replace(path, dst)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> Any:
+    """A file of weights by its address, from the cache if it is there.
+
+    Args:
+        url: where it is.
+        model_dir: the folder of the cache, `hub/checkpoints` unless given.
+        map_location: where tensors go.
+        progress: accepted as PyTorch has it.
+        check_hash: whether the hash in the file's name must be the file's.
+        file_name: its name in the cache, the address's unless given.
+        weights_only: accepted as PyTorch has it; loading is always restricted.
+    """
+    folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
+    os.makedirs(folder, exist_ok=True)
+    name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
+    cached = os.path.join(folder, name)
+    if not os.path.exists(cached):
+        found = HASH_REGEX.search(name) if check_hash else None
+        try:
+            download_url_to_file(url, cached, found.group(1) if found else None, progress)
+        except OSError as error:
+            raise RuntimeError(
+                f"load_state_dict_from_url: cannot fetch {url} ({error}). Put the file at {cached}."
+            ) from error
+    return _load_file(cached, map_location=map_location)
+
+
+def _hubconf(repo: str, source: str, who: str) -> ModuleType:
+    if source == "local":
+        folder = Path(repo)
+    elif source == "github":
+        owner_name, _, branch = repo.partition(":")
+        stem = owner_name.replace("/", "_")
+        names = [f"{stem}_{b}" for b in ([branch] if branch else ["main", "master"])]
+        places = [Path(get_dir()) / name for name in names]
+        folder = next((p for p in places if p.is_dir()), places[0])
+    else:
+        raise ValueError(f"{who}: source must be 'github' or 'local', received {source!r}")
+    path = folder / "hubconf.py"
+    if not path.is_file():
+        raise RuntimeError(
+            f"{who}: no {path}. Repositories are not downloaded: put a copy there, or pass "
+            "source='local' and its folder."
+        )
+    sys.path.insert(0, str(folder))
+    try:
+        spec = importlib.util.spec_from_file_location("hubconf", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(folder))
+    return module
+
+
+def list(github: str, source: str = "github", **_: Any) -> Any:
+    """The entry points of a repository's hubconf.py."""
+    module = _hubconf(github, source, "hub.list")
+    return [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+
+
+def help(github: str, model: str, source: str = "github", **_: Any) -> str | None:
+    """What an entry point says of itself."""
+    return _entry(_hubconf(github, source, "hub.help"), model).__doc__
+
+
+def load(
+    repo_or_dir: str, model: str, *args: Any, source: str = "github",
+    trust_repo: Any = None, force_reload: bool = False, verbose: bool = True,
+    skip_validation: bool = False, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Call an entry point of a repository: a local folder, or a copy in the cache.
+
+    Args:
+        repo_or_dir: "owner/name[:branch]", or the folder.
+        model: the entry point.
+        args: what it is called with.
+        source: "github" (looked up in the cache) or "local".
+        trust_repo: accepted as PyTorch has it.
+        force_reload: accepted as PyTorch has it.
+        verbose: accepted as PyTorch has it.
+        skip_validation: accepted as PyTorch has it.
+        kwargs: what it is called with.
+    """
+    return _entry(_hubconf(repo_or_dir, source, "hub.load"), model)(*args, **kwargs)
+
+
+def _entry(module: ModuleType, name: str) -> Any:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise RuntimeError(f"hub: cannot find callable {name} in hubconf")
+    return found

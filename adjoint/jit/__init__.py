@@ -1,0 +1,171 @@
+"""PyTorch's TorchScript names: what is scripted or traced runs as the Python it is.
+
+Results are the same. There is no TorchScript program behind it, so `save`, `load`, `graph` and
+`code` are refused; `adjoint.compile` is what makes a function faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from adjoint.jit.modules import ScriptFunction as ScriptFunction
+from adjoint.jit.modules import ScriptModule as ScriptModule
+from adjoint.jit.modules import refuse, scripted
+from adjoint.nn.modules.module import Module
+
+__all__ = ["Final", "ScriptFunction", "ScriptModule", "script", "trace"]
+
+
+def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function or class as it is; a module as a `ScriptModule` with the same parameters.
+
+    Example:
+        >>> import adjoint as ad
+        >>> @script
+        ... def double(x: ad.Tensor) -> ad.Tensor:
+        ...     return x * 2
+        >>> double(ad.ones(2))
+        tensor([2., 2.])
+    """
+    if isinstance(obj, Module):
+        return scripted(obj)
+    if isinstance(obj, type):
+        return obj
+    if not callable(obj):
+        raise TypeError(
+            f"jit.script: expected a function, class or module, received {type(obj).__name__}"
+        )
+    return ScriptFunction(obj)
+
+
+def trace(
+    func: Any,
+    example_inputs: Any = None,
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    example_kwarg_inputs: dict[str, Any] | None = None,
+    **_: Any,
+) -> Any:
+    """Call a function or module once on examples, to see that it runs, and give it back.
+
+    Branches stay branches: unlike PyTorch's, the result decides anew at each call.
+
+    Args:
+        func: the function or module.
+        example_inputs: what to call it with.
+        optimize: accepted as PyTorch has it.
+        check_trace: accepted as PyTorch has it.
+        check_inputs: accepted as PyTorch has it.
+        check_tolerance: accepted as PyTorch has it.
+        strict: accepted as PyTorch has it.
+        example_kwarg_inputs: keyword arguments to call it with.
+    """
+    if example_kwarg_inputs is not None:
+        func(**example_kwarg_inputs)
+    elif example_inputs is not None:
+        given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+        func(*given)
+    return script(func)
+
+
+def trace_module(mod: Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    """Call methods of a module once on examples, and give it back."""
+    for name, given in inputs.items():
+        getattr(mod, name)(*(given if isinstance(given, tuple) else (given,)))
+    return script(mod)
+
+
+def ignore(drop: Any = False, **_: Any) -> Any:
+    """Decorates what TorchScript should leave to Python; all is Python here."""
+    return drop if callable(drop) else _same
+
+
+def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn
+
+
+def unused(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates what TorchScript should refuse to run; nothing is TorchScript here."""
+    return fn
+
+
+def export(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a method to be kept; all are."""
+    return fn
+
+
+script_method = interface = export
+
+
+def is_scripting() -> bool:
+    """Whether this runs as TorchScript: never."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Whether this runs inside `trace`: never, as far as a program must care."""
+    return False
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """The value itself."""
+    return the_value
+
+
+def Attribute(value: Any, type: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+def isinstance_(obj: Any, kind: Any) -> bool:
+    """Python's isinstance, for a type or a tuple of types."""
+    return isinstance(obj, kind)
+
+
+def freeze(mod: Module, preserved_attrs: Any = None, *_: Any, **__: Any) -> Module:
+    """The module itself, which must be in evaluation mode."""
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
+            "on your module before freezing."
+        )
+    return mod
+
+
+def optimize_for_inference(mod: Module, other_methods: Any = None) -> Module:
+    """The module itself."""
+    return mod
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function now; `wait` gives its result."""
+    return _Result(func(*args, **kwargs))
+
+
+def wait(future: Any) -> Any:
+    """The result of `fork`."""
+    return future.value()
+
+
+class _Result:
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def value(self) -> Any:
+        return self._value
+
+    wait = value
+
+
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Refused: there is no TorchScript program to save."""
+    refuse("jit.save")
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, **_: Any) -> Any:
+    """Refused: TorchScript programs are not read."""
+    refuse("jit.load")

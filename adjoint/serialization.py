@@ -1,0 +1,28 @@
+"""`save` and `load` under their second address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.io.files import load as load
+from adjoint.io.files import save as save
+
+
+def get_default_load_endianness() -> None:
+    """The byte order of files that do not say; None is the machine's."""
+
+
+def get_crc32_options() -> bool:
+    """Whether checksums are written: always."""
+    return True
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Accepted as PyTorch has it; checksums are always written."""
+
+
+def get_default_mmap_options() -> Any:
+    """Flags of mapped files: private to the process."""
+    import mmap
+
+    return getattr(mmap, "MAP_PRIVATE", 2)

@@ -1,0 +1,149 @@
+"""Names of PyTorch outside the operations: scripting, hub, tensor types, second addresses."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import hub, jit
+
+
+def test_scripted_modules_are_the_same_module() -> None:
+    net = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.ReLU())
+    scripted = jit.script(net)
+    x = ad.randn(4, 2)
+    assert isinstance(scripted, jit.ScriptModule)
+    assert isinstance(scripted, ad.nn.Sequential)
+    assert scripted(x).tolist() == net(x).tolist()
+    assert list(scripted.state_dict()) == list(net.state_dict())
+    assert scripted[0].weight is net[0].weight
+    scripted.eval()
+    assert not net.training
+    assert jit.script(scripted) is scripted
+    assert jit.freeze(scripted) is scripted
+    with pytest.raises(NotImplementedError, match="no TorchScript programs"):
+        scripted.save("net.pt")
+    with pytest.raises(NotImplementedError, match="jit.load"):
+        jit.load("net.pt")
+
+
+def test_scripted_and_traced_functions_run() -> None:
+    @jit.script
+    def twice(x: Any, times: int = 2) -> Any:
+        for _ in range(times):
+            x = x * 2
+        return x
+
+    assert twice(ad.ones(1)).item() == 4
+    assert twice.__name__ == "twice"
+    traced = jit.trace(lambda x: x + 1, (ad.zeros(1),))
+    assert traced(ad.ones(1)).item() == 2
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        jit.trace(lambda a, b: a @ b, (ad.ones(2, 3), ad.ones(2, 3)))
+    with pytest.raises(TypeError, match="received int"):
+        jit.script(3)
+
+    class Holder:
+        factor = 3
+
+        @jit.script
+        def scale(self, x: Any) -> Any:
+            return x * self.factor
+
+    assert Holder().scale(ad.ones(1)).item() == 3
+
+
+def test_weights_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_dir", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    ad.save({"w": ad.ones(2)}, tmp_path / "checkpoints" / "net-1.pth")
+    found = hub.load_state_dict_from_url("https://example.invalid/net-1.pth")
+    assert found["w"].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="Put the file at .*net-2.pth"):
+        hub.load_state_dict_from_url("https://example.invalid/net-2.pth")
+
+
+def test_a_download_is_whole_and_checked(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.bin", tmp_path / "b.bin"
+    source.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    hub.download_url_to_file(source.as_uri(), str(target), digest[:8])
+    assert target.read_bytes() == b"weights"
+    target.unlink()
+    with pytest.raises(RuntimeError, match="invalid hash value"):
+        hub.download_url_to_file(source.as_uri(), str(target), "00000000")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_local_repositories(tmp_path: Path) -> None:
+    (tmp_path / "hubconf.py").write_text("def double(x):\n    'Twice.'\n    return 2 * x\n")
+    folder = str(tmp_path)
+    assert hub.list(folder, source="local") == ["double"]
+    assert hub.help(folder, "double", source="local") == "Twice."
+    assert hub.load(folder, "double", 4, source="local") == 8
+    with pytest.raises(RuntimeError, match="cannot find callable nothing"):
+        hub.load(folder, "nothing", source="local")
+
+
+def test_progress_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    with hub.Progress(total=3, disable=False) as bar:
+        bar.set_postfix(loss=1)
+        bar.update(2)
+    assert "2/3 loss=1" in capsys.readouterr().err
+
+
+def test_tensor_types() -> None:
+    x = ad.FloatTensor([1, 2])
+    assert isinstance(x, ad.FloatTensor)
+    assert not isinstance(x, ad.LongTensor)
+    assert x.type(ad.LongTensor).dtype is ad.int64
+    assert ad.LongTensor(2, 3).shape == (2, 3)
+    assert not isinstance(x, ad.cuda.FloatTensor)
+    try:
+        ad.set_default_tensor_type(ad.DoubleTensor)
+        assert ad.zeros(1).dtype is ad.float64
+        ad.set_default_tensor_type("torch.FloatTensor")
+        assert ad.zeros(1).dtype is ad.float32
+        with pytest.raises(TypeError, match="floating-point tensor type"):
+            ad.set_default_tensor_type(ad.LongTensor)
+    finally:
+        ad.set_default_dtype(ad.float32)
+
+
+def test_ranges_and_powers() -> None:
+    with pytest.warns(UserWarning, match="range is deprecated"):
+        assert ad.range(1, 4).tolist() == [1, 2, 3, 4]
+    with pytest.warns(UserWarning, match="range"), pytest.raises(RuntimeError, match="step sign"):
+        ad.range(4, 1)
+    assert ad.vander(ad.tensor([1, 2, 3]), increasing=True).tolist() == [
+        [1, 1, 1],
+        [1, 2, 4],
+        [1, 3, 9],
+    ]
+    assert ad.vander(ad.tensor([2.0]), 0).shape == (1, 0)
+
+
+def test_second_addresses() -> None:
+    assert ad.functional.einsum is ad.einsum
+    assert ad.GradScaler is ad.amp.GradScaler
+    assert ad.nn.functional.grad is ad.nn.grad
+    assert ad.utils.data.distributed.DistributedSampler is ad.utils.data.DistributedSampler
+    assert isinstance(
+        ad.ones(1).requires_grad_().register_hook(print), ad.utils.hooks.RemovableHandle
+    )
+    assert ad.is_storage(ad.ones(1).untyped_storage())
+    assert isinstance(ad.strided, ad.layout)
+    assert isinstance(ad.channels_last, ad.memory_format)
+
+
+def test_convolution_gradients_as_functions() -> None:
+    x, w = ad.randn(1, 2, 5, 5).requires_grad_(), ad.randn(3, 2, 3, 3).requires_grad_()
+    out = ad.nn.functional.conv2d(x, w, padding=1)
+    g = ad.randn_like(out)
+    gx, gw = ad.autograd.grad(out, (x, w), g)
+    ad.testing.assert_close(ad.nn.grad.conv2d_input(x.shape, w, g, padding=1), gx)
+    ad.testing.assert_close(ad.nn.grad.conv2d_weight(x, w.shape, g, padding=1), gw)
