@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.epoch import EPOCH
 from adjoint.core.public import method, prop, public
 from adjoint.tensor.storage import Storage
 from adjoint.tensor.tensor import Tensor, alias, sync_view
@@ -45,7 +46,10 @@ def detach(input: Tensor) -> Tensor:
         return CONTEXT.capture.detach(input)
     if CONTEXT.levels and input._storage.level is not None:
         return input._storage.level.detach(input)
-    return alias(input)
+    out = alias(input)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.derive(out, input)
+    return out
 
 
 @public(method=True, name="detach_")
@@ -119,6 +123,7 @@ def _set_data(self: Tensor, value: Any) -> None:
         storage.version = max(self._storage.version, value._storage.version) + 1
     self._array, self._storage, self._chain = value._array, storage, value._chain
     self._base = None
+    EPOCH.count += 1
 
 
 Tensor.data = property(_get_data, _set_data)  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.autodiff.accumulate import claim
+from adjoint.core.epoch import EPOCH
 from adjoint.core.public import method, prop
 from adjoint.core.record import HOOKS
 from adjoint.tensor.tensor import Tensor, meta_of, set_grad
@@ -28,6 +29,7 @@ class Handle:
     def remove(self) -> None:
         """Take the hook away."""
         self.table.pop(self.id, None)
+        EPOCH.count += 1
 
     def __enter__(self) -> Handle:
         return self
@@ -69,6 +71,7 @@ def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         return Handle(_prehook(self).hooks, hook)
+    EPOCH.count += 1  # a captured function depends on the hooks of leaves
     meta = meta_of(self)
     if meta.hooks is None:
         meta.hooks = {}
@@ -82,6 +85,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    EPOCH.count += 1
     meta = meta_of(self)
     if meta.accumulate_hooks is None:
         meta.accumulate_hooks = {}

@@ -2,7 +2,8 @@
 
 A captured function reads attributes of modules; walking them all at each call would cost more than
 a small step does. Modules bump this number on every change that goes through them (attributes,
-parameters, buffers, submodules, hooks), so that an unchanged number means an unchanged tree.
+parameters, buffers, submodules, hooks), so that an unchanged number means an unchanged tree. So do
+hooks of leaves, and whatever makes a tensor show something else (`t_`, `set_`, `.data = `).
 """
 
 from __future__ import annotations

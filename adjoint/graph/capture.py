@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections import Counter
-from collections.abc import Callable
+import threading
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
-from adjoint.graph.environment import Environment, Fingerprint, Numbers, plain
+from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.program import Program, build
+from adjoint.graph.retracing import Retraces
+from adjoint.graph.signature import Arguments, modes, share_counts, signature
 from adjoint.graph.trace import Realias, Trace
+from adjoint.graph.watch import Watch
+
+# A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
+TRACING = threading.RLock()
+_READY = 8  # programs the quick way tries
 
 
-def describe_tensor(tensor: Any) -> tuple[Any, ...]:
-    """What of an argument tensor a program depends on."""
-    return (tensor._spec, tensor.stride(), tensor.requires_grad)
-
-
-def share_counts(leaves: list[Any]) -> Counter[int]:
-    """How many arguments each storage stands behind, by its identity."""
-    return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
-
-
-def signature(leaves: list[Any], structure: TreeDef) -> tuple[Any, ...]:
-    """The key under which a program is kept: structure, specs, aliasing, statics and modes."""
-    parts: list[Any] = []
-    counts = share_counts(leaves)
-    groups: dict[int, int] = {}
-    for leaf in leaves:
-        if not is_tensor(leaf):
-            try:
-                hash(leaf)
-            except TypeError as error:
-                raise TypeError(
-                    f"capture: an argument of type {type(leaf).__name__} cannot be hashed. Pass a "
-                    "tensor, or a plain value that can serve as a static argument."
-                ) from error
-            parts.append((type(leaf), leaf))
-            continue
-        identity = leaf._storage.identity
-        group = groups.setdefault(identity, len(groups))
-        window: tuple[Any, ...] = ()
-        if counts[identity] > 1:  # where in the storage matters only to those who share it
-            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
-        parts.append((*describe_tensor(leaf), group, window))
-    modes = (CONTEXT.grad_enabled, CONTEXT.inference, CONTEXT.autocast)
-    return (structure, tuple(parts), modes)
-
-
-def _opaque(leaves: list[Any]) -> list[Any]:
+def _opaque(leaves: Sequence[Any]) -> list[Any]:
     """The arguments that are neither tensors nor plain values."""
     return [x for x in leaves if not is_tensor(x) and not plain(x)]
 
@@ -75,32 +48,93 @@ class Captured:
         v1 = ops.mul(x0, 2)  # float32[2]
         return (v1,)
     <BLANKLINE>
+
+    Note [calls]
+        A call takes one of three ways. The quick one: nothing the function can see has changed
+        since it was looked at (`Watch`), and the arguments are like those of a recent call. The
+        long one compares fingerprints and signatures in full. If no program fits, the function is
+        traced. Functions with effects run one call at a time.
     """
 
     def __init__(self, fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> None:
-        functools.update_wrapper(self, fn)
+        functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
         self.environment = Environment(fn)
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
+        self.retraces = Retraces(fn)
+        self.seen: Fingerprint | None = None
+        # What the quick way tries, replaced as a whole: other threads may be reading it.
+        self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
+        self.effects = False  # whether some program has any
+        self.lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels:
             return self.fn(*args, **kwargs)  # part of an outer trace or transform
+        if self.effects:
+            with self.lock:
+                return self._call(args, kwargs)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        watch, ready = self.ready
+        if ready and not kwargs and watch.holds():  # type: ignore[union-attr]
+            now = modes()
+            for arguments, program in ready:
+                if arguments.modes == now and arguments.fit(args) and program.holds(args):
+                    return program(args)
         leaves, structure = flatten((args, kwargs))
         key = signature(leaves, structure)
-        seen = self.look(leaves)
-        for program in self.programs.get(key, ()):
-            if program.valid(leaves, seen):
+        with TRACING:
+            program = self._find(key, leaves, structure)
+            if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
+                self._remember(args, program)
+        if program.effects and not self.effects:
+            with self.lock:
+                self.effects = True
                 return program(leaves)
-        program = self.trace(leaves, structure, seen)
-        self.programs.setdefault(key, []).append(program)
         return program(leaves)
 
-    def look(self, leaves: list[Any]) -> Fingerprint:
+    def _find(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program:
+        """The program for a call: one there is, or a new one."""
+        watch, _ = self.ready
+        opaque = _opaque(leaves)
+        if not opaque and watch is not None and self.seen is not None and watch.holds():
+            seen = self.seen
+        else:
+            seen = self._look(opaque)
+        for program in self.programs.get(key, ()):
+            if program.valid(leaves, seen):
+                return program
+        program = self.trace(leaves, structure, seen)
+        self.retraces.note(key, self.programs, program, leaves)
+        self.programs.setdefault(key, []).append(program)
+        self._look(opaque)
+        return program
+
+    def _look(self, opaque: list[Any]) -> Fingerprint:
         """What the function can see now; an object passed as an argument is looked into too."""
-        return self.environment.look(_opaque(leaves))
+        seen = self.environment.look(opaque)
+        if not opaque:
+            kept = self.ready[1] if self.seen == seen else ()
+            self.seen = seen
+            self.ready = (Watch(seen), kept)
+        return seen
+
+    def _remember(self, args: tuple[Any, ...], program: Program) -> None:
+        """Let the quick way try this program first."""
+        watch, ready = self.ready
+        if (
+            watch is None
+            or program.fingerprint != self.seen
+            or any(place is not None for place in program.pattern)
+        ):
+            return
+        states = frozenset(s.identity for s in program.states)
+        others = tuple(entry for entry in ready if entry[1] is not program)
+        self.ready = (watch, ((Arguments(args, states), program), *others[: _READY - 1]))
 
     def numbers(self, leaves: list[Any]) -> Numbers:
         """The host's numbers the function could change."""
@@ -125,7 +159,7 @@ class Captured:
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.numbers(leaves))
-                    program = build(trace, result, leaves, attributes, seen.tensors())
+                    program = build(trace, result, leaves, attributes, seen.watched)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
@@ -133,9 +167,29 @@ class Captured:
                 attributes.undo(trace)
                 trace.undo()
             # State the function made for itself counts; flags of tensors are as they were before.
-            program.fingerprint = seen if attributes.replaced else self.look(leaves)
+            after = self.environment.look(_opaque(leaves))
+            program.fingerprint = seen if attributes.replaced else after
             program.prepare(leaves, self.factory)
             return program
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: each instance has programs of its own."""
+        if instance is None:
+            return self
+        own = getattr(instance, "__dict__", None)
+        if own is None:
+            return types.MethodType(self, instance)
+        methods = own.setdefault(COMPILED, Methods())
+        found = methods.get(self)
+        if found is None:
+            bound = types.MethodType(self.fn, instance)
+            found = methods[self] = Captured(bound, self.factory)
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
+        if isinstance(self.fn, types.FunctionType):
+            return self  # as functions are
+        return Captured(copy.deepcopy(self.fn, memo), self.factory)
 
     def capture_children(self) -> list[tuple[str, Any]]:
         """What a capture that reaches this one depends on: the function, not what is kept of it."""
@@ -149,6 +203,18 @@ class Captured:
     def graph_text(self) -> str:
         """The latest program's graph as Python."""
         return self.latest.text()
+
+
+class Methods(dict[Any, Captured]):
+    """An object's compiled methods; copies of the object start without."""
+
+    def __reduce__(self) -> Any:
+        return (Methods, ())
+
+    def __deepcopy__(self, memo: Any = None) -> Methods:
+        return Methods()
+
+    __copy__ = __deepcopy__
 
 
 def capture(fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> Captured:

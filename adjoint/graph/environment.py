@@ -24,6 +24,7 @@ from adjoint.core.record import is_tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEPTH = 8
+COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
 
 
 def plain(value: Any) -> bool:
@@ -97,6 +98,13 @@ class Structure:
                 elif not isinstance(value, type):
                     self.loose.append((name, value))
 
+    def difference(self, other: Structure) -> str | None:
+        """The name of the first entry that differs."""
+        for mine, theirs in zip(self.entries, other.entries, strict=False):
+            if mine != theirs:
+                return str(mine[0] if isinstance(mine, tuple) else mine)
+        return None
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Structure) and self.entries == other.entries)
 
@@ -143,14 +151,17 @@ class Environment:
 class Fingerprint:
     """The reachable tensors and values, comparable; it keeps what it names alive."""
 
-    __slots__ = ("entries", "environment", "kept")
+    __slots__ = ("entries", "environment", "epoch", "holders", "kept", "watched")
 
     def __init__(self, environment: Environment, arguments: Iterable[Any] = ()) -> None:
         self.environment = environment
+        self.epoch = EPOCH.count
         self.entries: list[Any] = []
         self.kept: list[Any] = []  # so that ids stay unique
+        self.holders: list[Any] = [environment.fn]  # what can change without moving the epoch
+        self.watched: list[Any] = []  # tensors
         seen: set[int] = set()
-        for name, value in _reached(environment.fn):
+        for name, value in reached(environment.fn):
             self._add(name, value, seen, 0)
         for place, value in enumerate(arguments):
             self._add(place, value, seen, 0)
@@ -164,9 +175,14 @@ class Fingerprint:
         """The storages of the tensors within reach."""
         return {x._storage for x in self.kept if is_tensor(x)}
 
-    def tensors(self) -> list[Any]:
-        """The tensors within reach."""
-        return [x for x in self.kept if is_tensor(x)]
+    def difference(self, other: Fingerprint) -> str | None:
+        """The name of the first thing that differs, if one can be told."""
+        for mine, theirs in zip(self.entries, other.entries, strict=False):
+            if mine != theirs:
+                if isinstance(mine, Structure) and isinstance(theirs, Structure):
+                    return mine.difference(theirs)
+                return str(mine[0]) if isinstance(mine, tuple) and len(mine) == 2 else None
+        return None
 
     def _add(self, name: Any, value: Any, seen: set[int], depth: int) -> None:
         if plain(value):
@@ -183,11 +199,13 @@ class Fingerprint:
         if is_tracked(value):
             self._add_structure(value, seen, depth)
             return
+        self.holders.append(value)
         for key, child in _children(value):
             self._add(key if isinstance(key, (str, int)) else id(key), child, seen, depth + 1)
 
     def _add_tensors(self, tensors: list[Any]) -> None:
         behind, fields = tensor_fields(tensors)
+        self.watched += tensors
         self.entries.append(fields)
         self.kept += behind
 
@@ -210,7 +228,7 @@ class Numbers:
         self.kept: list[Any] = []  # so that ids stay unique
         seen: set[int] = set()
         pending: list[tuple[tuple[int, Any], str, Any, int]]
-        pending = [((0, name), str(name), value, 0) for name, value in _reached(fn)]
+        pending = [((0, name), str(name), value, 0) for name, value in reached(fn)]
         pending += [((1, i), f"argument {i}", value, 0) for i, value in enumerate(arguments)]
         while pending:
             place, path, value, depth = pending.pop()
@@ -253,15 +271,20 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return enumerate(value)
     if isinstance(value, types.FunctionType):
-        return _reached(value)
+        return reached(value)
     if isinstance(value, types.MethodType):
         return [("self", value.__self__), ("fn", value.__func__)]
     if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
         return ()
-    return list(getattr(value, "__dict__", {}).items())
+    return [i for i in getattr(value, "__dict__", {}).items() if i[0] != COMPILED]
 
 
-def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def is_own(fn: Callable[..., Any]) -> bool:
+    """Whether a function is the framework's own: these do not change."""
+    return (fn.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
+
+
+def reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Closure cells, globals the code names, defaults and the bound object of a callable."""
     if isinstance(fn, types.MethodType):
         yield "self", fn.__self__
@@ -269,14 +292,14 @@ def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     if not isinstance(fn, types.FunctionType):
         yield "object", fn
         return
-    if fn.__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return  # the framework's own functions do not change
+    if is_own(fn):
+        return
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # not yet bound
             yield name, None
-    for name in _names(fn.__code__):
+    for name in names_read(fn.__code__):
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
     yield from enumerate(fn.__defaults__ or ())
@@ -284,7 +307,7 @@ def _reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _names(code: types.CodeType) -> frozenset[str]:
+def names_read(code: types.CodeType) -> frozenset[str]:
     """Global names read by a code object and the functions defined in it.
 
     Not every name in it: `optimizer.step()` does not read a global called `step`.
@@ -292,7 +315,7 @@ def _names(code: types.CodeType) -> frozenset[str]:
     found = {i.argval for i in dis.get_instructions(code) if i.opname in _READS}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
+            found |= names_read(constant)
     return frozenset(found)
 
 

@@ -47,6 +47,7 @@ class Program:
     flags: list[tuple[Ref, bool]]
     draws: list[tuple[Any, int]]
     guards: list[tuple[Callable[[], bool], str]]
+    counters: list[list[Tensor]]  # step counts read as one
     grads_seen: list[tuple[Ref, Any]]  # None, or spec and strides of the gradient that was there
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
@@ -57,10 +58,15 @@ class Program:
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
 
+    @property
+    def effects(self) -> bool:
+        """Whether a call changes anything besides making results."""
+        return bool(self.writes or self.grads or self.places) or self.plan.effects  # type: ignore[union-attr]
+
     def valid(self, leaves: Sequence[Any], seen: Fingerprint) -> bool:
         """Whether the recording stands for this call."""
         return (
-            self.fingerprint == seen
+            (self.fingerprint is seen or self.fingerprint == seen)
             and alias_pattern(leaves, self.states) == self.pattern
             and self.holds(leaves)
         )
@@ -78,7 +84,10 @@ class Program:
         plan: Plan = self.plan  # type: ignore[assignment]
         if self.host_guards and plan.test_hosts() != plan.outcomes:
             return False
-        return all(holds() for holds, _ in self.guards)
+        for counters in plan.counters:
+            if len({item() for item in counters}) > 1:
+                return False
+        return not self.guards or all(holds() for holds, _ in self.guards)
 
     def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
         """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
@@ -111,21 +120,31 @@ class Program:
         targets = plan.targets
         if targets is None:
             targets = [source.array(leaves) for source, _ in self.writes]
-        node = None if self.derivative is None else self._node(leaves, inputs)
+        node = plan.refusal
+        if node is None or node.extra is not None:
+            node = None if self.derivative is None else self._node(leaves, inputs)
         results = self.executable(inputs, targets)  # type: ignore[misc]
         for storage in plan.written:
             storage.version += 1
         for source in plan.written_others:
             source.storage(leaves).version += 1
         roots = [wrap(results[k]) for k in plan.root_outputs]
-        if plan.special or CONTEXT.inference:
+        if plan.refusal is not None and not CONTEXT.inference:
+            for i in plan.tracked:
+                roots[i]._node, roots[i]._requires_grad = node, True
+        elif plan.special or CONTEXT.inference:
             self._place(leaves, roots, node, results)
         made = [
             roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
             for i, n in enumerate(plan.shortcuts)
         ]
-        for ref, i in self.grads:
-            meta_of(ref.of(leaves)).grad = made[i]
+        for tensor, i in plan.grads:
+            meta = tensor._meta
+            if meta is None:
+                meta = meta_of(tensor)
+            meta.grad = made[i]
+        for position, i in plan.argument_grads:
+            meta_of(leaves[position]).grad = made[i]
         if plan.effects:
             self._carry_out(leaves)
         if plan.single:
@@ -208,11 +227,23 @@ class Plan:
         self.written = [s.held for s in states]
         self.written_others = [s for s in written if not isinstance(s, State)]
         self.root_outputs = [root.output for root in program.roots]
+        self.tracked = [i for i, root in enumerate(program.roots) if root.seed is not None]
         self.special = bool(program.places) or program.derivative is not None
         self.shortcuts = [
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
         ]
         self.effects = bool(program.attributes or program.flags or program.draws)
+        self.grads: list[tuple[Any, int]]
+        self.grads = [(ref.tensor, i) for ref, i in program.grads if ref.position is None]
+        self.argument_grads = [
+            (ref.position, i) for ref, i in program.grads if ref.position is not None
+        ]
+        # Counters that were alike in the trace, and must be so in every call.
+        self.counters = [[c._array.item for c in g] for g in program.counters if len(g) > 1]
+        failed = None
+        if program.derivative is not None and not program.places:
+            failed = program.derivative.failed
+        self.refusal = None if failed is None else ErrorNode(failed, ())
         self.single = program.structure.kind is None
 
 
@@ -282,6 +313,7 @@ def build(
         flags=effects.flags,
         draws=list(trace.draws.items()),
         guards=trace.guards,
+        counters=list(trace.counters.values()),
         grads_seen=[
             (outputs.ref(t), None if g is None else (g._spec, g.stride()))
             for t, g in trace.grads_seen.items()

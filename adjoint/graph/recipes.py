@@ -168,7 +168,7 @@ class Outputs:
             return Constant(x)
         if id(x) in self.positions:
             return Passed(self.positions[id(x)])
-        if type(x._array) is not Window and x._storage.trace is None:
+        if type(x._array) is not Window and id(x) not in self.trace.aliases:
             return Constant(x)  # a tensor from outside, itself
         tracked = x.requires_grad
         base = x if x._base is None or x._base[1] is NO_GRAD else root_of(x)

@@ -63,7 +63,8 @@ class Trace:
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
         self.sources: list[Source] = []  # one per graph input
-        self.arguments: set[int] = set()
+        self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
+        self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
         self.cells: dict[int, Cell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
@@ -83,7 +84,7 @@ class Trace:
         """Make an argument an input: its "window"; its "whole" storage, if arguments share it; or
         "state", if the function reaches that storage by another way too.
         """
-        self.arguments.add(id(tensor))
+        self.arguments[id(tensor)] = tensor
         if tensor.requires_grad and tensor._node is not None:
             self.edges.setdefault((tensor._node, tensor._nr), tensor)
         storage = tensor._storage
@@ -95,6 +96,12 @@ class Trace:
             self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
         else:
             self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
+
+    def derive(self, alias: Tensor, source: Tensor) -> None:
+        """Note that one tensor was made in the trace as another window like `source`."""
+        self.aliases[id(alias)] = alias
+        if id(source) in self.arguments:
+            self.arguments[id(alias)] = alias
 
     def _root_spec(self, tensor: Tensor) -> Spec:
         buffer = tensor._storage.buffer
@@ -291,8 +298,6 @@ class Trace:
         """
         done = self.counts[counter] = self.counts.get(counter, 0) + 1
         alike = self.counters.setdefault((counter._array.item(), done, counter._spec), [])
-        if not alike:
-            self.guard(lambda: len({c._array.item() for c in alike}) < 2, "equal step counts")
         alike.append(counter)
         first = alike[0]
         held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))

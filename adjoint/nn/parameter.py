@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
+from adjoint.core.epoch import EPOCH
 from adjoint.ops.creation import empty
 from adjoint.tensor.printing import to_string
 from adjoint.tensor.tensor import Tensor, TensorType, alias, wrap
@@ -136,6 +137,7 @@ class UninitializedTensorMixin:
     def data(self: Any, value: Any) -> None:
         _ARRAY.__set__(self, value._array)
         self._storage, self._chain = value._storage, value._chain
+        EPOCH.count += 1
 
     @property
     def dtype(self) -> DType:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from adjoint.core.context import CONTEXT
@@ -21,6 +23,13 @@ def _is_host(key: Any, value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(_is_number(key, v) for v in value)
     return _is_number(key, value)
+
+
+def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that takes the elements at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[i] for i in places])
 
 
 class ParamGroup(dict[str, Any]):
@@ -59,6 +68,24 @@ class ParamGroup(dict[str, Any]):
                 "function; the step reads the new value at each call."
             )
         dict.__setitem__(self, key, value)
+
+    def capture_watch(self) -> Callable[[], list[Any]]:
+        """The same for a quick look: a function that lists what must stay identical."""
+        values, count = partial(dict.values, self), len(self)
+        host = [_is_host(k, dict.__getitem__(self, k)) for k in self]
+        static = _picker([i for i in range(count) if not host[i]])
+        numbers = _picker([i for i in range(count) if host[i]])
+
+        def contents() -> list[Any]:
+            now = tuple(values())
+            if len(now) != count:
+                return []
+            held: list[Any] = [*static(now)]
+            for x in numbers(now):
+                held += map(type, x) if x.__class__ is tuple else (x.__class__,)
+            return held
+
+        return contents
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: all but the numbers it reads at each call."""

@@ -37,6 +37,12 @@ _HOOK_TABLES = (
 )
 
 
+# Attributes a captured step does not depend on, or reads at each call.
+_NOT_CAPTURED = frozenset(
+    {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
+)
+
+
 class _Required:
     """Marks an option that every parameter group must state."""
 
@@ -148,8 +154,13 @@ class Optimizer:
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: the groups and which tensors the state has."""
-        skip = {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
-        return ((k, v) for k, v in self.__dict__.items() if k not in skip)
+        return ((k, v) for k, v in self.__dict__.items() if k not in _NOT_CAPTURED)
+
+    def capture_watch(self) -> Callable[[], list[Any]]:
+        """The same for a quick look: a function that lists what must stay identical."""
+        own = self.__dict__
+        names = [k for k in own if k not in _NOT_CAPTURED]
+        return lambda: [len(own), *map(own.get, names)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -21,6 +21,7 @@ from typing import Any
 from adjoint.backends.array.buffers import address
 from adjoint.backends.array.devices import active, library
 from adjoint.backends.array.many import SMALL
+from adjoint.core.epoch import EPOCH
 from adjoint.core.record import is_tensor
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Window
@@ -127,6 +128,7 @@ def _moved(tensor: Tensor, array: Array) -> Tensor:
     if tensor._chain or tensor._storage.buffer is not tensor._array:
         return wrap(array)
     tensor._array = tensor._storage.buffer = array
+    EPOCH.count += 1  # a captured step knows the state by its memory
     return tensor
 
 

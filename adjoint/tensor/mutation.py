@@ -12,6 +12,7 @@ from typing import Any
 from adjoint.core.context import CONTEXT
 from adjoint.core.dispatch import highest_level
 from adjoint.core.dtype import can_cast
+from adjoint.core.epoch import EPOCH
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record
 from adjoint.core.value import TensorBase
@@ -98,6 +99,7 @@ def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: An
     for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
         setattr(target, field, getattr(shown, field))
     target._storage.version += 1
+    EPOCH.count += 1
     return target
 
 

@@ -323,6 +323,8 @@ def alias_with_history(source: Tensor) -> Tensor:
     """The same window at the same place on the tape."""
     t = alias(source)
     t._node, t._nr, t._requires_grad = source._node, source._nr, source._requires_grad
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.derive(t, source)
     return t
 
 

@@ -15,6 +15,7 @@ from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.array.memory import element_strides, span, strided
 from adjoint.backends.array.quiet import quietly
 from adjoint.core.device import CPU
+from adjoint.core.epoch import EPOCH
 from adjoint.core.record import HOOKS
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
@@ -85,6 +86,7 @@ def grow(tensor: Tensor, length: int) -> None:
     fresh = wrap(longer)
     tensor._array, tensor._storage, tensor._chain = longer, fresh._storage, ()
     tensor._base = None
+    EPOCH.count += 1
 
 
 def index_tensor(values: Any, device: Any) -> Tensor:

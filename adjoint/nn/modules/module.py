@@ -76,7 +76,7 @@ class Module(Traversal, Conversion, StateDict):
 
     dump_patches: bool = False
     # Every change goes through __setattr__ or a TrackedDict, but to these (Note [structures]).
-    _moves_epoch = frozenset({"_non_persistent_buffers_set"})
+    _moves_epoch = frozenset({"_non_persistent_buffers_set", "__compiled__"})
     call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
     training: bool
     _parameters: dict[str, Parameter | None]

@@ -1,0 +1,106 @@
+"""Counting recordings of one function, and saying what made so many of them necessary."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.spec import Spec
+from adjoint.graph.program import Program
+from adjoint.graph.signature import argument_names
+
+LIMIT = 8  # recordings of one function before the warning
+
+
+class Retraces:
+    """The history of a function's recordings."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.count = 0
+        self.reasons: list[str] = []
+        self.warned = False
+
+    def note(
+        self, key: Any, programs: dict[Any, list[Program]], program: Program, leaves: list[Any]
+    ) -> None:
+        """Tell of a new recording, before it joins the others; warn once if there are too many."""
+        self.count += 1
+        if self.count > 1:
+            self.reasons.append(self._reason(key, programs, program))
+        if self.count > LIMIT and not self.warned:
+            self.warned = True
+            warnings.warn(self._message([*programs, key]), stacklevel=5)
+
+    def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
+        if key in programs:
+            last = programs[key][-1]
+            if last.fingerprint != program.fingerprint:
+                name = last.fingerprint.difference(program.fingerprint)  # type: ignore
+                return (
+                    f"something it reads changed ({name})" if name else "something it reads changed"
+                )
+            return "a guard failed: " + ", ".join(
+                [reason for holds, reason in last.guards if not holds()]
+                or ["a gradient was there, or not"]
+            )
+        return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"
+
+    def _message(self, keys: list[Any]) -> str:
+        name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
+        same = [k for k in keys if k[0] == keys[-1][0]]
+        found = self._differences(same)
+        what = "; ".join(found) if found else f"the last time because {self.reasons[-1]}"
+        remedy = (
+            "Mark a size that varies with mark_dynamic(tensor, dim) or compile with dynamic=True; "
+            "pass a number that varies as a tensor."
+            if found
+            else "Keep what changes in a tensor and write that in place, or pass it as an argument."
+        )
+        return f"compile: {name} was recorded {self.count} times: {what}. {remedy}"
+
+    def _names(self, key: Any) -> list[str]:
+        try:
+            names = tuple(inspect.signature(self.fn).parameters)
+        except (TypeError, ValueError):
+            names = ()
+        return argument_names(key[0], names)
+
+    def _differences(self, keys: list[Any]) -> list[str]:
+        """What varies among signatures of one structure, argument by argument."""
+        if len({k[0] for k in keys}) > 1:
+            return ["the number or nesting of arguments differs"]
+        found: list[str] = []
+        for name, *parts in zip(self._names(keys[-1]), *[k[1] for k in keys], strict=True):
+            found += _variation(name, parts)
+        if len({k[2] for k in keys}) > 1:
+            found.append("the grad, autocast or default dtype mode differs")
+        return found
+
+
+def _variation(name: str, parts: list[Any]) -> list[str]:
+    """How one argument varies."""
+    if not all(isinstance(p[0], Spec) for p in parts):
+        values = list(dict.fromkeys(repr(p[1]) if len(p) == 2 else "a tensor" for p in parts))
+        return [f"{name} takes the values {_some(values)}"] if len(values) > 1 else []
+    specs = [p[0] for p in parts]
+    if len({len(s.shape) for s in specs}) > 1:
+        return [f"the number of dimensions of {name} varies"]
+    found = [
+        f"dimension {d} of {name} takes the sizes {_some(sizes)}"
+        for d in range(len(specs[0].shape))
+        if len(sizes := list(dict.fromkeys(str(s.shape[d]) for s in specs))) > 1
+    ]
+    if len(dtypes := list(dict.fromkeys(s.dtype.name for s in specs))) > 1:
+        found.append(f"the dtype of {name} is {_some(dtypes)}")
+    if not found and len({p[1] for p in parts}) > 1:
+        found.append(f"the strides of {name} vary")
+    if len({p[2] for p in parts}) > 1:
+        found.append(f"requires_grad of {name} varies")
+    return found
+
+
+def _some(values: list[str]) -> str:
+    return ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")

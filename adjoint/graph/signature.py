@@ -1,0 +1,144 @@
+"""What of a call a recording depends on: structure, specs and aliasing of arguments, modes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import get_default_dtype
+from adjoint.core.record import is_tensor
+from adjoint.core.tree import TreeDef
+from adjoint.tensor.tensor import Tensor
+
+
+def modes() -> tuple[Any, ...]:
+    """The settings of the thread that operations consult."""
+    context = CONTEXT
+    return (
+        context.grad_enabled,
+        context.inference,
+        context.autocast,
+        context.device,
+        get_default_dtype(),
+    )
+
+
+def share_counts(leaves: Sequence[Any]) -> Counter[int]:
+    """How many arguments each storage stands behind, by its identity."""
+    return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
+
+
+def signature(leaves: Sequence[Any], structure: TreeDef) -> tuple[Any, ...]:
+    """The key under which a program is kept: structure, specs, aliasing, statics and modes."""
+    parts: list[Any] = []
+    counts = share_counts(leaves)
+    groups: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if not is_tensor(leaf):
+            _check_hashable(leaf, structure, place)
+            parts.append((type(leaf), leaf))
+            continue
+        identity = leaf._storage.identity
+        group = groups.setdefault(identity, len(groups))
+        window: tuple[Any, ...] = ()
+        if counts[identity] > 1:  # where in the storage matters only to those who share it
+            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
+        parts.append((leaf._spec, leaf.stride(), leaf.requires_grad, group, window))
+    return (structure, tuple(parts), modes())
+
+
+def _check_hashable(leaf: Any, structure: TreeDef, place: int) -> None:
+    try:
+        hash(leaf)
+    except TypeError as error:
+        raise TypeError(
+            f"compile: {argument_name(structure, place)} is a {type(leaf).__name__}, which cannot "
+            f"be hashed, so calls with it cannot be told apart: {_short(leaf)}. Pass tensors, or "
+            "plain values (numbers, strings, tuples, lists and dicts of them) that can serve as "
+            "static arguments; an array becomes a tensor with adjoint.as_tensor."
+        ) from error
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def argument_names(structure: TreeDef, names: Sequence[str] = ()) -> list[str]:
+    """A name for every leaf of a call's `(args, kwargs)`: `x`, `args[0]['image']`, `scale`."""
+    args, kwargs = structure.children
+    found: list[str] = []
+    for i, child in enumerate(args.children):
+        found += _paths(child, names[i] if i < len(names) else f"args[{i}]")
+    for key, child in zip(kwargs.keys, kwargs.children, strict=True):
+        found += _paths(child, str(key))
+    return found
+
+
+def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
+    if node.kind is None:
+        yield prefix
+        return
+    keyed = issubclass(node.kind, dict)
+    for i, child in enumerate(node.children):
+        key = node.keys[i] if node.keys else i
+        step = f"[{key!r}]" if keyed or not node.keys else f".{key}"
+        yield from _paths(child, prefix + step)
+
+
+def argument_name(structure: TreeDef, place: int) -> str:
+    """The name of one leaf, for a message."""
+    return f"argument {argument_names(structure)[place]}"
+
+
+class Arguments:
+    """A quick test that positional arguments are like those a program was recorded for.
+
+    It says yes only to arguments that are all tensors or plain numbers and strings, each tensor on
+    memory of its own; anything else goes the long way round.
+    """
+
+    __slots__ = ("modes", "states", "tensors", "wanted")
+
+    def __init__(self, args: Sequence[Any], states: frozenset[int]) -> None:
+        self.modes = modes()
+        self.states = states  # identities of storages the program reaches by itself
+        self.wanted: list[tuple[Any, ...]] = []
+        self.tensors = [i for i, x in enumerate(args) if is_tensor(x)]
+        for x in args:
+            if is_tensor(x):
+                a = x._array
+                self.wanted.append((type(x), a.shape, a.strides, a.dtype, x.requires_grad))
+            else:
+                self.wanted.append((None, x, None, None, None))
+
+    @staticmethod
+    def simple(args: Sequence[Any]) -> bool:
+        """Whether these are arguments the quick test can be made for."""
+        identities = [x._storage.identity for x in args if isinstance(x, Tensor)]
+        return len(set(identities)) == len(identities) and all(
+            isinstance(x, (Tensor, bool, int, float, str, type(None))) for x in args
+        )
+
+    def fit(self, args: Sequence[Any]) -> bool:
+        """Whether these arguments are like those."""
+        if len(args) != len(self.wanted):
+            return False
+        for x, (kind, shape, strides, dtype, flag) in zip(args, self.wanted, strict=True):
+            if kind is None:
+                if x is not shape and (type(x) is not type(shape) or x != shape):
+                    return False
+                continue
+            if x.__class__ is not kind:
+                return False
+            a = x._array
+            if a.shape != shape or a.strides != strides:
+                return False
+            if a.dtype is not dtype and a.dtype != dtype:
+                return False
+            if (x._requires_grad if x._base is None else x.requires_grad) is not flag:
+                return False
+        identities = {id(args[i]._storage.buffer) for i in self.tensors}
+        return len(identities) == len(self.tensors) and self.states.isdisjoint(identities)
