@@ -1,0 +1,262 @@
+"""Fusion: which nodes become one kernel.
+
+Note [fusion]
+    Nodes are taken in order; each joins the kernel of a producer if it is in step with it (Note
+    [atoms]) and no other kernel stands between them. A reduction joins the kernel of what it
+    reduces, and elementwise nodes that follow in the reduced or in the full space join too: a norm
+    or a softmax is then one kernel of several loops per row. A kernel reduces over one set of
+    atoms only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.compiler.spaces import (
+    Map,
+    broadcast,
+    flatten,
+    fresh,
+    settle,
+    through,
+    unify,
+)
+from adjoint.graph.ir import Graph, Node, Value
+
+POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
+LARGEST = 120  # nodes in one kernel
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """What is launched as one: a kernel of fused nodes, a template, or a call of the eager table."""
+
+    kind: str
+    index: int
+    nodes: list[Node] = field(default_factory=list)
+    maps: dict[Value, Map] = field(default_factory=dict)
+    atoms: list[Any] = field(default_factory=list)  # of the full space
+    reduced: list[Any] | None = None  # the atoms it reduces over
+    needs: int = 0  # bit mask: units it depends on, directly or not
+
+    def full(self) -> set[Any]:
+        return set(settle(self.atoms))
+
+    def outer(self) -> set[Any]:
+        return self.full() - set(settle(self.reduced or ()))
+
+
+def root(value: Value) -> tuple[Value, list[Node]]:
+    """The value that a chain of views looks at, and the chain from it outwards."""
+    views: list[Node] = []
+    while value.node is not None and value.node.record.is_view and value.node.params.get("_copy") is None:
+        views.append(value.node)
+        value = value.node.inputs[0]
+    return value, views[::-1]
+
+
+class Fusion:
+    """The units of a graph."""
+
+    def __init__(self, graph: Graph, kinds: dict[Node, str]) -> None:
+        self.kinds = kinds
+        self.units: list[Unit] = []
+        self.unit_of: dict[Value, Unit] = {}
+        self.roots: dict[Value, tuple[Value, list[Node]]] = {}
+        for node in graph:
+            kind = kinds[node]
+            if kind == POINT or kind == REDUCE:
+                self.add_loop(node, kind)
+            elif kind != VIEW and kind != FREE:
+                self.start(kind, node)
+
+    # -- units ----------------------------------------------------------------------------------
+
+    def rooted(self, value: Value) -> tuple[Value, list[Node]]:
+        found = self.roots.get(value)
+        if found is None:
+            found = self.roots[value] = root(value)
+        return found
+
+    def producers(self, node: Node) -> Iterator[Unit]:
+        """Units whose values the node reads."""
+        for x in node.inputs:
+            if isinstance(x, Value):
+                unit = self.unit_of.get(self.rooted(x)[0])
+                if unit is not None:
+                    yield unit
+
+    def start(self, kind: str, node: Node) -> Unit:
+        unit = Unit(kind, len(self.units))
+        self.units.append(unit)
+        self.admit(unit, node)
+        return unit
+
+    def admit(self, unit: Unit, node: Node) -> None:
+        """Put a node into a unit and bring everyone's dependences up to date."""
+        unit.nodes.append(node)
+        for value in node.outputs:
+            self.unit_of[value] = unit
+        needs = unit.needs
+        for other in self.producers(node):
+            if other is not unit:
+                needs |= other.needs | 1 << other.index
+        if needs != unit.needs:
+            unit.needs = needs
+            bit = 1 << unit.index
+            for other in self.units:
+                if other.needs & bit:
+                    other.needs |= needs
+
+    def add_loop(self, node: Node, kind: str) -> None:
+        """A node that is a loop: into a producer's kernel, or into one of its own."""
+        tried: set[int] = set()
+        for unit in sorted(self.producers(node), key=lambda u: -u.index):
+            if unit.index in tried or unit.kind not in ("loop",):
+                continue
+            tried.add(unit.index)
+            if len(unit.nodes) >= LARGEST or not self.reachable(unit, node):
+                continue
+            where = self.fit(unit, node, kind)
+            if where is not None:
+                unit.maps[node.outputs[0]] = where
+                self.admit(unit, node)
+                self.absorb(unit, node, kind)
+                return
+        unit = Unit("loop", len(self.units))
+        self.units.append(unit)
+        if kind == POINT:
+            where = fresh(node.outputs[0].spec.shape)
+            unit.atoms = flatten(where)
+        else:
+            source = fresh(node.inputs[0].spec.shape)
+            unit.atoms = flatten(source)
+            where = self.reduce(unit, source, node)  # type: ignore[assignment]
+        unit.maps[node.outputs[0]] = where  # type: ignore[assignment]
+        self.admit(unit, node)
+
+    def reachable(self, unit: Unit, node: Node) -> bool:
+        """Whether the node can join: nothing it reads from elsewhere waits for the unit."""
+        bit = 1 << unit.index
+        return not any(u is not unit and u.needs & bit for u in self.producers(node))
+
+    # -- maps -----------------------------------------------------------------------------------
+
+    def operand_maps(self, unit: Unit, node: Node, shape: Any) -> list[Map] | None:
+        """Maps, in `shape`, of the operands that the unit itself makes."""
+        result: list[Map] = []
+        for x in node.inputs:
+            if not isinstance(x, Value):
+                continue
+            base, views = self.rooted(x)
+            where = unit.maps.get(base)
+            if where is None:
+                continue
+            shown = through(where, views)
+            if shown is None:
+                return None
+            result.append(broadcast(shown, x.spec.shape, shape))
+        return result
+
+    def fit(self, unit: Unit, node: Node, kind: str) -> Map | None:
+        """Where in the unit's space the node would lie, or None."""
+        if kind == REDUCE:
+            maps = self.operand_maps(unit, node, node.inputs[0].spec.shape)
+            if not maps or any(a.free for a in flatten(maps[0])):
+                return None
+            return self.reduce(unit, maps[0], node)
+        shape = node.outputs[0].spec.shape
+        maps = self.operand_maps(unit, node, shape)
+        if not maps:
+            return None
+        where = maps[0]
+        for other in maps[1:]:
+            if not all(unify(a, b) for a, b in zip(where, other, strict=True)):
+                return None
+        atoms = flatten(where)
+        free = [a for a in atoms if a.free]
+        if free:
+            present = set(atoms)
+            missing = [a for a in settle(unit.atoms) if a not in present]
+            if not unify(missing, free):
+                return None
+            atoms = flatten(where)
+        have = set(atoms)
+        if have == unit.full() or (unit.reduced is not None and have == unit.outer()):
+            return where
+        return None
+
+    def reduce(self, unit: Unit, source: Map, node: Node) -> Map | None:
+        """The map of a reduction's result, if the unit can reduce over these dimensions."""
+        dims = node.params["dims"]
+        gone = settle(a for d in dims for a in source[d])
+        if set(flatten(source)) != unit.full():
+            return None
+        if unit.reduced is None:
+            unit.reduced = gone
+        elif set(settle(unit.reduced)) != set(gone):
+            return None
+        kept = [() if d in dims else dim for d, dim in enumerate(source)]
+        if not node.params["keepdim"]:
+            kept = [dim for d, dim in enumerate(kept) if d not in dims]
+        return tuple(kept)
+
+    # -- joining kernels ------------------------------------------------------------------------
+
+    def absorb(self, unit: Unit, node: Node, kind: str) -> None:
+        """Join kernels of the node's other operands that are in step with it."""
+        if kind == REDUCE:
+            return
+        shape = node.outputs[0].spec.shape
+        for x in node.inputs:
+            if not isinstance(x, Value):
+                continue
+            base, views = self.rooted(x)
+            other = self.unit_of.get(base)
+            if other is None or other is unit or other.kind != "loop":
+                continue
+            if other.reduced is not None or unit.reduced is not None:
+                continue
+            if len(other.nodes) + len(unit.nodes) > LARGEST:
+                continue
+            if other.needs >> unit.index & 1 or self.between(other, unit, node):
+                continue
+            shown = through(other.maps[base], views)
+            if shown is None or set(flatten(shown)) != other.full():
+                continue
+            theirs = broadcast(shown, x.spec.shape, shape)
+            if any(a.free for a in flatten(theirs)):
+                continue
+            foreign = frozenset(other.full())
+            if all(
+                unify(a, b, foreign)
+                for a, b in zip(unit.maps[node.outputs[0]], theirs, strict=True)
+            ):
+                self.join(unit, other)
+
+    def between(self, first: Unit, last: Unit, node: Node) -> bool:
+        """Whether a third unit lies on a way from `first` to `last`."""
+        bit = 1 << first.index
+        for member in last.nodes:
+            for unit in self.producers(member):
+                if unit is not last and unit is not first and unit.needs & bit:
+                    return True
+        return False
+
+    def join(self, unit: Unit, other: Unit) -> None:
+        """Move everything of `other` into `unit`."""
+        unit.nodes = other.nodes + unit.nodes
+        unit.maps.update(other.maps)
+        for node in other.nodes:
+            for value in node.outputs:
+                self.unit_of[value] = unit
+        gone, bit = 1 << other.index, 1 << unit.index
+        unit.needs = (unit.needs | other.needs) & ~gone & ~bit
+        other.nodes, other.maps, other.kind = [], {}, "gone"
+        for each in self.units:
+            if each.needs & gone:
+                each.needs = (each.needs & ~gone) | bit | unit.needs
+            elif each.needs & bit:
+                each.needs |= unit.needs

@@ -1,0 +1,101 @@
+"""Places: where a realised value's elements lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.core.dtype import DType
+from adjoint.core.spec import contiguous_strides
+from adjoint.graph.ir import Node
+from adjoint.ops.views import view_strides
+
+Shape = tuple[int, ...]
+
+# What a buffer is: memory the caller hands in, memory handed out fresh at each call, part of the
+# executable's own arena, or per-worker scratch.
+INPUT, RESULT, ARENA = "input", "result", "arena"
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """A piece of memory; `number` says which input or result, `start` where in the arena."""
+
+    kind: str
+    dtype: DType
+    size: int  # elements
+    number: int = -1
+    start: int = -1
+    name: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name or self.kind}{'' if self.number < 0 else self.number}[{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A window on a buffer. It answers what `Record.window` asks of a tensor."""
+
+    buffer: Buffer
+    shape: Shape
+    strides: Shape
+    offset: int = 0
+
+    def stride(self) -> Shape:
+        return self.strides
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        wanted = contiguous_strides(self.shape)
+        return prod(self.shape) <= 1 or all(
+            s == w or n == 1
+            for s, w, n in zip(self.strides, wanted, self.shape, strict=True)
+        )
+
+
+def row_major(buffer: Buffer, shape: Shape) -> Place:
+    """The whole of a buffer in the given shape."""
+    return Place(buffer, shape, contiguous_strides(shape))
+
+
+# Views that show elements of the same type through other strides.
+STRIDED = {"reshape", "permute", "expand", "slice", "diagonal", "unfold", "as_strided"}
+
+
+def show(place: Place, node: Node) -> Place | None:
+    """What a view node shows of a place; None where no strides will do."""
+    name, params = node.record.name, node.params
+    shape = node.outputs[0].spec.shape
+    if name not in STRIDED:
+        return None
+    if name == "reshape":
+        strides = view_strides(place.shape, place.strides, shape)
+        return None if strides is None else Place(place.buffer, shape, strides, place.offset)
+    window: Any = node.record.window
+    strides, offset = window(place, **params)
+    return Place(place.buffer, shape, tuple(strides), offset)
+
+
+def expand_to(place: Place, shape: Shape) -> Place:
+    """A place broadcast to a larger shape."""
+    if place.shape == shape:
+        return place
+    lead = len(shape) - len(place.shape)
+    strides = (0,) * lead + tuple(
+        0 if n == 1 and m != 1 else s
+        for n, m, s in zip(place.shape, shape[lead:], place.strides, strict=True)
+    )
+    return Place(place.buffer, shape, strides, place.offset)
