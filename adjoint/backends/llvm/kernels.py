@@ -1,0 +1,448 @@
+"""Kernels of the loop IR as LLVM text.
+
+Note [kernel words]
+    A kernel is called as kernel(args, worker, workers). `args` points to 64-bit words: the number
+    of instances, the number of pieces of all instances together, then a block per instance:
+        first piece | pieces | chunk | chunks | outer sizes | inner sizes
+        | for each reference its address and the strides that are neither 0 nor, along the vector
+          dimension, 1 | host numbers
+    Work is dealt out in pieces; worker w of n does the pieces from total * w // n to
+    total * (w + 1) // n, so which worker does a piece never changes what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.backends.llvm.blocks import Blocks
+from adjoint.backends.llvm.halves import bfloat16_bits, float16_bits, from_bfloat16_bits, from_float16_bits
+from adjoint.backends.llvm.operations import combine, identity, lower
+from adjoint.backends.llvm.vector import Code, V, host_features, type_text
+from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form
+
+# dtype -> kind in registers, kind in memory
+KIND = {
+    "float32": ("f32", "f32"), "float64": ("f64", "f64"), "bfloat16": ("f32", "u16"),
+    "float16": ("f32", "u16"), "bool": ("i1", "u8"), "uint8": ("u8", "u8"), "int8": ("i8", "i8"),
+    "int16": ("i16", "i16"), "int32": ("i32", "i32"), "int64": ("i64", "i64"),
+}  # fmt: skip
+FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
+Env = dict[int, V]
+
+
+def words_of(form: Form) -> list[tuple[str, int, int]]:
+    """The words of an instance after its sizes: ("address", ref, -1), ("stride", ref, dim), ..."""
+    words: list[tuple[str, int, int]] = []
+    for r, (_, classes) in enumerate(form.refs):
+        words.append(("address", r, -1))
+        words += [("stride", r, d) for d, c in enumerate(classes) if c == 2]
+    words += [("host", h, -1) for h in range(len(form.hosts))]
+    return words
+
+
+def lanes_of(form: Form) -> int:
+    """How many elements at a time: a few registers' worth, few where elements are scattered."""
+    last = form.outer + form.inner - 1 if form.rows else form.outer - 1
+    if last < 0:
+        return 1
+    if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
+        return 4
+    wide = any(op.dtype in ("float64", "int64") or op.compute in ("float64", "int64") for op in form.ops)
+    return 8 if wide else 16
+
+
+class Emitter:
+    """Writes the function of one form."""
+
+    def __init__(self, form: Form, name: str) -> None:
+        self.form = form
+        self.name = name
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        self.lanes = lanes_of(form)
+        self.word: dict[tuple[str, int, int], str] = {}
+        self.size: list[str] = []
+        self.base: dict[int, str] = {}
+        self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1
+
+    def text(self) -> str:
+        """The function; declarations it needs are in `self.code.declarations`."""
+        self.instances()
+        lines = "\n".join(self.code.lines)
+        return (
+            f"define void @{self.name}(ptr noalias %args, i64 %worker, i64 %workers) {{\n"
+            f"entry:\n{lines}\nret void\n}}\n"
+        )
+
+    # -- the frame ------------------------------------------------------------------------------
+
+    def fetch(self, block: str, index: int) -> str:
+        let = self.code.let
+        return let(f"load i64, ptr {let(f'getelementptr i64, ptr {block}, i64 {index}')}")
+
+    def instances(self) -> None:
+        """Loop over instances and this worker's pieces of each."""
+        let, blocks, form = self.code.let, self.blocks, self.form
+        words = words_of(form)
+        length = SIZES + form.outer + form.inner + len(words)
+        count, total = self.fetch("%args", 0), self.fetch("%args", 1)
+        low = let(f"udiv i64 {let(f'mul i64 {total}, %worker')}, %workers")
+        following = let("add i64 %worker, 1")
+        high = let(f"udiv i64 {let(f'mul i64 {total}, {following}')}, %workers")
+
+        def instance(j: str, _: list[V]) -> list[V]:
+            at = let(f"add i64 {let(f'mul i64 {j}, {length}')}, 2")
+            block = let(f"getelementptr i64, ptr %args, i64 {at}")
+            first, pieces = self.fetch(block, FIRST), self.fetch(block, PIECES)
+            start = self.clamp(let(f"sub i64 {low}, {first}"), pieces)
+            stop = self.clamp(let(f"sub i64 {high}, {first}"), pieces)
+
+            def run() -> None:
+                self.chunk, self.chunks = self.fetch(block, CHUNK), self.fetch(block, CHUNKS)
+                self.size = [self.fetch(block, SIZES + d) for d in range(form.outer + form.inner)]
+                base = SIZES + form.outer + form.inner
+                self.word = {w: self.fetch(block, base + k) for k, w in enumerate(words)}
+                blocks.loop(start, stop, 1, (), lambda p, _: self.piece(p) or ())
+
+            blocks.when(let(f"icmp slt i64 {start}, {stop}"), run)
+            return []
+
+        blocks.loop("0", count, 1, (), instance)
+
+    def clamp(self, x: str, most: str) -> str:
+        """x brought into 0 .. most."""
+        let = self.code.let
+        x = let(f"select i1 {let(f'icmp slt i64 {x}, 0')}, i64 0, i64 {x}")
+        return let(f"select i1 {let(f'icmp slt i64 {x}, {most}')}, i64 {x}, i64 {most}")
+
+    def piece(self, p: str) -> None:
+        """One piece: a row, or a chunk of columns of one combination of the other dimensions."""
+        form, let = self.form, self.code.let
+        lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
+        chunked = not form.rows and form.outer > 0
+        if chunked and lead:
+            part = let(f"urem i64 {p}, {self.chunks}")
+            p = let(f"udiv i64 {p}, {self.chunks}")
+        elif chunked:
+            part = p
+        where = self.decode(p, lead)
+        self.base = {r: self.address(r, where) for r in range(len(form.refs))}
+        if not chunked:
+            self.run({}, 1, {})
+            return
+        start = let(f"mul i64 {part}, {self.chunk}")
+        stop = let(f"add i64 {start}, {self.chunk}")
+        size = self.size[self.vector]
+        stop = let(f"select i1 {let(f'icmp slt i64 {stop}, {size}')}, i64 {stop}, i64 {size}")
+        shared = self.shared()
+        whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-self.lanes}")
+        middle = let(f"add i64 {start}, {whole}")
+
+        def columns(lanes: int) -> Callable[[str, list[V]], list[V]]:
+            def body(i: str, _: list[V]) -> list[V]:
+                self.run({k: self.code.splat(v, lanes) for k, v in shared.items()}, lanes, {self.vector: i})
+                return []
+
+            return body
+
+        if self.lanes > 1:
+            self.blocks.loop(start, middle, self.lanes, (), columns(self.lanes))
+        self.blocks.loop(middle if self.lanes > 1 else start, stop, 1, (), columns(1))
+
+    def decode(self, p: str, lead: int) -> dict[int, str]:
+        """The indices of the leading dimensions from the number of their combination."""
+        let = self.code.let
+        where: dict[int, str] = {}
+        for d in reversed(range(lead)):
+            if d == 0:
+                where[d] = p
+            else:
+                where[d] = let(f"urem i64 {p}, {self.size[d]}")
+                p = let(f"udiv i64 {p}, {self.size[d]}")
+        return where
+
+    def address(self, r: int, where: dict[int, str]) -> str:
+        """A reference's address (or, for a coordinate, value) after the given indices."""
+        let = self.code.let
+        at = self.word["address", r, -1]
+        name, classes = self.form.refs[r]
+        shift = ""
+        for d, i in where.items():
+            if classes[d] == 0:
+                continue
+            step = i if classes[d] == 1 else let(f"mul i64 {i}, {self.word['stride', r, d]}")
+            shift = step if not shift else let(f"add i64 {shift}, {step}")
+        if name == "index":
+            return let(f"add i64 {at}, {shift}") if shift else at
+        pointer = let(f"inttoptr i64 {at} to ptr")
+        if not shift:
+            return pointer
+        element = type_text(KIND[name][1], 1)
+        return let(f"getelementptr {element}, ptr {pointer}, i64 {shift}")
+
+    def shared(self) -> Env:
+        """Loads that are the same for all columns of a chunk."""
+        env: Env = {}
+        for k, op in enumerate(self.form.ops):
+            if op.kind == LOAD and not op.full:
+                r = op.args[0][1]
+                if self.form.refs[r][1][self.vector] == 0:
+                    env[k] = self.load(r, {}, 1)
+        return env
+
+    # -- loads and stores -----------------------------------------------------------------------
+
+    def pointer(self, r: int, where: dict[int, str]) -> str:
+        """The address of a reference at further indices."""
+        let = self.code.let
+        name, classes = self.form.refs[r]
+        at = self.base[r]
+        for d, i in where.items():
+            if classes[d]:
+                step = i if classes[d] == 1 else let(f"mul i64 {i}, {self.word['stride', r, d]}")
+                at = let(f"getelementptr {type_text(KIND[name][1], 1)}, ptr {at}, i64 {step}")
+        return at
+
+    def load(self, r: int, where: dict[int, str], lanes: int) -> V:
+        name, classes = self.form.refs[r]
+        kind = KIND[name][1]
+        across = classes[self.vector] if self.vector >= 0 and self.vector in where else 0
+        at = self.pointer(r, where)
+        align = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}.get(kind, 1)
+        code = self.code
+        if lanes == 1 or across == 0:
+            one = code.value(code.let(f"load {type_text(kind, 1)}, ptr {at}, align {align}"), kind, 1)
+            return code.splat(widen(one, name), lanes)
+        if across == 1:
+            wide = type_text(kind, lanes)
+            found = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
+            return widen(found, name)
+        wide = type_text(kind, lanes)
+        ref = "poison"
+        element = type_text(kind, 1)
+        for k in range(lanes):
+            step = code.let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")
+            here = code.let(f"getelementptr {element}, ptr {at}, i64 {step}")
+            one_ref = code.let(f"load {element}, ptr {here}, align {align}")
+            ref = code.let(f"insertelement {wide} {ref}, {element} {one_ref}, i64 {k}")
+        return widen(code.value(ref, kind, lanes), name)
+
+    def store(self, r: int, where: dict[int, str], value: V) -> None:
+        name, classes = self.form.refs[r]
+        kind = KIND[name][1]
+        value = narrow(value, name)
+        at = self.pointer(r, where)
+        align = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}.get(kind, 1)
+        lines, let = self.code.lines, self.code.let
+        if value.lanes == 1 or classes[self.vector] == 1:
+            lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
+            return
+        element = type_text(kind, 1)
+        for k in range(value.lanes):
+            step = let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")
+            here = let(f"getelementptr {element}, ptr {at}, i64 {step}")
+            one = let(f"extractelement {value.type} {value.ref}, i64 {k}")
+            lines.append(f"store {element} {one}, ptr {here}, align {align}")
+
+    def coordinate(self, r: int, where: dict[int, str], lanes: int) -> V:
+        """The value of a reference without a buffer."""
+        let, code = self.code.let, self.code
+        _, classes = self.form.refs[r]
+        at = self.base[r]
+        across: V | None = None
+        for d, i in where.items():
+            if not classes[d]:
+                continue
+            stride = "1" if classes[d] == 1 else self.word["stride", r, d]
+            at = let(f"add i64 {at}, {let(f'mul i64 {i}, {stride}')}")
+            if d == self.vector and lanes > 1:
+                step = code.splat(code.value(stride, "i64", 1), lanes)
+                across = code.iota("i64", lanes) * step
+        value = code.splat(code.value(at, "i64", 1), lanes)
+        return value if across is None else value + across
+
+    # -- the body -------------------------------------------------------------------------------
+
+    def run(self, env: Env, lanes: int, where: dict[int, str]) -> None:
+        """All loop nests and stores at one outer place; `lanes` is the width of outer values."""
+        form = self.form
+        stages = 1 + max((op.stage for op in form.ops), default=0)
+        for stage in range(stages):
+            stored = [(v, r) for v, r in form.stores if form.ops[v].full and form.ops[v].stage == stage]
+            reductions = [
+                k for k, op in enumerate(form.ops) if op.kind == REDUCE and op.stage == stage
+            ]
+            if stored or reductions:
+                self.nest(env, lanes, where, stage, stored, reductions)
+        for v, r in form.stores:
+            if not form.ops[v].full:
+                self.store(r, where, self.get(v, env, lanes, where, stages))
+
+    def nest(
+        self,
+        env: Env,
+        lanes: int,
+        where: dict[int, str],
+        stage: int,
+        stored: list[tuple[int, int]],
+        reductions: list[int],
+    ) -> None:
+        """One loop nest over the inner dimensions."""
+        form, code = self.form, self.code
+        for k in self.wanted(stage):  # what is outer is computed before the loops
+            self.get(k, env, lanes, where, stage)
+        ops = [form.ops[k] for k in reductions]
+        kinds = [KIND[op.compute][0] for op in ops]
+        split = form.rows and self.lanes > 1
+        start = [identity(code, op.name, kind, lanes) for op, kind in zip(ops, kinds, strict=True)]
+        if split:
+            start += [
+                identity(code, op.name, kind, self.lanes)
+                for op, kind in zip(ops, kinds, strict=True)
+            ]
+
+        def body(here: dict[int, str], width: int, totals: list[V]) -> list[V]:
+            inside = {k: code.splat(v, width) for k, v in env.items()}
+            for v, r in stored:
+                self.store(r, here, self.get(v, inside, width, here, stage))
+            result = []
+            for k, total in zip(reductions, totals, strict=True):
+                kind, x = form.ops[k].args[0]
+                value = (
+                    self.get(x, inside, width, here, stage)
+                    if kind == "v"
+                    else code.const(x, total.kind, width)
+                )
+                result.append(combine(form.ops[k].name, total, value.convert(total.kind)))
+            return result
+
+        def level(d: int, here: dict[int, str], totals: list[V]) -> list[V]:
+            if d == form.outer + form.inner:
+                return body(here, lanes, totals)
+            size = self.size[d]
+            if split and d == self.vector:
+                n = len(reductions)
+                whole = code.let(f"and i64 {size}, {-self.lanes}")
+                wide = self.blocks.loop(
+                    "0", whole, self.lanes, totals[n:], lambda i, t: body({**here, d: i}, self.lanes, t)
+                )
+                one = self.blocks.loop(
+                    whole, size, 1, totals[:n], lambda i, t: body({**here, d: i}, 1, t)
+                )
+                return one + wide
+            return self.blocks.loop(
+                "0", size, 1, totals, lambda i, t: level(d + 1, {**here, d: i}, t)
+            )
+
+        totals = level(form.outer, where, start)
+        for j, (k, op) in enumerate(zip(reductions, ops, strict=True)):
+            total = totals[j]
+            if split:
+                total = combine(op.name, fold(op.name, totals[len(ops) + j]), total)
+            env[k] = rounded(total.convert(KIND[op.dtype][0]), op.dtype)
+
+    def wanted(self, stage: int) -> list[int]:
+        """Outer values that operations of this stage's loops read."""
+        form = self.form
+        result = []
+        for op in form.ops:
+            if (op.full or op.kind == REDUCE) and op.stage <= stage:
+                for kind, x in op.args:
+                    if kind == "v" and not form.ops[x].full and self.ready(x, stage):
+                        result.append(x)
+        return result
+
+    def ready(self, k: int, stage: int) -> bool:
+        op = self.form.ops[k]
+        return op.stage < stage if op.kind == REDUCE else op.stage <= stage
+
+    def get(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """The value of an operation here, computed once per environment."""
+        found = env.get(k)
+        if found is not None:
+            return found
+        op, code = self.form.ops[k], self.code
+        if op.full and op.kind == POINT and op.stage < stage:
+            for v, r in self.form.stores:  # written by an earlier loop nest
+                if v == k:
+                    env[k] = self.load(r, where, lanes)
+                    return env[k]
+        match op.kind:
+            case "load":
+                value = self.load(op.args[0][1], where, lanes)
+            case "host":
+                kind = KIND[op.dtype][0]
+                word = code.value(self.word["host", op.args[0][1], -1], "i64", 1)
+                value = code.splat(_from_word(word, kind), lanes)
+            case "index":
+                value = self.coordinate(op.args[0][1], where, lanes)
+            case _:
+                operands: list[Any] = []
+                for kind, x in op.args:
+                    operands.append(self.get(x, env, lanes, where, stage) if kind == "v" else x)
+                value = rounded(lower(code, op, operands, lanes, KIND), op.dtype)
+        env[k] = value
+        return value
+
+
+def _from_word(word: V, kind: str) -> V:
+    if kind == "f64":
+        return word.bitcast("f64")
+    return word.bitcast("f64").convert(kind) if kind == "f32" else word.convert(kind)
+
+
+def widen(x: V, dtype: str) -> V:
+    """What was loaded, as its kind in registers."""
+    if dtype == "bfloat16":
+        return from_bfloat16_bits(x)
+    if dtype == "float16":
+        return from_float16_bits(x)
+    return x.convert("i1") if dtype == "bool" else x
+
+
+def narrow(x: V, dtype: str) -> V:
+    """A value as it is stored."""
+    if dtype == "bfloat16":
+        return bfloat16_bits(x)
+    if dtype == "float16":
+        return float16_bits(x)
+    return x.convert(KIND[dtype][1])
+
+
+def rounded(x: V, dtype: str) -> V:
+    """A float32 that stands for a half, rounded to it."""
+    if dtype in ("bfloat16", "float16"):
+        return widen(narrow(x, dtype), dtype)
+    return x
+
+
+def fold(name: str, x: V) -> V:
+    """All lanes of a vector combined."""
+    while x.lanes > 1:
+        half = x.lanes // 2
+        low, high = (
+            V(
+                x.code,
+                x.code.let(
+                    f"shufflevector {x.type} {x.ref}, {x.type} poison, <{half} x i32> "
+                    f"<{', '.join(f'i32 {i}' for i in range(first, first + half))}>"
+                )
+                if half > 1
+                else x.code.let(f"extractelement {x.type} {x.ref}, i64 {first}"),
+                x.kind,
+                half,
+            )
+            for first in (0, half)
+        )
+        x = combine(name, low, high)
+    return x
+
+
+def emit(form: Form, name: str) -> tuple[str, set[str]]:
+    """The function of a form and the declarations it needs."""
+    emitter = Emitter(form, name)
+    return emitter.text(), emitter.code.declarations
+
+
+__all__ = ["HOST", "INDEX", "emit", "words_of"]

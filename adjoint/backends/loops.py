@@ -1,0 +1,87 @@
+"""The loop IR: a fused kernel as loop nests over affine references, free of graph and sizes.
+
+Note [kernels]
+    A kernel runs over *outer* dimensions, each combination of which is independent, and *inner*
+    ones, over which it reduces. Operations on values that vary along the inner dimensions are in
+    the *full* space and run inside a loop nest; the rest run once per outer combination. A
+    reduction ends a loop nest: what depends on its result and is again full runs in a later nest
+    (its *stage*).
+
+    One dimension is the vector one: the last outer dimension ("columns": every value is a vector
+    of neighbouring outer elements) or the last inner one ("rows").
+
+    A kernel's *form* says everything but sizes, strides and addresses; those are words it is
+    called with. Kernels of one form share their machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.core.dtype import DType
+
+LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
+
+
+@dataclass(eq=False, slots=True)
+class Ref:
+    """An affine reference: element offset + sum of strides times loop indices.
+
+    Without a buffer it is a number, the reference itself (a coordinate).
+    """
+
+    buffer: Any  # a compiler's Buffer, or None
+    dtype: DType
+    offset: int
+    strides: dict[Any, int]  # by atom, later by dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation on numbered values; an argument is ("v", number) or ("c", constant)."""
+
+    kind: str
+    name: str  # the record's, or the dtype of a load
+    args: tuple[tuple[str, Any], ...]
+    params: Hashable
+    compute: str  # the dtype computed in
+    dtype: str  # the dtype of the result
+    full: bool
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a kernel's machine code depends on."""
+
+    rows: bool  # the vector dimension is the last inner one
+    outer: int  # dimensions
+    inner: int
+    ops: tuple[Op, ...]
+    refs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, class of each stride: 0, 1 or 2)
+    stores: tuple[tuple[int, int], ...]  # (value, reference)
+    hosts: tuple[str, ...]  # dtypes of the host's numbers
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A form with the sizes, strides and buffers of one use."""
+
+    form: Form
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    refs: tuple[Ref, ...]  # strides by dimension: outer ones first
+    hosts: tuple[Any, ...]  # graph values of the host's numbers
+    reads: tuple[Any, ...] = ()
+    writes: tuple[Any, ...] = ()
+    origin: tuple[str, ...] = field(default=())  # names of the nodes it does, for `explain`
+
+    @property
+    def work(self) -> int:
+        """Elements it runs over."""
+        total = 1
+        for n in (*self.outer, *self.inner):
+            total *= n
+        return total

@@ -1,0 +1,296 @@
+"""From a unit of fused nodes to a kernel: loop order, merged dimensions, operations by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from adjoint.compiler.fuse import REDUCE as REDUCES
+from adjoint.compiler.fuse import Unit
+from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel, Op, Ref
+from adjoint.compiler.places import Place, expand_to
+from adjoint.compiler.spaces import Map, settle
+from adjoint.core.dtype import int64
+from adjoint.core.promotion import promote
+from adjoint.core.spec import Spec
+from adjoint.graph.ir import Node, Value
+
+PlaceOf = Callable[[Value], Place]
+
+
+def strides_over(place_strides: tuple[int, ...], where: Map) -> dict[Any, int]:
+    """Strides by atom of something indexed by a value's dimensions."""
+    result: dict[Any, int] = {}
+    for stride, dim in zip(place_strides, where, strict=True):
+        for atom in reversed(settle(dim)):
+            if stride:
+                result[atom] = stride
+            stride *= atom.size
+    return result
+
+
+class Nest:
+    """Builds one kernel."""
+
+    def __init__(self, unit: Unit, fusion: Any, place_of: PlaceOf) -> None:
+        self.unit = unit
+        self.fusion = fusion
+        self.place_of = place_of
+        self.ops: list[dict[str, Any]] = []
+        self.refs: list[Ref] = []
+        self.number: dict[Any, int] = {}  # value or load -> operation
+        self.hosts: list[Value] = []
+        self.stores: list[tuple[int, Ref]] = []
+        self.indexed = False
+        self.reduced = set(settle(unit.reduced or ()))
+
+    # -- operations -----------------------------------------------------------------------------
+
+    def add(self, key: Any, **op: Any) -> int:
+        if key is not None and key in self.number:
+            return self.number[key]
+        self.ops.append(op)
+        if key is not None:
+            self.number[key] = len(self.ops) - 1
+        return len(self.ops) - 1
+
+    def load(self, place: Place, where: Map, dtype: Any) -> int:
+        """A load of an element of a place whose dimensions lie as `where` says."""
+        strides = strides_over(place.strides, where)
+        key = ("load", place.buffer, place.offset, frozenset(strides.items()))
+        if key in self.number:
+            return self.number[key]
+        self.refs.append(Ref(place.buffer, dtype, place.offset, strides))
+        return self.add(
+            key,
+            kind=LOAD, name=dtype.name, args=(("r", len(self.refs) - 1),), params=None,
+            compute=dtype.name, dtype=dtype.name,
+            full=bool(self.reduced) and any(a in self.reduced for a in strides), stage=0,
+        )  # fmt: skip
+
+    def coordinate(self, where: Map, dim: int) -> int:
+        """The index along one dimension."""
+        self.indexed = True
+        strides = strides_over(tuple(int(d == dim) for d in range(len(where))), where)
+        return self.linear_index(strides)
+
+    def linear_index(self, strides: dict[Any, int]) -> int:
+        self.refs.append(Ref(None, int64, 0, strides))
+        return self.add(
+            None,
+            kind=INDEX, name="index", args=(("r", len(self.refs) - 1),), params=None,
+            compute="int64", dtype="int64",
+            full=bool(self.reduced) and any(a in self.reduced for a in strides), stage=0,
+        )  # fmt: skip
+
+    def operand(self, x: Any, node: Node, where: Map) -> tuple[str, Any]:
+        """An argument of an operation: a number, or a value made or loaded here."""
+        if not isinstance(x, Value):
+            return ("c", x)
+        if x.host:
+            return ("v", self.host(x))
+        base, views = self.fusion.rooted(x)
+        if base in self.unit.maps:
+            return ("v", self.number[base])
+        if base in self.fusion.fills:
+            return self.operand_fill(base)
+        shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
+        place = expand_to(self.place_of(x), shape)
+        return ("v", self.load(place, where, x.spec.dtype))
+
+    def host(self, value: Value) -> int:
+        if value not in self.hosts:
+            self.hosts.append(value)
+        name = value.spec.dtype.name
+        return self.add(
+            value,
+            kind=HOST, name=name, args=(("h", self.hosts.index(value)),), params=None,
+            compute=name, dtype=name, full=False, stage=0,
+        )  # fmt: skip
+
+    def operand_fill(self, base: Value) -> tuple[str, Any]:
+        """What `full` makes, as a number of its own dtype."""
+        node = base.node
+        assert node is not None
+        x = node.inputs[0]
+        arg = ("v", self.host(x)) if isinstance(x, Value) else ("c", x)
+        name = base.spec.dtype.name
+        return (
+            "v",
+            self.add(
+                base,
+                kind=POINT, name="fill", args=(arg,), params=None, compute=name, dtype=name,
+                full=False, stage=self.stage_of((arg,)),
+            ),
+        )  # fmt: skip
+
+    def is_reduction(self, node: Node) -> bool:
+        return bool(self.fusion.kinds[node] == REDUCES)
+
+    def stage_of(self, args: Any) -> int:
+        """The first loop nest in which all arguments are there."""
+        stage = 0
+        for kind, x in args:
+            if kind == "v":
+                op = self.ops[x]
+                stage = max(stage, op["stage"] + (op["kind"] == REDUCE))
+        return stage
+
+    def visit(self, node: Node) -> None:
+        """Add a node's operation."""
+        out = node.outputs[0]
+        if self.is_reduction(node):
+            where = self.unit.sources.get(node)
+            arg = self.operand(node.inputs[0], node, where)  # type: ignore[arg-type]
+            dtype = node.inputs[0].spec.dtype.name
+            self.add(
+                out,
+                kind=REDUCE, name=node.record.name, args=(arg,), params=None,
+                compute=dtype, dtype=out.spec.dtype.name, full=False, stage=self.stage_of((arg,)),
+            )  # fmt: skip
+            return
+        where = self.unit.maps[out]
+        name, args, params, compute = self.point(node, where)
+        full = any(
+            (k == "v" and self.ops[x]["full"]) for k, x in args
+        )
+        self.add(
+            out,
+            kind=POINT, name=name, args=args, params=params, compute=compute,
+            dtype=out.spec.dtype.name, full=full, stage=self.stage_of(args),
+        )  # fmt: skip
+
+    def point(self, node: Node, where: Map) -> tuple[str, tuple[Any, ...], Any, str]:
+        """(name, arguments, parameters, dtype computed in) of an elementwise operation."""
+        record, out = node.record, node.outputs[0]
+        name = record.name
+        if name in ("clone", "cast", "fill", "full"):
+            source = node.inputs[0]
+            arg = self.operand(source, node, where)
+            have = source.spec.dtype.name if isinstance(source, Value) and not source.host else ""
+            return "cast", (arg,), None, have or out.spec.dtype.name
+        if name in ("triu", "tril"):
+            row, column = len(where) - 2, len(where) - 1
+            args = (
+                self.operand(node.inputs[0], node, where),
+                ("v", self.coordinate(where, row)),
+                ("v", self.coordinate(where, column)),
+            )
+            return name, args, (("diagonal", node.params["diagonal"]),), out.spec.dtype.name
+        if name == "arange":
+            p = node.params
+            args = (("v", self.coordinate(where, 0)),)
+            return name, args, (("start", p["start"]), ("step", p["step"])), out.spec.dtype.name
+        args = tuple(self.operand(x, node, where) for x in node.inputs)
+        kinds = [_as_operand(x) for x in node.inputs]
+        compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
+        return name, args, tuple(sorted(node.params.items())), compute.name
+
+    def store(self, value: Value, place: Place) -> None:
+        """Have a value written to memory."""
+        where = self.unit.maps[value]
+        self.stores.append(
+            (
+                self.number[value],
+                Ref(place.buffer, value.spec.dtype, place.offset, strides_over(place.strides, where)),
+            )
+        )
+
+    # -- loops ----------------------------------------------------------------------------------
+
+    def finish(self) -> Kernel:
+        """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
+        refs = self.refs + [ref for _, ref in self.stores]
+        atoms = settle(self.unit.atoms)
+        outer = [a for a in atoms if a not in self.reduced]
+        inner = [a for a in atoms if a in self.reduced]
+        vector = self.vector_atom(atoms, refs)
+        outer = order(outer, refs, vector)
+        inner = order(inner, refs, vector)
+        rows = vector in self.reduced
+        outer_dims = merge(outer, refs)
+        inner_dims = merge(inner, refs)
+        dims = outer_dims + inner_dims
+        last = len(dims) - 1 if rows else len(outer_dims) - 1
+        classes = []
+        final: list[Ref] = []
+        for ref in refs:
+            by_dim = tuple(ref.strides.get(group[-1], 0) for group in dims)
+            classes.append(
+                (
+                    ref.dtype.name if ref.buffer is not None else "index",
+                    tuple(
+                        0 if s == 0 else 1 if s == 1 and d == last else 2
+                        for d, s in enumerate(by_dim)
+                    ),
+                )
+            )
+            final.append(Ref(ref.buffer, ref.dtype, ref.offset, dict(enumerate(by_dim))))
+        base = len(self.refs)
+        form = Form(
+            rows=rows,
+            outer=len(outer_dims),
+            inner=len(inner_dims),
+            ops=tuple(Op(**op) for op in self.ops),
+            refs=tuple(classes),
+            stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores)),
+            hosts=tuple(h.spec.dtype.name for h in self.hosts),
+        )
+        return Kernel(
+            form,
+            tuple(prod(a.size for a in g) for g in outer_dims),
+            tuple(prod(a.size for a in g) for g in inner_dims),
+            tuple(final),
+            tuple(self.hosts),
+            origin=tuple(n.record.name for n in self.unit.nodes),
+        )
+
+    def vector_atom(self, atoms: list[Any], refs: list[Ref]) -> Any:
+        """The dimension along which most references have neighbouring elements."""
+        if not atoms:
+            return None
+        score = dict.fromkeys(atoms, 0.0)
+        stores = {id(ref) for _, ref in self.stores}
+        for ref in refs:
+            for atom, stride in ref.strides.items():
+                if stride == 1 and ref.buffer is not None:
+                    score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
+        return max(atoms, key=lambda a: (score[a], a in self.reduced, a.size))
+
+
+def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
+    """Loop order: large strides outside, the vector dimension inside."""
+    if len(atoms) < 2:
+        return atoms
+    weight = {a: 0 for a in atoms}
+    main = max(refs, key=lambda r: sum(a in r.strides for a in atoms)) if refs else None
+    for a in atoms:
+        weight[a] = abs(main.strides.get(a, 0)) if main is not None else 0
+    return sorted(atoms, key=lambda a: (a is not vector, weight[a]), reverse=True)
+
+
+def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
+    """Neighbouring atoms that every reference steps through as one."""
+    groups: list[list[Any]] = []
+    for atom in atoms:
+        if groups and all(
+            r.strides.get(groups[-1][-1], 0) == r.strides.get(atom, 0) * atom.size for r in refs
+        ):
+            groups[-1].append(atom)
+        else:
+            groups.append([atom])
+    return groups
+
+
+def _as_operand(x: Any) -> Any:
+    """What promotion looks at: a spec, or a number (for the host's, any of its kind)."""
+    if not isinstance(x, Value):
+        return x
+    if not x.host:
+        return x.spec
+    category = x.spec.dtype.category
+    return (False, 0, 0.0, 0j)[category]
+
+
+__all__ = ["Nest", "Spec"]
