@@ -39,6 +39,7 @@ class Unit:
     maps: dict[Value, Map] = field(default_factory=dict)
     atoms: list[Any] = field(default_factory=list)  # of the full space
     reduced: list[Any] | None = None  # the atoms it reduces over
+    sources: dict[Node, Map] = field(default_factory=dict)  # a reduction's operand
     needs: int = 0  # bit mask: units it depends on, directly or not
 
     def full(self) -> set[Any]:
@@ -46,15 +47,6 @@ class Unit:
 
     def outer(self) -> set[Any]:
         return self.full() - set(settle(self.reduced or ()))
-
-
-def root(value: Value) -> tuple[Value, list[Node]]:
-    """The value that a chain of views looks at, and the chain from it outwards."""
-    views: list[Node] = []
-    while value.node is not None and value.node.record.is_view and value.node.params.get("_copy") is None:
-        views.append(value.node)
-        value = value.node.inputs[0]
-    return value, views[::-1]
 
 
 class Fusion:
@@ -65,6 +57,7 @@ class Fusion:
         self.units: list[Unit] = []
         self.unit_of: dict[Value, Unit] = {}
         self.roots: dict[Value, tuple[Value, list[Node]]] = {}
+        self.fills = {n.outputs[0] for n, kind in kinds.items() if kind == FREE}
         for node in graph:
             kind = kinds[node]
             if kind == POINT or kind == REDUCE:
@@ -75,9 +68,14 @@ class Fusion:
     # -- units ----------------------------------------------------------------------------------
 
     def rooted(self, value: Value) -> tuple[Value, list[Node]]:
+        """The value that a chain of views looks at, and the chain from it outwards."""
         found = self.roots.get(value)
         if found is None:
-            found = self.roots[value] = root(value)
+            base, views = value, []
+            while base.node is not None and self.kinds[base.node] == VIEW:
+                views.append(base.node)
+                base = base.node.inputs[0]
+            found = self.roots[value] = (base, views[::-1])
         return found
 
     def producers(self, node: Node) -> Iterator[Unit]:
@@ -105,6 +103,8 @@ class Fusion:
                 needs |= other.needs | 1 << other.index
         if needs != unit.needs:
             unit.needs = needs
+            if len(unit.nodes) == 1:
+                return  # nobody waits for a new unit
             bit = 1 << unit.index
             for other in self.units:
                 if other.needs & bit:
@@ -198,6 +198,7 @@ class Fusion:
             unit.reduced = gone
         elif set(settle(unit.reduced)) != set(gone):
             return None
+        unit.sources[node] = source
         kept = [() if d in dims else dim for d, dim in enumerate(source)]
         if not node.params["keepdim"]:
             kept = [dim for d, dim in enumerate(kept) if d not in dims]

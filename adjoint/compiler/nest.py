@@ -13,7 +13,6 @@ from adjoint.compiler.places import Place, expand_to
 from adjoint.compiler.spaces import Map, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
-from adjoint.core.spec import Spec
 from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
@@ -143,7 +142,8 @@ class Nest:
         if self.is_reduction(node):
             where = self.unit.sources.get(node)
             arg = self.operand(node.inputs[0], node, where)  # type: ignore[arg-type]
-            dtype = node.inputs[0].spec.dtype.name
+            logical = node.record.name in ("any", "all")
+            dtype = "bool" if logical else node.inputs[0].spec.dtype.name
             self.add(
                 out,
                 kind=REDUCE, name=node.record.name, args=(arg,), params=None,
@@ -183,7 +183,7 @@ class Nest:
             args = (("v", self.coordinate(where, 0)),)
             return name, args, (("start", p["start"]), ("step", p["step"])), out.spec.dtype.name
         args = tuple(self.operand(x, node, where) for x in node.inputs)
-        kinds = [_as_operand(x) for x in node.inputs]
+        kinds = [as_operand(x) for x in node.inputs]
         compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
         return name, args, tuple(sorted(node.params.items())), compute.name
 
@@ -283,7 +283,7 @@ def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
     return groups
 
 
-def _as_operand(x: Any) -> Any:
+def as_operand(x: Any) -> Any:
     """What promotion looks at: a spec, or a number (for the host's, any of its kind)."""
     if not isinstance(x, Value):
         return x
@@ -292,5 +292,3 @@ def _as_operand(x: Any) -> Any:
     category = x.spec.dtype.category
     return (False, 0, 0.0, 0j)[category]
 
-
-__all__ = ["Nest", "Spec"]

@@ -1,0 +1,212 @@
+"""Legalise: what each node is to the compiler, and copies where memory does not lie as needed.
+
+Every value that is not a view will lie in row-major order if it is put in memory at all; a view
+that no strides can express of that (a reshape of a transposed value) reads a copy instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.backends.llvm.kernels import KIND
+from adjoint.backends.llvm.operations import supports
+from adjoint.compiler.fuse import CALL, FREE, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
+from adjoint.compiler.templates import template_for
+from adjoint.core.promotion import promote
+from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.passes.rewrite import Builder
+from adjoint.ops.convert import CLONE
+from adjoint.ops.reduction import SUM
+from adjoint.core.record import REGISTRY
+
+REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
+LONG = 8192  # a reduction over more elements than this, with few results, goes in two steps
+FEW = 16
+
+
+class Legal:
+    """A graph every node of which has a kind, and where its values would lie."""
+
+    def __init__(self, graph: Graph, places: dict[Value, Place]) -> None:
+        self.builder = Builder(graph)
+        self.kinds: dict[Node, str] = {}
+        self.layout: dict[Value, Place] = dict(places)
+        for node in graph.nodes:
+            self.visit(node, self.builder.translate(node.inputs))
+        self.graph = self.builder.finish(graph)
+        self.free_fills()
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def visit(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        record = node.record
+        if empty(node, inputs):
+            self.keep(node, inputs, CALL)
+        elif record.is_view:
+            self.view(node, inputs)
+        elif record.name in REDUCTIONS and known(node, inputs):
+            self.reduction(node, inputs)
+        elif is_point(node, inputs):
+            self.keep(node, inputs, POINT)
+        else:
+            template = template_for(node, inputs)
+            if template is None:
+                self.keep(node, inputs, CALL)
+            else:
+                fixed = tuple(
+                    self.copy(x) if i in template.packed(self.layout_of, inputs) else x
+                    for i, x in enumerate(inputs)
+                )
+                self.keep(node, fixed, TEMPLATE)
+
+    def layout_of(self, value: Value) -> Place:
+        return self.layout[value]
+
+    def keep(self, node: Node, inputs: tuple[Any, ...], kind: str) -> None:
+        self.builder.keep(node, inputs)
+        self.settle(self.builder.graph.nodes[-1], kind)
+
+    def settle(self, node: Node, kind: str) -> None:
+        self.kinds[node] = kind
+        for value in node.outputs:
+            self.layout[value] = virtual(value)
+
+    def made(self, value: Value, kind: str) -> Value:
+        assert value.node is not None
+        self.settle(value.node, kind)
+        return value
+
+    def copy(self, x: Value) -> Value:
+        """The same elements in row-major order."""
+        return self.made(self.builder.emit(CLONE, x, strides=None), POINT)
+
+    def view(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        source = inputs[0]
+        if node.record.name not in STRIDED or node.outputs[0].spec.dtype.name not in KIND:
+            self.keep(node, inputs, CALL)
+            return
+        place = show(self.layout[source], node)
+        if place is None:
+            source = self.copy(source)
+            inputs = (source,)
+            place = show(self.layout[source], node)
+        if place is None:
+            self.keep(node, inputs, CALL)
+            return
+        self.builder.keep(node, inputs)
+        kept = self.builder.graph.nodes[-1]
+        self.kinds[kept] = VIEW
+        self.layout[kept.outputs[0]] = place
+
+    def reduction(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """One loop nest per result; where results are few and long, first by parts."""
+        shape = inputs[0].spec.shape
+        dims = node.params["dims"]
+        if not dims:
+            self.keep(node, inputs, CALL)
+            return
+        last = max(dims)
+        results = prod_of(n for d, n in enumerate(shape) if d not in dims)
+        length = prod_of(shape[d] for d in dims)
+        if len(dims) > 1 and results < FEW and length > LONG and shape[last] > 1:
+            part = self.emit_reduction(node, inputs[0], (last,), keepdim=True)
+            whole = self.emit_reduction(node, part, dims, keepdim=node.params["keepdim"])
+            self.builder.replace(node, (whole,))
+        elif len(dims) == 1 and results < FEW and length > LONG and (cut := divisor(length)):
+            parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
+            split = self.reshape(inputs[0], parts)
+            part = self.emit_reduction(node, split, (last + 1,), keepdim=False)
+            whole = self.emit_reduction(node, part, dims, keepdim=node.params["keepdim"])
+            self.builder.replace(node, (whole,))
+        else:
+            self.keep(node, inputs, REDUCE)
+
+    def emit_reduction(self, node: Node, x: Value, dims: Any, keepdim: bool) -> Value:
+        return self.made(self.builder.emit(node.record, x, dims=dims, keepdim=keepdim), REDUCE)
+
+    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+        made = self.builder.emit(REGISTRY["reshape"], x, shape=shape)
+        assert made.node is not None
+        place = show(self.layout[x], made.node)
+        if place is None:
+            self.builder.graph.nodes.pop()
+            return self.reshape(self.copy(x), shape)
+        self.kinds[made.node] = VIEW
+        self.layout[made] = place
+        return made
+
+    # -- constants ------------------------------------------------------------------------------
+
+    def free_fills(self) -> None:
+        """A `full` that only loops read is a number to them; it needs no memory."""
+        used: set[Value] = set(self.graph.outputs)
+        for node in reversed(self.graph.nodes):
+            kind = self.kinds[node]
+            if kind == VIEW:
+                if node.outputs[0] in used:
+                    used.add(node.inputs[0])
+            elif kind in (TEMPLATE, CALL):
+                used.update(x for x in node.inputs if isinstance(x, Value))
+            elif kind == POINT and node.record.name == "full" and node.outputs[0] not in used:
+                self.kinds[node] = FREE
+
+
+def virtual(value: Value) -> Place:
+    """Where a value would lie: in row-major order in memory of its own."""
+    size = prod_of(value.spec.shape)
+    return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
+
+
+def prod_of(sizes: Any) -> int:
+    total = 1
+    for n in sizes:
+        total *= n
+    return total
+
+
+def divisor(n: int) -> int:
+    """A divisor of n near 1024, or 0."""
+    for cut in range(1024, 4096):
+        if n % cut == 0:
+            return cut
+    for cut in range(1023, 63, -1):
+        if n % cut == 0:
+            return cut
+    return 0
+
+
+def empty(node: Node, inputs: tuple[Any, ...]) -> bool:
+    values = [x for x in inputs if isinstance(x, Value)]
+    return any(0 in v.spec.shape for v in (*node.outputs, *values))
+
+
+def known(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether all dtypes are ones that kernels compute with, on the CPU."""
+    return all(
+        v.spec.dtype.name in KIND and v.spec.device.type == "cpu"
+        for v in (*node.outputs, *(x for x in inputs if isinstance(x, Value)))
+    )
+
+
+def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a node computes each element from corresponding ones by a lowering we have."""
+    record = node.record
+    if not known(node, inputs):
+        return False
+    name = record.name
+    if name in ("clone", "cast", "triu", "tril", "arange"):
+        return True
+    if name == "full":
+        return isinstance(inputs[0], (bool, int, float)) or (
+            isinstance(inputs[0], Value) and inputs[0].host
+        )
+    if record.family != "elementwise":
+        return False
+    from adjoint.compiler.nest import as_operand
+
+    compute, _ = promote(record.promotion or "same", map(as_operand, inputs[record.promotes_from :]))
+    return supports(name, compute.name)
+
+
+__all__ = ["SUM", "Legal"]

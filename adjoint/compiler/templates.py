@@ -1,0 +1,30 @@
+"""Templates: nodes with a kernel of their own instead of generated loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.compiler.places import Place
+from adjoint.graph.ir import Node, Value
+
+LayoutOf = Callable[[Value], Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a node becomes calls of a kernel."""
+
+    accepts: Callable[[Node, tuple[Any, ...]], bool]
+    packed: Callable[[LayoutOf, tuple[Any, ...]], set[int]]  # operands that must be copied first
+    steps: Callable[..., list[Any]]  # (node, places of operands, places of results) -> steps
+
+
+TEMPLATES: dict[str, Template] = {}
+
+
+def template_for(node: Node, inputs: tuple[Any, ...]) -> Template | None:
+    """The template that takes a node, if any."""
+    template = TEMPLATES.get(node.record.name)
+    return template if template is not None and template.accepts(node, inputs) else None
