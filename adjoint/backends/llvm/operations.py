@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adjoint.backends.llvm.elementwise import LOWER
+from adjoint.backends.llvm.elementwise import LOWER, supports
 from adjoint.backends.llvm.vector import Code, V, int_max, int_min, nan_max, nan_min, select
 from adjoint.backends.loops import Op
 
@@ -90,4 +90,4 @@ def identity(code: Code, name: str, kind: str, lanes: int) -> V:
     return code.const(lowest if low else highest, kind, lanes)
 
 
-__all__ = ["combine", "identity", "lower"]
+__all__ = ["combine", "identity", "lower", "supports"]

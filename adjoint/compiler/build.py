@@ -1,0 +1,416 @@
+"""Build: from a task to the steps that do it.
+
+The stages, in order: passes over the graph, legalise, fuse, order, place, kernels.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from adjoint.backends.llvm.kernels import lanes_of, words_of
+from adjoint.backends.loops import Kernel
+from adjoint.compiler import products  # noqa: F401  (registers its template)
+from adjoint.compiler.fuse import Fusion, Unit
+from adjoint.compiler.legalise import Legal
+from adjoint.compiler.nest import Nest
+from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, row_major, show
+from adjoint.compiler.steps import Address, Call, Launch, Number, Step
+from adjoint.compiler.templates import TEMPLATES
+from adjoint.graph.execution import Task
+from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.passes.pipeline import run_passes
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an executable is made from."""
+
+    graph: Graph
+    steps: list[Step]
+    inputs: list[Buffer | None]  # by graph input; None for the host's numbers
+    targets: list[Buffer]  # by write
+    results: dict[int, Buffer]  # by output
+    places: dict[Value, Place] = field(default_factory=dict)
+
+
+class Builder:
+    """Makes a plan."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.graph = run_passes(task.graph)
+        self.inputs, given = input_places(self.graph, task.examples)
+        legal = Legal(self.graph, given)
+        self.graph = legal.graph
+        self.fusion = Fusion(self.graph, legal.kinds)
+        self.given = given
+        self.places: dict[Value, Place] = dict(given)
+        self.units = ordered(self.fusion, self.graph)
+        self.position = {unit.index: k for k, unit in enumerate(self.units)}
+        self.steps: list[Step] = []
+        self.targets: list[Buffer] = []
+        self.results: dict[int, Buffer] = {}
+        self.last: list[tuple[Value, Place]] = []  # copies at the end
+
+    def plan(self) -> Plan:
+        self.realise()
+        self.place_outputs()
+        for unit in self.units:
+            self.steps += self.unit_steps(unit)
+        for value, place in self.last:
+            self.steps.append(self.copy_step(value, place))
+        self.steps = batch(self.steps)
+        return Plan(self.graph, self.steps, self.inputs, self.targets, self.results, self.places)
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def realise(self) -> None:
+        """Give memory to values that someone outside their unit reads."""
+        self.readers: dict[Value, set[int]] = {}  # base value -> positions of units
+        for unit in self.units:
+            for node in unit.nodes:
+                for x in node.inputs:
+                    if isinstance(x, Value) and not x.host:
+                        base, _ = self.fusion.rooted(x)
+                        maker = self.fusion.unit_of.get(base)
+                        if maker is not unit:
+                            self.readers.setdefault(base, set()).add(self.position[unit.index])
+        end = len(self.units)
+        for v in self.graph.outputs:
+            self.readers.setdefault(self.fusion.rooted(v)[0], set()).add(end)
+        for base in self.readers:
+            if base in self.fusion.unit_of:
+                self.realise_value(base)
+        for unit in self.units:
+            if unit.kind in ("template", "call"):
+                for v in unit.nodes[0].outputs:
+                    self.realise_value(v)
+
+    def realise_value(self, value: Value) -> None:
+        if value not in self.places:
+            size = prod(value.spec.shape)
+            buffer = Buffer(ARENA, value.spec.dtype, size, name=value.name)
+            self.places[value] = row_major(buffer, value.spec.shape)
+
+    def place_of(self, value: Value) -> Place:
+        """Where a realised value, or a view of one, lies."""
+        found = self.places.get(value)
+        if found is None:
+            node = value.node
+            assert node is not None
+            found = show(self.place_of(node.inputs[0]), node)
+            assert found is not None, f"{value} has no place"
+            self.places[value] = found
+        return found
+
+    def place_outputs(self) -> None:
+        """Let results and updated state be written where they belong, or copied there."""
+        task, outputs = self.task, self.graph.outputs
+        for (_, k), target in zip(task.writes, task.targets, strict=True):
+            same = next((i for i, x in enumerate(task.examples) if x is target), None)
+            if same is not None and self.inputs[same] is not None:
+                buffer = self.inputs[same]
+                assert buffer is not None
+                place = self.given[self.graph.inputs[same]]
+            else:
+                buffer = Buffer("target", outputs[k].spec.dtype, prod(target.shape), len(self.targets))
+                place = array_place(buffer, target)
+            self.targets.append(buffer)
+            self.last.append((outputs[k], place))
+        for k in sorted(task.returned):
+            value = outputs[k]
+            buffer = Buffer(RESULT, value.spec.dtype, prod(value.spec.shape), k)
+            self.results[k] = buffer
+            place = row_major(buffer, value.spec.shape)
+            base, views = self.fusion.rooted(value)
+            own = self.places.get(base)
+            if own is not None and not views and own.buffer.kind == ARENA:
+                self.places[value] = place  # made in place
+            else:
+                self.last.insert(0, (value, place))
+        self.write_in_place()
+
+    def write_in_place(self) -> None:
+        """State whose old value nobody needs any more is overwritten by the unit that makes it."""
+        kept = []
+        calls = [k for k, u in enumerate(self.units) if u.kind == "call"]
+        for value, place in self.last:
+            if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
+                kept.append((value, place))
+            else:
+                self.places[value] = place
+        # What is copied at the end must not be overwritten by an earlier copy: take it first.
+        written = {place.buffer for _, place in kept}
+        self.last = []
+        for value, place in kept:
+            base, _ = self.fusion.rooted(value)
+            source = self.places.get(base)
+            if place.buffer.kind != RESULT and source is not None and source.buffer in written:
+                own = Buffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
+                held = row_major(own, value.spec.shape)
+                self.last.insert(0, (value, held))
+                self.last.append((_Held(value.spec, held), place))  # type: ignore[arg-type]
+            else:
+                self.last.append((value, place))
+
+    def may_overwrite(self, value: Value, place: Place, calls: list[int]) -> bool:
+        base, views = self.fusion.rooted(value)
+        unit = self.fusion.unit_of.get(base)
+        own = self.places.get(base)
+        if views or unit is None or own is None or own.buffer.kind != ARENA:
+            return False
+        if unit.kind == "call" or not place.contiguous:
+            return False
+        at = self.position[unit.index]
+        if any(c > at for c in calls):
+            return False
+        if place.buffer.kind != INPUT:
+            return True
+        source = self.graph.inputs[place.buffer.number]
+        for reader in self.readers.get(source, ()):
+            if reader > at:
+                return False
+            if reader == at and not self.in_step(unit, source, base, place):
+                return False
+        return True
+
+    def in_step(self, unit: Unit, source: Value, value: Value, place: Place) -> bool:
+        """Whether a unit reads an input only at the element it is about to write."""
+        if unit.kind != "loop" or unit.reduced is not None:
+            return False
+        from adjoint.compiler.nest import strides_over
+        from adjoint.compiler.places import expand_to
+
+        wanted = strides_over(place.strides, unit.maps[value])
+        for node in unit.nodes:
+            for x in node.inputs:
+                if isinstance(x, Value) and self.fusion.rooted(x)[0] is source:
+                    seen = expand_to(self.place_of(x), node.outputs[0].spec.shape)
+                    if seen.offset != place.offset:
+                        return False
+                    if strides_over(seen.strides, unit.maps[node.outputs[0]]) != wanted:
+                        return False
+        return True
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def unit_steps(self, unit: Unit) -> list[Step]:
+        node = unit.nodes[0]
+        if unit.kind == "loop":
+            nest = Nest(unit, self.fusion, self.place_of)
+            for each in unit.nodes:
+                nest.visit(each)
+            for each in unit.nodes:
+                value = each.outputs[0]
+                if value in self.places:
+                    nest.store(value, self.places[value])
+            if not nest.stores:
+                return []
+            return [kernel_step(nest.finish())]
+        if unit.kind == "template":
+            operands = [self.place_of(x) for x in node.inputs]
+            results = [self.places[v] for v in node.outputs]
+            return TEMPLATES[node.record.name].steps(node, operands, results)
+        reads = tuple(
+            self.place_of(x).buffer for x in node.inputs if isinstance(x, Value) and not x.host
+        )
+        writes = tuple(self.places[v].buffer for v in node.outputs)
+        return [Call(node, reads, writes, label=node.record.name)]
+
+    def copy_step(self, value: Any, place: Place) -> Launch:
+        """A copy of a value to another place."""
+        source = value.place if isinstance(value, _Held) else self.place_of(value)
+        return kernel_step(copy_kernel(source, place))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A value that was taken before what it lies in is overwritten."""
+
+    spec: Any
+    place: Place
+
+
+def copy_kernel(source: Place, target: Place) -> Kernel:
+    """A kernel that copies one place to another of its shape."""
+    from adjoint.compiler.spaces import flatten, fresh
+
+    value = Value("source", _spec(source))
+    node = Node(_clone(), (value,), {})
+    node.outputs = (Value("copy", _spec(source), node),)
+    where = fresh(source.shape)
+    unit = Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
+
+    class One:
+        kinds = {node: "point"}
+        fills: set[Value] = set()
+
+        @staticmethod
+        def rooted(x: Value) -> tuple[Value, list[Node]]:
+            return x, []
+
+    nest = Nest(unit, One, lambda _: source)
+    nest.visit(node)
+    nest.store(node.outputs[0], target)
+    return nest.finish()
+
+
+def _clone() -> Any:
+    from adjoint.ops.convert import CLONE
+
+    return CLONE
+
+
+def _spec(place: Place) -> Any:
+    from adjoint.core.spec import Spec
+
+    return Spec(place.shape, place.buffer.dtype)
+
+
+def input_places(graph: Graph, examples: Any) -> tuple[list[Buffer | None], dict[Value, Place]]:
+    """Buffers and places of the graph's inputs."""
+    buffers: list[Buffer | None] = []
+    places: dict[Value, Place] = {}
+    for i, (value, array) in enumerate(zip(graph.inputs, examples, strict=True)):
+        if value.host:
+            buffers.append(None)
+            continue
+        buffer = Buffer(INPUT, value.spec.dtype, prod(value.spec.shape), i)
+        buffers.append(buffer)
+        places[value] = array_place(buffer, array)
+    return buffers, places
+
+
+def array_place(buffer: Buffer, array: Any) -> Place:
+    item = array.dtype.itemsize
+    return Place(buffer, tuple(array.shape), tuple(s // item for s in array.strides))
+
+
+def ordered(fusion: Fusion, graph: Graph) -> list[Unit]:
+    """Units in an order that respects their dependences and stays near the recorded one."""
+    rank = {node: k for k, node in enumerate(graph.nodes)}
+    units = [u for u in fusion.units if u.nodes]
+    waits: dict[int, set[int]] = {}
+    followers: dict[int, list[Unit]] = {}
+    for unit in units:
+        before = {p.index for node in unit.nodes for p in fusion.producers(node)} - {unit.index}
+        waits[unit.index] = before
+        for b in before:
+            followers.setdefault(b, []).append(unit)
+    ready = [(rank[u.nodes[-1]], u.index, u) for u in units if not waits[u.index]]
+    heapq.heapify(ready)
+    result: list[Unit] = []
+    while ready:
+        _, _, unit = heapq.heappop(ready)
+        result.append(unit)
+        for follower in followers.get(unit.index, ()):
+            waits[follower.index].discard(unit.index)
+            if not waits[follower.index]:
+                heapq.heappush(ready, (rank[follower.nodes[-1]], follower.index, follower))
+    assert len(result) == len(units), "units wait for each other"
+    return result
+
+
+# -- kernels into launches ----------------------------------------------------------------------
+
+
+def kernel_step(kernel: Kernel) -> Launch:
+    """A launch of one kernel; `batch` may put several together."""
+    stores = {r for _, r in kernel.form.stores}
+    return Launch(
+        function="",
+        words=[],
+        reads=tuple(r.buffer for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
+        writes=tuple(kernel.refs[k].buffer for k in sorted(stores)),
+        pieces=1,
+        cost=float(kernel.work * max(len(kernel.form.ops), 1)),
+        label="+".join(kernel.origin),
+        form=kernel.form,
+        kernels=[kernel],
+    )
+
+
+def batch(steps: list[Step]) -> list[Step]:
+    """Launch kernels of one form together where nothing between them forbids it.
+
+    A kernel is put off to the last of its kind that can wait for it: no step in between may read
+    what it writes, or write what it reads or writes.
+    """
+    result: list[Step] = []
+    open_launches: dict[Any, Launch] = {}
+    for step in reversed(steps):
+        if isinstance(step, Launch) and step.form is not None:
+            later = open_launches.get(step.form)
+            if later is not None and _can_wait(step, later, result):
+                later.kernels.insert(0, step.kernels[0])
+                later.reads += step.reads
+                later.writes += step.writes
+                later.cost += step.cost
+                continue
+            open_launches[step.form] = step
+        result.append(step)
+    result.reverse()
+    for step in result:
+        if isinstance(step, Launch) and step.form is not None:
+            fill_words(step)
+    return result
+
+
+def _can_wait(step: Launch, later: Launch, done: list[Step]) -> bool:
+    """Whether a step can be done together with a later one (`done` holds what follows it)."""
+    reads, writes = set(step.reads), set(step.writes)
+    if writes & (set(later.reads) | set(later.writes)) or reads & set(later.writes):
+        return False
+    for other in reversed(done):
+        if other is later:
+            return True
+        theirs = set(other.writes)
+        if writes & theirs or reads & theirs or writes & set(other.reads):
+            return False
+    return False
+
+
+def fill_words(step: Launch) -> None:
+    """The words of a launch of generated kernels (Note [kernel words])."""
+    form = step.form
+    layout = words_of(form)
+    lanes = lanes_of(form)
+    words: list[Any] = [len(step.kernels), 0]
+    first = 0
+    for kernel in step.kernels:
+        pieces, chunk, chunks = divide(kernel, lanes)
+        words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
+        for kind, k, d in layout:
+            ref = kernel.refs[k] if kind != "host" else None
+            if kind == "address":
+                assert ref is not None
+                if ref.buffer is None:
+                    words.append(ref.offset)
+                else:
+                    words.append(Address(ref.buffer, ref.offset * ref.dtype.itemsize))
+            elif kind == "stride":
+                assert ref is not None
+                words.append(ref.strides[d])
+            else:
+                words.append(Number(kernel.hosts[k]))
+        first += pieces
+    words[1] = first
+    step.words = words
+    step.pieces = first
+
+
+def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:
+    """(pieces, chunk, chunks): how the outer space is dealt out, by shape alone."""
+    if kernel.form.rows or not kernel.outer:
+        return prod(kernel.outer), 0, 1
+    lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
+    inside = max(1, prod(kernel.inner))
+    wanted = max(1, 4096 // inside)  # elements of the vector dimension in a piece
+    chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
+    if lead >= 64:
+        chunk = max(chunk, -(-size // lanes) * lanes)
+    chunks = -(-size // chunk)
+    return lead * chunks, chunk, chunks
