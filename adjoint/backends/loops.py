@@ -23,6 +23,7 @@ from typing import Any
 from adjoint.core.dtype import DType
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
+CHECKED = {"scatter"}  # elementwise operations that may find an index out of bounds
 
 
 @dataclass(eq=False, slots=True)
@@ -36,11 +37,16 @@ class Ref:
     dtype: DType
     offset: int
     strides: dict[Any, int]  # by atom, later by dimension
+    picks: tuple[tuple[int, int], ...] = ()  # (stride, size) of dimensions indexed by values
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation on numbered values; an argument is ("v", number) or ("c", constant)."""
+    """One operation on numbered values; an argument is ("v", number) or ("c", constant).
+
+    A load's first argument is ("r", reference); further ones are indices along dimensions that
+    the reference's strides leave out (`picks` of the kernel's reference).
+    """
 
     kind: str
     name: str  # the record's, or the dtype of a load
@@ -64,6 +70,16 @@ class Form:
     stores: tuple[tuple[int, int], ...]  # (value, reference)
     hosts: tuple[str, ...]  # dtypes of the host's numbers
 
+    def checks(self) -> list[tuple[int, int]]:
+        """Indices that may be out of bounds: (operation, which of its indices)."""
+        found = []
+        for k, op in enumerate(self.ops):
+            if op.kind == LOAD:
+                found += [(k, j) for j in range(len(op.args) - 1)]
+            elif op.name in CHECKED:
+                found.append((k, 0))
+        return found
+
 
 @dataclass(eq=False, slots=True)
 class Kernel:
@@ -74,6 +90,7 @@ class Kernel:
     inner: tuple[int, ...]
     refs: tuple[Ref, ...]  # strides by dimension: outer ones first
     hosts: tuple[Any, ...]  # graph values of the host's numbers
+    faults: tuple[Any, ...] = ()  # what to raise, by check of the form
     reads: tuple[Any, ...] = ()
     writes: tuple[Any, ...] = ()
     origin: tuple[str, ...] = field(default=())  # names of the nodes it does, for `explain`

@@ -17,7 +17,7 @@ from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal
 from adjoint.compiler.nest import Nest
 from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, row_major, show
-from adjoint.compiler.steps import Address, Call, Launch, Number, Step
+from adjoint.compiler.steps import Address, Call, Launch, Number, Status, Step
 from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Node, Value
@@ -45,7 +45,7 @@ class Builder:
         self.inputs, given = input_places(self.graph, task.examples)
         legal = Legal(self.graph, given)
         self.graph = legal.graph
-        self.fusion = Fusion(self.graph, legal.kinds)
+        self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task))
         self.given = given
         self.places: dict[Value, Place] = dict(given)
         self.units = ordered(self.fusion, self.graph)
@@ -136,7 +136,7 @@ class Builder:
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
         kept = []
-        calls = [k for k, u in enumerate(self.units) if u.kind == "call"]
+        calls = [k for k, u in enumerate(self.units) if may_fail(u)]
         for value, place in self.last:
             if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
                 kept.append((value, place))
@@ -234,6 +234,11 @@ class _Held:
     place: Place
 
 
+def may_fail(unit: Unit) -> bool:
+    """Whether running a unit can raise: calls, and what checks indices."""
+    return unit.kind == "call" or any(n.record.name in ("gather", "index", "scatter") for n in unit.nodes)
+
+
 def copy_kernel(source: Place, target: Place) -> Kernel:
     """A kernel that copies one place to another of its shape."""
     from adjoint.compiler.spaces import flatten, fresh
@@ -268,6 +273,19 @@ def _spec(place: Place) -> Any:
     from adjoint.core.spec import Spec
 
     return Spec(place.shape, place.buffer.dtype)
+
+
+def updates(graph: Graph, task: Task) -> frozenset[Node]:
+    """Nodes whose results go nowhere but into state (Note [updates])."""
+    shown = {graph.outputs[k] for k in task.returned}
+    only: set[Node] = set()
+    outside: set[Value] = set(shown)  # values that something else uses
+    for node in reversed(graph.nodes):
+        if not any(v in outside for v in node.outputs):
+            only.add(node)  # dead code is gone, so it leads to a write
+        else:
+            outside.update(x for x in node.inputs if isinstance(x, Value))
+    return frozenset(only)
 
 
 def input_places(graph: Graph, examples: Any) -> tuple[list[Buffer | None], dict[Value, Place]]:
@@ -377,23 +395,29 @@ def fill_words(step: Launch) -> None:
     """The words of a launch of generated kernels (Note [kernel words])."""
     form = step.form
     layout = words_of(form)
-    lanes = lanes_of(form)
+    lanes, checks = lanes_of(form), form.checks()
     words: list[Any] = [len(step.kernels), 0]
     first = 0
     for kernel in step.kernels:
         pieces, chunk, chunks = divide(kernel, lanes)
         words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
         for kind, k, d in layout:
-            ref = kernel.refs[k] if kind != "host" else None
             if kind == "address":
-                assert ref is not None
+                ref = kernel.refs[k]
                 if ref.buffer is None:
                     words.append(ref.offset)
                 else:
                     words.append(Address(ref.buffer, ref.offset * ref.dtype.itemsize))
             elif kind == "stride":
-                assert ref is not None
-                words.append(ref.strides[d])
+                words.append(kernel.refs[k].strides[d])
+            elif kind == "pick":
+                words.append(kernel.refs[k].picks[d][0])
+            elif kind == "limit":
+                words.append(kernel.refs[k].picks[d][1])
+            elif kind == "status":
+                words.append(Status())
+            elif kind == "fault":
+                words.append(kernel.faults[checks.index((k, d))])
             else:
                 words.append(Number(kernel.hosts[k]))
         first += pieces

@@ -6,6 +6,11 @@ Note [fusion]
     reduces, and elementwise nodes that follow in the reduced or in the full space join too: a norm
     or a softmax is then one kernel of several loops per row. A kernel reduces over one set of
     atoms only.
+
+Note [updates]
+    What serves only to update state (an optimizer's moments and parameters) does not join a
+    reduction: the update of a bias, whose gradient is a sum, would become another kernel than that
+    of a weight, and one launch could not do all of a model's parameters.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.compiler.indexed import trailing
 from adjoint.compiler.spaces import (
     Map,
     broadcast,
@@ -27,6 +33,7 @@ from adjoint.graph.ir import Graph, Node, Value
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
+PICKED = {"gather", "index"}  # their first operand is read at any element
 
 
 @dataclass(eq=False, slots=True)
@@ -52,8 +59,11 @@ class Unit:
 class Fusion:
     """The units of a graph."""
 
-    def __init__(self, graph: Graph, kinds: dict[Node, str]) -> None:
+    def __init__(
+        self, graph: Graph, kinds: dict[Node, str], updates: frozenset[Node] = frozenset()
+    ) -> None:
         self.kinds = kinds
+        self.updates = updates  # Note [updates]
         self.units: list[Unit] = []
         self.unit_of: dict[Value, Unit] = {}
         self.roots: dict[Value, tuple[Value, list[Node]]] = {}
@@ -119,6 +129,8 @@ class Fusion:
             tried.add(unit.index)
             if len(unit.nodes) >= LARGEST or not self.reachable(unit, node):
                 continue
+            if node in self.updates and unit.reduced is not None:
+                continue
             where = self.fit(unit, node, kind)
             if where is not None:
                 unit.maps[node.outputs[0]] = where
@@ -154,10 +166,13 @@ class Fusion:
             where = unit.maps.get(base)
             if where is None:
                 continue
+            if x is node.inputs[0] and node.record.name in PICKED:
+                return None  # read at other elements than this one
             shown = through(where, views)
             if shown is None:
                 return None
-            result.append(broadcast(shown, x.spec.shape, shape))
+            more = trailing(node, x)
+            result.append(broadcast(shown + ((),) * more, x.spec.shape + (1,) * more, shape))
         return result
 
     def fit(self, unit: Unit, node: Node, kind: str) -> Map | None:
@@ -212,7 +227,7 @@ class Fusion:
             return
         shape = node.outputs[0].spec.shape
         for x in node.inputs:
-            if not isinstance(x, Value):
+            if not isinstance(x, Value) or node.record.name in PICKED:
                 continue
             base, views = self.rooted(x)
             other = self.unit_of.get(base)

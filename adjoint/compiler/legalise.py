@@ -10,7 +10,8 @@ from typing import Any
 
 from adjoint.backends.llvm.kernels import KIND
 from adjoint.backends.llvm.operations import supports
-from adjoint.compiler.fuse import CALL, FREE, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.compiler.indexed import picks_rows
+from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
 from adjoint.compiler.templates import template_for
 from adjoint.core.promotion import promote
@@ -146,7 +147,7 @@ class Legal:
             if kind == VIEW:
                 if node.outputs[0] in used:
                     used.add(node.inputs[0])
-            elif kind in (TEMPLATE, CALL):
+            elif kind in (TEMPLATE, CALL) or node.record.name in PICKED:
                 used.update(x for x in node.inputs if isinstance(x, Value))
             elif kind == POINT and node.record.name == "full" and node.outputs[0] not in used:
                 self.kinds[node] = FREE
@@ -197,6 +198,14 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
     name = record.name
     if name in ("clone", "cast", "triu", "tril", "arange"):
         return True
+    if name == "gather":
+        return True
+    if name == "index":
+        return picks_rows(node)
+    if name == "scatter":  # one place per line: a comparison at every element
+        shape, index = inputs[0].spec.shape, inputs[2].spec.shape
+        dim = node.params["dim"]
+        return len(shape) > 0 and index == (*shape[:dim], 1, *shape[dim + 1 :])
     if name == "full":
         return isinstance(inputs[0], (bool, int, float)) or (
             isinstance(inputs[0], Value) and inputs[0].host

@@ -18,7 +18,8 @@ from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.memory import assign
 from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer
-from adjoint.compiler.steps import Address, Call, Launch, Number
+from adjoint.compiler.indexed import Fault
+from adjoint.compiler.steps import Address, Call, Launch, Number, Status
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
 from adjoint.graph.execution import Executable, Task
@@ -56,6 +57,8 @@ class Native:
         self.origin = base + (-base) % 64
         self.patches: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self.numbers: dict[Value, list[int]] = {}
+        self.status: list[int] = []
+        self.faults: list[Fault] = []
         self.words = self.lay_out(functions)
         self.fixed()
         self.segments = self.tables(functions)
@@ -109,6 +112,12 @@ class Native:
                 return self.origin + buffer.start + word.shift
             self.patches.setdefault((buffer.kind, buffer.number), []).append((at, word.shift))
             return 0
+        if isinstance(word, Status):
+            self.status.append(at)
+            return 0
+        if isinstance(word, Fault):
+            self.faults.append(word)
+            return len(self.faults)
         if isinstance(word, Number):
             self.numbers.setdefault(word.value, []).append(at)
             return 0
@@ -128,17 +137,28 @@ class Native:
         segments: list[Any] = []
         entries: list[Entry] = []
         base = self.words.ctypes.data
+        first = 0
+
+        def close() -> None:
+            nonlocal first
+            if entries:
+                table = Table(entries)
+                segments.append(table)
+                last = (entries[-1].arguments - base) // 8
+                for at in self.status:
+                    if first <= at and self.words[at] == 0:
+                        self.words[at] = table.status_address
+                first = last
+                entries.clear()
+
         for step, start in zip(self.plan.steps, self.starts, strict=True):
             if isinstance(step, Call):
-                if entries:
-                    segments.append(Table(entries))
-                    entries = []
+                close()
                 segments.append(Called(step, self))
                 continue
             parallel = step.pieces > 1 and step.cost > SERIAL
             entries.append(Entry(functions[name_of(step)].address, base + 8 * start, parallel))
-        if entries:
-            segments.append(Table(entries))
+        close()
         return segments
 
     # -- running --------------------------------------------------------------------------------
@@ -176,7 +196,10 @@ class Native:
             if isinstance(segment, Called):
                 segment(inputs, results)
             else:
-                pool.run(segment.address, segment.count, workers)
+                code = pool.run(segment.address, segment.count, workers)
+                if code:
+                    fault = self.faults[code - 1]
+                    raise fault.kind(fault.message)
 
 
 def _signed(x: int) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 from adjoint.compiler.fuse import REDUCE as REDUCES
 from adjoint.compiler.fuse import Unit
-from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel, Op, Ref
+from adjoint.backends.loops import CHECKED, HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel, Op, Ref
+from adjoint.compiler.indexed import Fault, aligned, bounds_fault, pick_place
 from adjoint.compiler.places import Place, expand_to
 from adjoint.compiler.spaces import Map, settle
 from adjoint.core.dtype import int64
@@ -41,7 +42,7 @@ class Nest:
         self.number: dict[Any, int] = {}  # value or load -> operation
         self.hosts: list[Value] = []
         self.stores: list[tuple[int, Ref]] = []
-        self.indexed = False
+        self.faults: dict[int, list[Fault]] = {}
         self.reduced = set(settle(unit.reduced or ()))
 
     # -- operations -----------------------------------------------------------------------------
@@ -70,7 +71,6 @@ class Nest:
 
     def coordinate(self, where: Map, dim: int) -> int:
         """The index along one dimension."""
-        self.indexed = True
         strides = strides_over(tuple(int(d == dim) for d in range(len(where))), where)
         return self.linear_index(strides)
 
@@ -95,7 +95,7 @@ class Nest:
         if base in self.fusion.fills:
             return self.operand_fill(base)
         shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
-        place = expand_to(self.place_of(x), shape)
+        place = expand_to(aligned(node, x, self.place_of(x)), shape)
         return ("v", self.load(place, where, x.spec.dtype))
 
     def host(self, value: Value) -> int:
@@ -139,6 +139,9 @@ class Nest:
     def visit(self, node: Node) -> None:
         """Add a node's operation."""
         out = node.outputs[0]
+        if node.record.name in ("gather", "index"):
+            self.pick(node)
+            return
         if self.is_reduction(node):
             where = self.unit.sources.get(node)
             arg = self.operand(node.inputs[0], node, where)  # type: ignore[arg-type]
@@ -155,11 +158,34 @@ class Nest:
         full = any(
             (k == "v" and self.ops[x]["full"]) for k, x in args
         )
-        self.add(
+        number = self.add(
             out,
             kind=POINT, name=name, args=args, params=params, compute=compute,
             dtype=out.spec.dtype.name, full=full, stage=self.stage_of(args),
         )  # fmt: skip
+        if name in CHECKED:
+            self.faults[number] = [self.pending_fault]
+
+    def pick(self, node: Node) -> None:
+        """A load whose place depends on values."""
+        out, source = node.outputs[0], node.inputs[0]
+        where = self.unit.maps[out]
+        place = self.place_of(source)
+        strides, picks = pick_place(node, place)
+        indices = [self.operand(x, node, where) for x in node.inputs[1:]]
+        by_atom = strides_over(strides, where)
+        name = out.spec.dtype.name
+        self.refs.append(Ref(place.buffer, out.spec.dtype, place.offset, by_atom, picks))
+        varies = any(a in self.reduced for a in by_atom) or any(
+            k == "v" and self.ops[x]["full"] for k, x in indices
+        )
+        number = self.add(
+            out,
+            kind=LOAD, name=name, args=(("r", len(self.refs) - 1), *indices),
+            params=node.params.get("wrap", node.record.name == "index"), compute=name, dtype=name,
+            full=bool(self.reduced) and varies, stage=self.stage_of(indices),
+        )  # fmt: skip
+        self.faults[number] = [bounds_fault(node, j) for j in range(len(indices))]
 
     def point(self, node: Node, where: Map) -> tuple[str, tuple[Any, ...], Any, str]:
         """(name, arguments, parameters, dtype computed in) of an elementwise operation."""
@@ -182,6 +208,13 @@ class Nest:
             p = node.params
             args = (("v", self.coordinate(where, 0)),)
             return name, args, (("start", p["start"]), ("step", p["step"])), out.spec.dtype.name
+        if name == "scatter":
+            dim = node.params["dim"]
+            args = (*(self.operand(x, node, where) for x in node.inputs), ("v", self.coordinate(where, dim)))
+            self.pending_fault = bounds_fault(node, 0)
+            size = node.inputs[0].spec.shape[dim]
+            params = (("accumulate", node.params["accumulate"]), ("size", size))
+            return name, args, params, out.spec.dtype.name
         args = tuple(self.operand(x, node, where) for x in node.inputs)
         kinds = [as_operand(x) for x in node.inputs]
         compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
@@ -226,7 +259,7 @@ class Nest:
                     ),
                 )
             )
-            final.append(Ref(ref.buffer, ref.dtype, ref.offset, dict(enumerate(by_dim))))
+            final.append(Ref(ref.buffer, ref.dtype, ref.offset, dict(enumerate(by_dim)), ref.picks))
         base = len(self.refs)
         form = Form(
             rows=rows,
@@ -243,6 +276,7 @@ class Nest:
             tuple(prod(a.size for a in g) for g in inner_dims),
             tuple(final),
             tuple(self.hosts),
+            faults=tuple(self.faults[k][j] for k, j in form.checks()),
             origin=tuple(n.record.name for n in self.unit.nodes),
         )
 

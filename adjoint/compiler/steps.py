@@ -24,6 +24,11 @@ class Number:
     value: Value
 
 
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A word that is the address of the program's status."""
+
+
 @dataclass(eq=False, slots=True)
 class Launch:
     """A call of a native kernel with its words (numbers, addresses, the host's numbers)."""

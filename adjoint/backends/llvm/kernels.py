@@ -5,7 +5,9 @@ Note [kernel words]
     of instances, the number of pieces of all instances together, then a block per instance:
         first piece | pieces | chunk | chunks | outer sizes | inner sizes
         | for each reference its address and the strides that are neither 0 nor, along the vector
-          dimension, 1 | host numbers
+          dimension, 1, and for dimensions picked by values their strides and sizes
+        | where indices are checked, the address of the status and a code per check
+        | host numbers
     Work is dealt out in pieces; worker w of n does the pieces from total * w // n to
     total * (w + 1) // n, so which worker does a piece never changes what it computes.
 """
@@ -18,7 +20,7 @@ from typing import Any
 from adjoint.backends.llvm.blocks import Blocks
 from adjoint.backends.llvm.halves import bfloat16_bits, float16_bits, from_bfloat16_bits, from_float16_bits
 from adjoint.backends.llvm.operations import combine, identity, lower
-from adjoint.backends.llvm.vector import Code, V, host_features, type_text
+from adjoint.backends.llvm.vector import Code, V, host_features, select, type_text
 from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form
 
 # dtype -> kind in registers, kind in memory
@@ -34,9 +36,16 @@ Env = dict[int, V]
 def words_of(form: Form) -> list[tuple[str, int, int]]:
     """The words of an instance after its sizes: ("address", ref, -1), ("stride", ref, dim), ..."""
     words: list[tuple[str, int, int]] = []
+    picked = {op.args[0][1]: len(op.args) - 1 for op in form.ops if op.kind == LOAD}
     for r, (_, classes) in enumerate(form.refs):
         words.append(("address", r, -1))
         words += [("stride", r, d) for d, c in enumerate(classes) if c == 2]
+        for j in range(picked.get(r, 0)):
+            words += [("pick", r, j), ("limit", r, j)]
+    checks = form.checks()
+    if checks:
+        words.append(("status", 0, -1))
+        words += [("fault", k, j) for k, j in checks]
     words += [("host", h, -1) for h in range(len(form.hosts))]
     return words
 
@@ -185,7 +194,7 @@ class Emitter:
         """Loads that are the same for all columns of a chunk."""
         env: Env = {}
         for k, op in enumerate(self.form.ops):
-            if op.kind == LOAD and not op.full:
+            if op.kind == LOAD and not op.full and len(op.args) == 1:
                 r = op.args[0][1]
                 if self.form.refs[r][1][self.vector] == 0:
                     env[k] = self.load(r, {}, 1)
@@ -209,7 +218,7 @@ class Emitter:
         kind = KIND[name][1]
         across = classes[self.vector] if self.vector >= 0 and self.vector in where else 0
         at = self.pointer(r, where)
-        align = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}.get(kind, 1)
+        align = self.alignment(name)
         code = self.code
         if lanes == 1 or across == 0:
             one = code.value(code.let(f"load {type_text(kind, 1)}, ptr {at}, align {align}"), kind, 1)
@@ -228,12 +237,92 @@ class Emitter:
             ref = code.let(f"insertelement {wide} {ref}, {element} {one_ref}, i64 {k}")
         return widen(code.value(ref, kind, lanes), name)
 
+    def load_picked(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """A load at a place that indices decide."""
+        op, code = self.form.ops[k], self.code
+        r = op.args[0][1]
+        name, classes = self.form.refs[r]
+        uniform = all(kind != "v" or self.uniform(x) for kind, x in op.args[1:])
+        width = 1 if uniform else lanes
+        shift: V | None = None
+        for j, (kind, x) in enumerate(op.args[1:]):
+            if kind != "v":
+                index = code.const(x, "i64", width)
+            elif uniform and lanes > 1:
+                index = self.get(x, {}, 1, where, stage)
+            else:
+                index = self.get(x, env, lanes, where, stage)
+            index = self.in_bounds(index.convert("i64"), self.word["limit", r, j], k, j, bool(op.params))
+            step = code.splat(code.value(self.word["pick", r, j], "i64", 1), width)
+            shift = index * step if shift is None else shift + index * step
+        assert shift is not None
+        element = type_text(KIND[name][1], 1)
+        if uniform:
+            base = self.base[r]
+            self.base[r] = code.let(f"getelementptr {element}, ptr {base}, i64 {shift.ref}")
+            value = self.load(r, where, lanes)
+            self.base[r] = base
+            return value
+        kind, align = KIND[name][1], self.alignment(name)
+        at = self.pointer(r, where)
+        ref, wide = "poison", type_text(kind, lanes)
+        across = classes[self.vector] if self.vector >= 0 and self.vector in where else 0
+        if across:
+            stride = "1" if across == 1 else self.word["stride", r, self.vector]
+            shift = shift + code.iota("i64", lanes) * code.splat(code.value(stride, "i64", 1), lanes)
+        if lanes == 1:
+            here = code.let(f"getelementptr {element}, ptr {at}, i64 {shift.ref}")
+            ref = code.let(f"load {element}, ptr {here}, align {align}")
+            return widen(code.value(ref, kind, 1), name)
+        for lane in range(lanes):
+            step_ref = code.let(f"extractelement {shift.type} {shift.ref}, i64 {lane}")
+            here = code.let(f"getelementptr {element}, ptr {at}, i64 {step_ref}")
+            one = code.let(f"load {element}, ptr {here}, align {align}")
+            ref = code.let(f"insertelement {wide} {ref}, {element} {one}, i64 {lane}")
+        return widen(code.value(ref, kind, lanes), name)
+
+    def in_bounds(self, index: V, limit: str, k: int, j: int, wrap: bool) -> V:
+        """An index made safe; one that is out of bounds is reported (Note [faults])."""
+        code, let = self.code, self.code.let
+        size = code.splat(code.value(limit, "i64", 1), index.lanes)
+        if wrap:
+            index = select(index < 0, index + size, index)
+        bad = index.bitcast("u64") >= size.bitcast("u64")
+        some = bad.ref
+        if index.lanes > 1:
+            bits = let(f"bitcast {bad.type} {bad.ref} to i{index.lanes}")
+            some = let(f"icmp ne i{index.lanes} {bits}, 0")
+
+        def report() -> None:
+            at = let(f"inttoptr i64 {self.word['status', 0, -1]} to ptr")
+            code.lines.append(
+                f"store atomic i64 {self.word['fault', k, j]}, ptr {at} monotonic, align 8"
+            )
+
+        self.blocks.when(some, report)
+        return select(bad, 0, index)
+
+    def uniform(self, k: int) -> bool:
+        """Whether a value is the same in all lanes."""
+        if self.vector < 0:
+            return True
+        op = self.form.ops[k]
+        if op.kind == HOST or op.kind == REDUCE:
+            return op.kind == HOST or self.form.rows
+        if op.kind in (LOAD, INDEX) and self.form.refs[op.args[0][1]][1][self.vector]:
+            return False
+        return all(kind != "v" or self.uniform(x) for kind, x in op.args)
+
+    @staticmethod
+    def alignment(dtype: str) -> int:
+        return {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}.get(KIND[dtype][1], 1)
+
     def store(self, r: int, where: dict[int, str], value: V) -> None:
         name, classes = self.form.refs[r]
         kind = KIND[name][1]
         value = narrow(value, name)
         at = self.pointer(r, where)
-        align = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}.get(kind, 1)
+        align = self.alignment(name)
         lines, let = self.code.lines, self.code.let
         if value.lanes == 1 or classes[self.vector] == 1:
             lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
@@ -369,6 +458,8 @@ class Emitter:
                     env[k] = self.load(r, where, lanes)
                     return env[k]
         match op.kind:
+            case "load" if len(op.args) > 1:
+                value = self.load_picked(k, env, lanes, where, stage)
             case "load":
                 value = self.load(op.args[0][1], where, lanes)
             case "host":
@@ -377,6 +468,8 @@ class Emitter:
                 value = code.splat(_from_word(word, kind), lanes)
             case "index":
                 value = self.coordinate(op.args[0][1], where, lanes)
+            case _ if op.name == "scatter":
+                value = self.scatter(k, env, lanes, where, stage)
             case _:
                 operands: list[Any] = []
                 for kind, x in op.args:
@@ -384,6 +477,23 @@ class Emitter:
                 value = rounded(lower(code, op, operands, lanes, KIND), op.dtype)
         env[k] = value
         return value
+
+
+    def scatter(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """x, or y at the one place of its line that an index names."""
+        op, code = self.form.ops[k], self.code
+        params = dict(op.params)  # type: ignore[call-overload]
+        kind = KIND[op.dtype][0]
+        x, y, index, here = (
+            self.get(a, env, lanes, where, stage) if tag == "v" else code.const(a, kind, lanes)
+            for tag, a in op.args
+        )
+        index = index.convert("i64")
+        self.in_bounds(index, str(params["size"]), k, 0, wrap=False)
+        new = y.convert(kind)
+        if params["accumulate"]:
+            new = x + new if kind != "i1" else x | new
+        return rounded(select(index.eq(here), new, x.convert(kind)), op.dtype)
 
 
 def _from_word(word: V, kind: str) -> V:
