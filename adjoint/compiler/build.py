@@ -12,11 +12,12 @@ from typing import Any
 
 from adjoint.backends.llvm.kernels import lanes_of, words_of
 from adjoint.backends.loops import Kernel
-from adjoint.compiler import products  # noqa: F401  (registers its template)
+from adjoint.compiler import joins, products, scatters  # noqa: F401  (they register templates)
+from adjoint.compiler.copying import copy_step, kernel_step
 from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal
 from adjoint.compiler.nest import Nest
-from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, row_major, show
+from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, reshaped, row_major, show
 from adjoint.compiler.steps import Address, Call, Launch, Number, Status, Step
 from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
@@ -58,6 +59,7 @@ class Builder:
     def plan(self) -> Plan:
         self.realise()
         self.place_outputs()
+        self.make_in_place()
         for unit in self.units:
             self.steps += self.unit_steps(unit)
         for value, place in self.last:
@@ -81,13 +83,32 @@ class Builder:
         end = len(self.units)
         for v in self.graph.outputs:
             self.readers.setdefault(self.fusion.rooted(v)[0], set()).add(end)
-        for base in self.readers:
+        for base in list(self.readers):
             if base in self.fusion.unit_of:
                 self.realise_value(base)
         for unit in self.units:
             if unit.kind in ("template", "call"):
                 for v in unit.nodes[0].outputs:
                     self.realise_value(v)
+
+    def make_in_place(self) -> None:
+        """Have operands of concatenations written where they belong by the units that make them."""
+        for unit in self.units:
+            node = unit.nodes[0]
+            template = TEMPLATES.get(node.record.name) if unit.kind == "template" else None
+            if template is None or template.parts is None:
+                continue
+            windows = template.parts(node, self.places[node.outputs[0]])
+            for x, window in zip(node.inputs, windows, strict=True):
+                base, views = self.fusion.rooted(x)
+                maker = self.fusion.unit_of.get(base)
+                if maker is None or maker.kind != "loop" or len(self.readers.get(base, ())) != 1:
+                    continue
+                if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
+                    continue
+                place = reshaped(window, base.spec.shape)
+                if place is not None:
+                    self.places[base] = place
 
     def realise_value(self, value: Value) -> None:
         if value not in self.places:
@@ -223,7 +244,7 @@ class Builder:
     def copy_step(self, value: Any, place: Place) -> Launch:
         """A copy of a value to another place."""
         source = value.place if isinstance(value, _Held) else self.place_of(value)
-        return kernel_step(copy_kernel(source, place))
+        return copy_step(source, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,43 +257,8 @@ class _Held:
 
 def may_fail(unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
-    return unit.kind == "call" or any(n.record.name in ("gather", "index", "scatter") for n in unit.nodes)
-
-
-def copy_kernel(source: Place, target: Place) -> Kernel:
-    """A kernel that copies one place to another of its shape."""
-    from adjoint.compiler.spaces import flatten, fresh
-
-    value = Value("source", _spec(source))
-    node = Node(_clone(), (value,), {})
-    node.outputs = (Value("copy", _spec(source), node),)
-    where = fresh(source.shape)
-    unit = Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
-
-    class One:
-        kinds = {node: "point"}
-        fills: set[Value] = set()
-
-        @staticmethod
-        def rooted(x: Value) -> tuple[Value, list[Node]]:
-            return x, []
-
-    nest = Nest(unit, One, lambda _: source)
-    nest.visit(node)
-    nest.store(node.outputs[0], target)
-    return nest.finish()
-
-
-def _clone() -> Any:
-    from adjoint.ops.convert import CLONE
-
-    return CLONE
-
-
-def _spec(place: Place) -> Any:
-    from adjoint.core.spec import Spec
-
-    return Spec(place.shape, place.buffer.dtype)
+    checked = ("gather", "index", "scatter", "index_put")
+    return unit.kind == "call" or any(n.record.name in checked for n in unit.nodes)
 
 
 def updates(graph: Graph, task: Task) -> frozenset[Node]:
@@ -333,22 +319,6 @@ def ordered(fusion: Fusion, graph: Graph) -> list[Unit]:
 
 
 # -- kernels into launches ----------------------------------------------------------------------
-
-
-def kernel_step(kernel: Kernel) -> Launch:
-    """A launch of one kernel; `batch` may put several together."""
-    stores = {r for _, r in kernel.form.stores}
-    return Launch(
-        function="",
-        words=[],
-        reads=tuple(r.buffer for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
-        writes=tuple(kernel.refs[k].buffer for k in sorted(stores)),
-        pieces=1,
-        cost=float(kernel.work * max(len(kernel.form.ops), 1)),
-        label="+".join(kernel.origin),
-        form=kernel.form,
-        kernels=[kernel],
-    )
 
 
 def batch(steps: list[Step]) -> list[Step]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from adjoint.backends.llvm import blas, jit, library
+from adjoint.backends.llvm import blas, library, rows
 from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
@@ -17,7 +16,7 @@ from adjoint.backends.loops import Form
 from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.memory import assign
-from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer
+from adjoint.compiler.places import ARENA, INPUT, RESULT
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.steps import Address, Call, Launch, Number, Status
 from adjoint.core.context import CONTEXT
@@ -39,10 +38,10 @@ def form_name(form: Form) -> str:
     return f"k{digest}"
 
 
-def product_name(dtype: str) -> str:
+def template_name(function: str) -> str:
+    """A template's function by all that decides its text."""
     found = blas.find()
-    assert found is not None
-    return f"product_{dtype}_{found.bits}"
+    return f"{function}_{found.bits if found else 0}_{VERSION}"
 
 
 class Native:
@@ -276,7 +275,7 @@ def _moved(source: Any, offset: int) -> Any:
 def name_of(step: Launch) -> str:
     if step.form is not None:
         return form_name(step.form)
-    return product_name(step.function.split("_", 1)[1])
+    return template_name(step.function)
 
 
 def load_functions(plan: Plan) -> dict[str, library.Function]:
@@ -291,12 +290,15 @@ def load_functions(plan: Plan) -> dict[str, library.Function]:
         if step.form is not None:
             wanted[name] = lambda form=step.form, name=name: emit(form, name)  # type: ignore[misc]
         else:
-            wanted[name] = lambda name=name: product(name)  # type: ignore[misc]
+            wanted[name] = lambda name=name: template_text(name)  # type: ignore[misc]
     return library.load(wanted)
 
 
-def product(name: str) -> library.Text:
-    _, dtype, bits = name.split("_")
+def template_text(name: str) -> library.Text:
+    """The text of a template's function, from its name."""
+    kind, dtype, bits, _ = name.split("_")
+    if kind == "rows":
+        return rows.rows_text(name, rows.ELEMENTS[dtype]), set()
     return blas.product_text(name, {"float32": "float", "float64": "double"}[dtype], int(bits)), set()
 
 
@@ -307,4 +309,3 @@ def compile_task(task: Task) -> Executable:
 
 register_backend("native", lambda mode, options: compile_task)
 
-__all__ = ["Buffer", "compile_task", "jit", "struct"]

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from adjoint.core.dtype import DType
-from adjoint.core.spec import contiguous_strides
+from adjoint.core.record import Record
+from adjoint.core.spec import Spec, contiguous_strides
 from adjoint.graph.ir import Node
 from adjoint.ops.views import view_strides
 
@@ -77,16 +78,25 @@ STRIDED = {"reshape", "permute", "expand", "slice", "diagonal", "unfold", "as_st
 
 def show(place: Place, node: Node) -> Place | None:
     """What a view node shows of a place; None where no strides will do."""
-    name, params = node.record.name, node.params
-    shape = node.outputs[0].spec.shape
-    if name not in STRIDED:
+    return look(place, node.record, node.params)
+
+
+def look(place: Place, record: Record, params: dict[str, Any]) -> Place | None:
+    """What a view shows of a place; None where no strides will do."""
+    if record.name not in STRIDED:
         return None
-    if name == "reshape":
-        strides = view_strides(place.shape, place.strides, shape)
-        return None if strides is None else Place(place.buffer, shape, strides, place.offset)
-    window: Any = node.record.window
+    if record.name == "reshape":
+        return reshaped(place, params["shape"])
+    shape = record.infer(Spec(place.shape, place.buffer.dtype), **params).shape
+    window: Any = record.window
     strides, offset = window(place, **params)
     return Place(place.buffer, shape, tuple(strides), offset)
+
+
+def reshaped(place: Place, shape: Shape) -> Place | None:
+    """The same elements in another shape, where strides can show it."""
+    strides = view_strides(place.shape, place.strides, shape)
+    return None if strides is None else Place(place.buffer, shape, strides, place.offset)
 
 
 def expand_to(place: Place, shape: Shape) -> Place:

@@ -19,6 +19,8 @@ class Template:
     accepts: Callable[[Node, tuple[Any, ...]], bool]
     packed: Callable[[LayoutOf, tuple[Any, ...]], set[int]]  # operands that must be copied first
     steps: Callable[..., list[Any]]  # (node, places of operands, places of results) -> steps
+    # Where in the result each operand lies, if the result is nothing but its operands.
+    parts: Callable[[Node, Place], list[Place]] | None = None
 
 
 TEMPLATES: dict[str, Template] = {}

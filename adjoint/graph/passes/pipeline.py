@@ -13,7 +13,9 @@ from adjoint.graph.passes.cse import cse
 from adjoint.graph.passes.dce import dce
 from adjoint.graph.passes.fold import fold
 from adjoint.graph.passes.inline import inline
+from adjoint.graph.passes.layout import layout
 from adjoint.graph.passes.simplify import simplify
+from adjoint.graph.passes.unsplit import unsplit
 from adjoint.graph.verify import GraphError
 from adjoint.graph.verify import verify as verify_graph
 
@@ -24,6 +26,8 @@ PIPELINE: tuple[tuple[str, Pass, str], ...] = (
     ("dce", dce, "what a composite computes for nobody goes first: it is not worth simplifying"),
     ("fold", fold, "what is known now is computed now"),
     ("simplify", simplify, "algebra, casts, views of views"),
+    ("unsplit", unsplit, "sums of slices put into zeros become concatenations"),
+    ("layout", layout, "no copies for strides' sake; products oriented as they are used"),
     ("cse", cse, "equal computations are done once"),
     ("dce", dce, "nodes that were replaced go"),
 )

@@ -1,0 +1,60 @@
+"""Launches of kernels, and the kernels of plain copies."""
+
+from __future__ import annotations
+
+from adjoint.backends.loops import Kernel
+from adjoint.compiler.fuse import POINT, Unit
+from adjoint.compiler.nest import Nest
+from adjoint.compiler.places import Place
+from adjoint.compiler.spaces import flatten, fresh
+from adjoint.compiler.steps import Launch
+from adjoint.core.spec import Spec
+from adjoint.graph.ir import Node, Value
+from adjoint.ops.convert import CLONE
+
+
+def kernel_step(kernel: Kernel) -> Launch:
+    """A launch of one kernel; `batch` may put several together."""
+    stores = {r for _, r in kernel.form.stores}
+    return Launch(
+        function="",
+        words=[],
+        reads=tuple(r.buffer for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
+        writes=tuple(kernel.refs[k].buffer for k in sorted(stores)),
+        pieces=1,
+        cost=float(kernel.work * max(len(kernel.form.ops), 1)),
+        label="+".join(kernel.origin),
+        form=kernel.form,
+        kernels=[kernel],
+    )
+
+
+def copy_step(source: Place, target: Place, label: str = "copy") -> Launch:
+    """A launch that copies one place to another of its shape."""
+    step = kernel_step(copy_kernel(source, target))
+    step.label = label
+    return step
+
+
+class _One:
+    """What a nest asks of a fusion, for a kernel of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.kinds = {node: POINT}
+        self.fills: set[Value] = set()
+
+    def rooted(self, x: Value) -> tuple[Value, list[Node]]:
+        return x, []
+
+
+def copy_kernel(source: Place, target: Place) -> Kernel:
+    """A kernel that copies one place to another of its shape."""
+    spec = Spec(source.shape, source.buffer.dtype)
+    node = Node(CLONE, (Value("source", spec),), {})
+    node.outputs = (Value("copy", spec, node),)
+    where = fresh(source.shape)
+    unit = Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
+    nest = Nest(unit, _One(node), lambda _: source)
+    nest.visit(node)
+    nest.store(node.outputs[0], target)
+    return nest.finish()
