@@ -18,7 +18,18 @@ from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal
 from adjoint.compiler.nest import Nest
 from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, reshaped, row_major, show
-from adjoint.compiler.steps import Address, Call, Launch, Number, Status, Step
+from adjoint.compiler.steps import (
+    Address,
+    Call,
+    Launch,
+    Number,
+    Status,
+    Step,
+    Touches,
+    by_buffer,
+    overlap,
+    whole,
+)
 from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Node, Value
@@ -173,7 +184,7 @@ class Builder:
                 own = Buffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
                 held = row_major(own, value.spec.shape)
                 self.last.insert(0, (value, held))
-                self.last.append((_Held(value.spec, held), place))  # type: ignore[arg-type]
+                self.last.append((_Taken(value.spec, held), place))  # type: ignore[arg-type]
             else:
                 self.last.append((value, place))
 
@@ -236,19 +247,21 @@ class Builder:
             results = [self.places[v] for v in node.outputs]
             return TEMPLATES[node.record.name].steps(node, operands, results)
         reads = tuple(
-            self.place_of(x).buffer for x in node.inputs if isinstance(x, Value) and not x.host
+            whole(self.place_of(x).buffer)
+            for x in node.inputs
+            if isinstance(x, Value) and not x.host
         )
-        writes = tuple(self.places[v].buffer for v in node.outputs)
+        writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
         return [Call(node, reads, writes, label=node.record.name)]
 
     def copy_step(self, value: Any, place: Place) -> Launch:
         """A copy of a value to another place."""
-        source = value.place if isinstance(value, _Held) else self.place_of(value)
+        source = value.place if isinstance(value, _Taken) else self.place_of(value)
         return copy_step(source, place)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Taken:
     """A value that was taken before what it lies in is overwritten."""
 
     spec: Any
@@ -324,22 +337,37 @@ def ordered(fusion: Fusion, graph: Graph) -> list[Unit]:
 def batch(steps: list[Step]) -> list[Step]:
     """Launch kernels of one form together where nothing between them forbids it.
 
-    A kernel is put off to the last of its kind that can wait for it: no step in between may read
-    what it writes, or write what it reads or writes.
+    A kernel is put off to a later one of its form that can wait for it: no step from here to there
+    may read what it writes, or write what it reads or writes.
     """
     result: list[Step] = []
-    open_launches: dict[Any, Launch] = {}
+    held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
-        if isinstance(step, Launch) and step.form is not None:
-            later = open_launches.get(step.form)
-            if later is not None and _can_wait(step, later, result):
-                later.kernels.insert(0, step.kernels[0])
-                later.reads += step.reads
-                later.writes += step.writes
-                later.cost += step.cost
-                continue
-            open_launches[step.form] = step
-        result.append(step)
+        form = step.form if isinstance(step, Launch) else None
+        reads, writes = by_buffer(step.reads), by_buffer(step.writes)
+        later = held.get(form) if form is not None else None
+        joined = later is not None and not (
+            overlap(step.writes, later.reads)
+            or overlap(step.writes, later.writes)
+            or overlap(step.reads, later.writes)
+        )
+        if joined:
+            assert later is not None
+            assert isinstance(step, Launch)
+            later.launch.kernels.insert(0, step.kernels[0])
+            later.launch.reads += step.reads
+            later.launch.writes += step.writes
+            later.launch.cost += step.cost
+        else:
+            result.append(step)
+            if form is not None:
+                assert isinstance(step, Launch)
+                held[form] = _Held(step, len(result), {}, {})
+        # A kernel that was put off is no longer in the way of launches before its new place.
+        at = later.at if joined and later is not None else len(result)
+        for each in held.values():
+            if each.at <= at:
+                each.add(reads, writes)
     result.reverse()
     for step in result:
         if isinstance(step, Launch) and step.form is not None:
@@ -347,18 +375,19 @@ def batch(steps: list[Step]) -> list[Step]:
     return result
 
 
-def _can_wait(step: Launch, later: Launch, done: list[Step]) -> bool:
-    """Whether a step can be done together with a later one (`done` holds what follows it)."""
-    reads, writes = set(step.reads), set(step.writes)
-    if writes & (set(later.reads) | set(later.writes)) or reads & set(later.writes):
-        return False
-    for other in reversed(done):
-        if other is later:
-            return True
-        theirs = set(other.writes)
-        if writes & theirs or reads & theirs or writes & set(other.reads):
-            return False
-    return False
+@dataclass(slots=True)
+class _Held:
+    """A launch that earlier kernels may join, and what they would have to wait for."""
+
+    launch: Launch
+    at: int  # its place, counted from the end
+    reads: Touches
+    writes: Touches
+
+    def add(self, reads: Touches, writes: Touches) -> None:
+        for mine, theirs in ((self.reads, reads), (self.writes, writes)):
+            for buffer, touches in theirs.items():
+                mine.setdefault(buffer, []).extend(touches)
 
 
 def fill_words(step: Launch) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from adjoint.backends.loops import Kernel
+from adjoint.backends.loops import Kernel, Ref
 from adjoint.compiler.fuse import POINT, Unit
 from adjoint.compiler.nest import Nest
 from adjoint.compiler.places import Place
 from adjoint.compiler.spaces import flatten, fresh
-from adjoint.compiler.steps import Launch
+from adjoint.compiler.steps import Launch, Touch, whole
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Node, Value
 from adjoint.ops.convert import CLONE
@@ -19,14 +19,23 @@ def kernel_step(kernel: Kernel) -> Launch:
     return Launch(
         function="",
         words=[],
-        reads=tuple(r.buffer for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
-        writes=tuple(kernel.refs[k].buffer for k in sorted(stores)),
+        reads=tuple(touch(kernel, r) for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
+        writes=tuple(touch(kernel, kernel.refs[k]) for k in sorted(stores)),
         pieces=1,
         cost=float(kernel.work * max(len(kernel.form.ops), 1)),
         label="+".join(kernel.origin),
         form=kernel.form,
         kernels=[kernel],
     )
+
+
+def touch(kernel: Kernel, ref: Ref) -> Touch:
+    """The elements a reference can reach."""
+    if ref.picks:
+        return whole(ref.buffer)
+    sizes = (*kernel.outer, *kernel.inner)
+    last = sum((n - 1) * ref.strides[d] for d, n in enumerate(sizes))
+    return Touch(ref.buffer, ref.offset, ref.offset + last + 1)
 
 
 def copy_step(source: Place, target: Place, label: str = "copy") -> Launch:

@@ -12,7 +12,8 @@ def lifetimes(plan: Plan) -> dict[Buffer, tuple[int, int]]:
     """The first and last step that touches each arena buffer."""
     spans: dict[Buffer, tuple[int, int]] = {}
     for k, step in enumerate(plan.steps):
-        for buffer in (*step.reads, *step.writes):
+        for touch in (*step.reads, *step.writes):
+            buffer = touch.buffer
             if buffer.kind == ARENA:
                 first, _ = spans.get(buffer, (k, k))
                 spans[buffer] = (first, k)

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.backends.llvm import blas
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch
+from adjoint.compiler.steps import Address, Launch, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 
@@ -154,8 +154,8 @@ def launch(
     return Launch(
         function=f"product_{dtype.name}",
         words=words,
-        reads=(a.buffer, b.buffer),
-        writes=(c.buffer,),
+        reads=(whole(a.buffer), whole(b.buffer)),
+        writes=(whole(c.buffer),),
         pieces=batch * words[blas.BLOCKS],
         cost=2.0 * m * n * k * batch / 8,
         label=f"matmul {batch}x{m}x{n}x{k}" if batch > 1 else f"matmul {m}x{n}x{k}",

@@ -9,7 +9,7 @@ from adjoint.backends.llvm import rows
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, Status
+from adjoint.compiler.steps import Address, Launch, Status, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 
@@ -52,8 +52,8 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
     launch = Launch(
         function=f"rows_{spec.dtype.name}",
         words=words,
-        reads=(values.buffer, index.buffer, out.buffer),
-        writes=(out.buffer,),
+        reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
+        writes=(whole(out.buffer),),
         pieces=words[-1],
         cost=2.0 * count * length,
         label=f"index_put {count}x{length}",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.compiler.places import Buffer
 from adjoint.graph.ir import Node, Value
@@ -29,14 +30,47 @@ class Status:
     """A word that is the address of the program's status."""
 
 
+class Touch(NamedTuple):
+    """Memory a step reads or writes: elements `low` to `high` of a buffer."""
+
+    buffer: Buffer
+    low: int
+    high: int
+
+
+Touches = dict[Buffer, list[Touch]]
+
+
+def whole(buffer: Buffer) -> Touch:
+    """All of a buffer."""
+    return Touch(buffer, 0, max(buffer.size, 1))
+
+
+def by_buffer(touches: Iterable[Touch]) -> Touches:
+    """Touches by the buffer they are in."""
+    result: Touches = {}
+    for touch in touches:
+        result.setdefault(touch.buffer, []).append(touch)
+    return result
+
+
+def overlap(touches: Iterable[Touch], others: Touches) -> bool:
+    """Whether any of the touches meets one of the others."""
+    for buffer, low, high in touches:
+        for _, start, stop in others.get(buffer, ()):
+            if low < stop and start < high:
+                return True
+    return False
+
+
 @dataclass(eq=False, slots=True)
 class Launch:
     """A call of a native kernel with its words (numbers, addresses, the host's numbers)."""
 
     function: str  # the name of a template's function, or a form's
     words: list[Any]
-    reads: tuple[Buffer, ...]
-    writes: tuple[Buffer, ...]
+    reads: tuple[Touch, ...]
+    writes: tuple[Touch, ...]
     pieces: int  # among how many workers it can be divided
     cost: float  # rough, in element operations
     label: str = ""
@@ -49,8 +83,8 @@ class Call:
     """A node run by the eager table."""
 
     node: Node
-    reads: tuple[Buffer, ...]
-    writes: tuple[Buffer, ...]
+    reads: tuple[Touch, ...]
+    writes: tuple[Touch, ...]
     label: str = ""
     reason: str = ""
 
