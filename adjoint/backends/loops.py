@@ -16,14 +16,22 @@ Note [kernels]
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.core.dtype import DType
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
-CHECKED = {"scatter"}  # elementwise operations that may find an index out of bounds
+# Elementwise operations that can fail: an index out of bounds, an integer divided by zero, a
+# probability that is none.
+INDEXED = {"scatter"}
+DIVIDES = {"floor_divide", "remainder", "fmod", "trunc_divide"}
+
+
+def can_fail(name: str, compute: str) -> bool:
+    """Whether an elementwise operation can report an error."""
+    divides = name in DIVIDES and "int" in compute
+    return divides or name in INDEXED or name == "bernoulli"
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +59,7 @@ class Op:
     kind: str
     name: str  # the record's, or the dtype of a load
     args: tuple[tuple[str, Any], ...]
-    params: Hashable
+    params: Any  # hashable
     compute: str  # the dtype computed in
     dtype: str  # the dtype of the result
     full: bool
@@ -76,7 +84,7 @@ class Form:
         for k, op in enumerate(self.ops):
             if op.kind == LOAD:
                 found += [(k, j) for j in range(len(op.args) - 1)]
-            elif op.name in CHECKED:
+            elif op.kind == POINT and can_fail(op.name, op.compute):
                 found.append((k, 0))
         return found
 
@@ -90,6 +98,7 @@ class Kernel:
     inner: tuple[int, ...]
     refs: tuple[Ref, ...]  # strides by dimension: outer ones first
     hosts: tuple[Any, ...]  # graph values of the host's numbers
+    extents: tuple[int, ...] = ()  # sizes of dimensions that scatters index
     faults: tuple[Any, ...] = ()  # what to raise, by check of the form
     reads: tuple[Any, ...] = ()
     writes: tuple[Any, ...] = ()

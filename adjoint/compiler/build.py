@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm.kernels import lanes_of, words_of
-from adjoint.backends.loops import Kernel
+from adjoint.backends.loops import Kernel, can_fail
 from adjoint.compiler import joins, products, scatters  # noqa: F401  (they register templates)
 from adjoint.compiler.copying import copy_step, kernel_step
 from adjoint.compiler.fuse import Fusion, Unit
@@ -148,7 +148,9 @@ class Builder:
                 assert buffer is not None
                 place = self.given[self.graph.inputs[same]]
             else:
-                buffer = Buffer("target", outputs[k].spec.dtype, prod(target.shape), len(self.targets))
+                buffer = Buffer(
+                    "target", outputs[k].spec.dtype, prod(target.shape), len(self.targets)
+                )
                 place = array_place(buffer, target)
             self.targets.append(buffer)
             self.last.append((outputs[k], place))
@@ -270,8 +272,10 @@ class _Taken:
 
 def may_fail(unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
-    checked = ("gather", "index", "scatter", "index_put")
-    return unit.kind == "call" or any(n.record.name in checked for n in unit.nodes)
+    return unit.kind == "call" or any(
+        n.record.name in ("gather", "index", "index_put") or can_fail(n.record.name, "int")
+        for n in unit.nodes
+    )
 
 
 def updates(graph: Graph, task: Task) -> frozenset[Node]:
@@ -302,6 +306,7 @@ def input_places(graph: Graph, examples: Any) -> tuple[list[Buffer | None], dict
 
 
 def array_place(buffer: Buffer, array: Any) -> Place:
+    """Where the elements of an array lie."""
     item = array.dtype.itemsize
     return Place(buffer, tuple(array.shape), tuple(s // item for s in array.strides))
 
@@ -399,6 +404,7 @@ def fill_words(step: Launch) -> None:
     first = 0
     for kernel in step.kernels:
         pieces, chunk, chunks = divide(kernel, lanes)
+        extents = iter(kernel.extents)
         words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
         for kind, k, d in layout:
             if kind == "address":
@@ -413,6 +419,8 @@ def fill_words(step: Launch) -> None:
                 words.append(kernel.refs[k].picks[d][0])
             elif kind == "limit":
                 words.append(kernel.refs[k].picks[d][1])
+            elif kind == "extent":
+                words.append(next(extents))
             elif kind == "status":
                 words.append(Status())
             elif kind == "fault":

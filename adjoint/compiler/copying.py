@@ -19,7 +19,9 @@ def kernel_step(kernel: Kernel) -> Launch:
     return Launch(
         function="",
         words=[],
-        reads=tuple(touch(kernel, r) for k, r in enumerate(kernel.refs) if r.buffer and k not in stores),
+        reads=tuple(
+            touch(kernel, r) for k, r in enumerate(kernel.refs) if r.buffer and k not in stores
+        ),
         writes=tuple(touch(kernel, kernel.refs[k]) for k in sorted(stores)),
         pieces=1,
         cost=float(kernel.work * max(len(kernel.form.ops), 1)),

@@ -38,7 +38,7 @@ PICKED = {"gather", "index"}  # their first operand is read at any element
 
 @dataclass(eq=False, slots=True)
 class Unit:
-    """What is launched as one: a kernel of fused nodes, a template, or a call of the eager table."""
+    """What is launched as one: a kernel of fused nodes, a template, or an eager call."""
 
     kind: str
     index: int
@@ -70,7 +70,7 @@ class Fusion:
         self.fills = {n.outputs[0] for n, kind in kinds.items() if kind == FREE}
         for node in graph:
             kind = kinds[node]
-            if kind == POINT or kind == REDUCE:
+            if kind in (POINT, REDUCE):
                 self.add_loop(node, kind)
             elif kind != VIEW and kind != FREE:
                 self.start(kind, node)
@@ -145,7 +145,7 @@ class Fusion:
         else:
             source = fresh(node.inputs[0].spec.shape)
             unit.atoms = flatten(source)
-            where = self.reduce(unit, source, node)  # type: ignore[assignment]
+            where = self.reduce(unit, source, node)
         unit.maps[node.outputs[0]] = where  # type: ignore[assignment]
         self.admit(unit, node)
 

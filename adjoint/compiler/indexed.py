@@ -1,4 +1,4 @@
-"""Operations whose operands are found by index: which dimensions are picked, and what can go wrong."""
+"""Operations that find operands by index: which dimensions they pick, what can go wrong."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ def bounds_fault(node: Node, which: int) -> Fault:
     size = node.inputs[0].spec.shape[dim]
     kind = RuntimeError if name in ("gather", "scatter") else IndexError
     return Fault(kind, f"{name}: index is out of bounds for dimension {dim} with size {size}")
+
+
+def fault_of(node: Node) -> Fault:
+    """What it means that an elementwise operation failed."""
+    name = node.record.name
+    if name == "scatter":
+        return bounds_fault(node, 0)
+    if name == "bernoulli":
+        return Fault(RuntimeError, "bernoulli: expected all probabilities p to satisfy 0 <= p <= 1")
+    return Fault(RuntimeError, f"{name}: ZeroDivisionError: integer division or modulo by zero")
 
 
 def picks_rows(node: Node) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.backends.llvm.kernels import KIND
+from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.places import Place, look
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
@@ -16,6 +16,7 @@ from adjoint.graph.ir import Node, Value
 
 
 def known(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether all are of one dtype that kernels can copy."""
     spec = node.outputs[0].spec
     return (
         spec.dtype.name in KIND
@@ -25,6 +26,7 @@ def known(node: Node, inputs: tuple[Any, ...]) -> bool:
 
 
 def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands may lie anyhow."""
     return set()
 
 
@@ -42,6 +44,7 @@ def cat_parts(node: Node, out: Place) -> list[Place]:
 
 
 def stack_parts(node: Node, out: Place) -> list[Place]:
+    """The window of each operand of a stack."""
     dim = node.params["dim"]
     strides = out.strides[:dim] + out.strides[dim + 1 :]
     return [
@@ -51,6 +54,7 @@ def stack_parts(node: Node, out: Place) -> list[Place]:
 
 
 def copies(node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
+    """Copies of the operands that are not where they belong already."""
     template = TEMPLATES[node.record.name]
     assert template.parts is not None
     windows = template.parts(node, results[0])
@@ -70,6 +74,7 @@ def window_of(node: Node, out: Place) -> Place | None:
 
 
 def scatters(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether strides can show what the chain of views shows."""
     from adjoint.compiler.legalise import virtual
 
     return known(node, inputs) and window_of(node, virtual(node.outputs[0])) is not None

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.backends.llvm.kernels import KIND
-from adjoint.backends.llvm.operations import supports
-from adjoint.compiler.indexed import picks_rows
+from adjoint.backends.llvm import laws
+from adjoint.backends.llvm.operations import KIND, supports
 from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.compiler.indexed import picks_rows
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
 from adjoint.compiler.templates import template_for
 from adjoint.core.promotion import promote
+from adjoint.core.record import REGISTRY
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.convert import CLONE
 from adjoint.ops.reduction import SUM
-from adjoint.core.record import REGISTRY
 
 REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
 LONG = 8192  # a reduction over more elements than this, with few results, goes in two steps
@@ -200,6 +200,8 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
         return True
     if name == "gather":
         return True
+    if name == "random":
+        return laws.supports(node.params["law"], node.params["args"], node.params["dtype"])
     if name == "index":
         return picks_rows(node)
     if name == "scatter":  # one place per line: a comparison at every element
@@ -214,8 +216,10 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
         return False
     from adjoint.compiler.nest import as_operand
 
-    compute, _ = promote(record.promotion or "same", map(as_operand, inputs[record.promotes_from :]))
-    return supports(name, compute.name)
+    compute, _ = promote(
+        record.promotion or "same", map(as_operand, inputs[record.promotes_from :])
+    )
+    return supports(name, compute)
 
 
 __all__ = ["SUM", "Legal"]

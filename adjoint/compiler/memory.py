@@ -27,7 +27,7 @@ def assign(plan: Plan) -> int:
     total = 0
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: -e[0].nbytes):
         size = -(-max(buffer.nbytes, 1) // ALIGN) * ALIGN
-        others = sorted((s, e) for s, e, f, l in placed if f <= last and first <= l)
+        others = sorted((s, e) for s, e, f, t in placed if f <= last and first <= t)
         at, best, room = 0, -1, 0
         for start, stop in others:
             if start - at >= size and (best < 0 or start - at < room):

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.llvm import blas, library, rows
 from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
 from adjoint.backends.loops import Form
+from adjoint.backends.threads import get_num_threads
 from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.executors import register_backend
+from adjoint.compiler.indexed import Fault
 from adjoint.compiler.memory import assign
 from adjoint.compiler.places import ARENA, INPUT, RESULT
-from adjoint.compiler.indexed import Fault
 from adjoint.compiler.steps import Address, Call, Launch, Number, Status
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
 from adjoint.graph.execution import Executable, Task
 from adjoint.graph.ir import Value
 from adjoint.graph.sources import State
-from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.threads import get_num_threads
 
 VERSION = 1  # of the code the emitter writes; part of every form's name
 ALONE = 20_000.0  # a program of less work than this runs on the caller's thread
@@ -77,7 +77,12 @@ class Native:
         ]
         self.floats = self.words.view(np.float64)
         self.results = [
-            (k, tuple(task.graph.outputs[k].spec.shape), NUMPY_OF[b.dtype], self.patches.get((RESULT, k), []))
+            (
+                k,
+                tuple(task.graph.outputs[k].spec.shape),
+                NUMPY_OF[b.dtype],
+                self.patches.get((RESULT, k), []),
+            )
             for k, b in plan.results.items()
         ]
         self.targets = [
@@ -213,7 +218,8 @@ class Called:
         self.node = step.node
         self.native = native
         self.operands = [
-            x if not isinstance(x, Value) else (x if x.host else self.maker(x)) for x in step.node.inputs
+            x if not isinstance(x, Value) else (x if x.host else self.maker(x))
+            for x in step.node.inputs
         ]
         self.host_index = {v: i for i, v in enumerate(native.plan.graph.inputs)}
         self.outs = [self.maker(v) for v in step.node.outputs]
@@ -273,6 +279,7 @@ def _moved(source: Any, offset: int) -> Any:
 
 
 def name_of(step: Launch) -> str:
+    """The name of the function a launch calls."""
     if step.form is not None:
         return form_name(step.form)
     return template_name(step.function)
@@ -299,7 +306,9 @@ def template_text(name: str) -> library.Text:
     kind, dtype, bits, _ = name.split("_")
     if kind == "rows":
         return rows.rows_text(name, rows.ELEMENTS[dtype]), set()
-    return blas.product_text(name, {"float32": "float", "float64": "double"}[dtype], int(bits)), set()
+    return blas.product_text(
+        name, {"float32": "float", "float64": "double"}[dtype], int(bits)
+    ), set()
 
 
 def compile_task(task: Task) -> Executable:
@@ -308,4 +317,3 @@ def compile_task(task: Task) -> Executable:
 
 
 register_backend("native", lambda mode, options: compile_task)
-

@@ -6,14 +6,26 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from adjoint.backends.loops import (
+    HOST,
+    INDEX,
+    LOAD,
+    POINT,
+    REDUCE,
+    Form,
+    Kernel,
+    Op,
+    Ref,
+    can_fail,
+)
 from adjoint.compiler.fuse import REDUCE as REDUCES
 from adjoint.compiler.fuse import Unit
-from adjoint.backends.loops import CHECKED, HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel, Op, Ref
-from adjoint.compiler.indexed import Fault, aligned, bounds_fault, pick_place
+from adjoint.compiler.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.compiler.places import Place, expand_to
 from adjoint.compiler.spaces import Map, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
+from adjoint.core.spec import contiguous_strides
 from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
@@ -43,6 +55,7 @@ class Nest:
         self.hosts: list[Value] = []
         self.stores: list[tuple[int, Ref]] = []
         self.faults: dict[int, list[Fault]] = {}
+        self.extents: list[int] = []  # sizes that indices of scatters must be below
         self.reduced = set(settle(unit.reduced or ()))
 
     # -- operations -----------------------------------------------------------------------------
@@ -89,7 +102,7 @@ class Nest:
             return ("c", x)
         if x.host:
             return ("v", self.host(x))
-        base, views = self.fusion.rooted(x)
+        base, _ = self.fusion.rooted(x)
         if base in self.unit.maps:
             return ("v", self.number[base])
         if base in self.fusion.fills:
@@ -155,16 +168,14 @@ class Nest:
             return
         where = self.unit.maps[out]
         name, args, params, compute = self.point(node, where)
-        full = any(
-            (k == "v" and self.ops[x]["full"]) for k, x in args
-        )
+        full = any((k == "v" and self.ops[x]["full"]) for k, x in args)
         number = self.add(
             out,
             kind=POINT, name=name, args=args, params=params, compute=compute,
             dtype=out.spec.dtype.name, full=full, stage=self.stage_of(args),
         )  # fmt: skip
-        if name in CHECKED:
-            self.faults[number] = [self.pending_fault]
+        if can_fail(name, compute):
+            self.faults[number] = [fault_of(node)]
 
     def pick(self, node: Node) -> None:
         """A load whose place depends on values."""
@@ -191,6 +202,7 @@ class Nest:
         """(name, arguments, parameters, dtype computed in) of an elementwise operation."""
         record, out = node.record, node.outputs[0]
         name = record.name
+        args: tuple[Any, ...]
         if name in ("clone", "cast", "fill", "full"):
             source = node.inputs[0]
             arg = self.operand(source, node, where)
@@ -204,16 +216,24 @@ class Nest:
                 ("v", self.coordinate(where, column)),
             )
             return name, args, (("diagonal", node.params["diagonal"]),), out.spec.dtype.name
+        if name == "random":
+            law, law_args = node.params["law"], node.params["args"]
+            strides = strides_over(contiguous_strides(out.spec.shape), where)
+            seeds = tuple(self.operand(x, node, where) for x in node.inputs)
+            args = (*seeds, ("v", self.linear_index(strides)))
+            return name, args, (law, tuple(law_args)), out.spec.dtype.name
         if name == "arange":
             p = node.params
             args = (("v", self.coordinate(where, 0)),)
             return name, args, (("start", p["start"]), ("step", p["step"])), out.spec.dtype.name
         if name == "scatter":
             dim = node.params["dim"]
-            args = (*(self.operand(x, node, where) for x in node.inputs), ("v", self.coordinate(where, dim)))
-            self.pending_fault = bounds_fault(node, 0)
-            size = node.inputs[0].spec.shape[dim]
-            params = (("accumulate", node.params["accumulate"]), ("size", size))
+            args = (
+                *(self.operand(x, node, where) for x in node.inputs),
+                ("v", self.coordinate(where, dim)),
+            )
+            params = (("accumulate", node.params["accumulate"]),)
+            self.extents.append(node.inputs[0].spec.shape[dim])
             return name, args, params, out.spec.dtype.name
         args = tuple(self.operand(x, node, where) for x in node.inputs)
         kinds = [as_operand(x) for x in node.inputs]
@@ -226,7 +246,9 @@ class Nest:
         self.stores.append(
             (
                 self.number[value],
-                Ref(place.buffer, value.spec.dtype, place.offset, strides_over(place.strides, where)),
+                Ref(
+                    place.buffer, value.spec.dtype, place.offset, strides_over(place.strides, where)
+                ),
             )
         )
 
@@ -276,6 +298,7 @@ class Nest:
             tuple(prod(a.size for a in g) for g in inner_dims),
             tuple(final),
             tuple(self.hosts),
+            extents=tuple(self.extents),
             faults=tuple(self.faults[k][j] for k, j in form.checks()),
             origin=tuple(n.record.name for n in self.unit.nodes),
         )
@@ -297,7 +320,7 @@ def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
     """Loop order: large strides outside, the vector dimension inside."""
     if len(atoms) < 2:
         return atoms
-    weight = {a: 0 for a in atoms}
+    weight = dict.fromkeys(atoms, 0)
     main = max(refs, key=lambda r: sum(a in r.strides for a in atoms)) if refs else None
     for a in atoms:
         weight[a] = abs(main.strides.get(a, 0)) if main is not None else 0
@@ -325,4 +348,3 @@ def as_operand(x: Any) -> Any:
         return x.spec
     category = x.spec.dtype.category
     return (False, 0, 0.0, 0j)[category]
-

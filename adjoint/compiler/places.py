@@ -62,8 +62,7 @@ class Place:
         """Whether the elements lie in row-major order without gaps."""
         wanted = contiguous_strides(self.shape)
         return prod(self.shape) <= 1 or all(
-            s == w or n == 1
-            for s, w, n in zip(self.strides, wanted, self.shape, strict=True)
+            s == w or n == 1 for s, w, n in zip(self.strides, wanted, self.shape, strict=True)
         )
 
 

@@ -16,6 +16,7 @@ SMALL = 16 * 1024  # multiply-adds below which a product is not worth dividing
 
 
 def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether the BLAS has such products."""
     return (
         all(isinstance(x, Value) for x in inputs)
         and node.outputs[0].spec.dtype.name in ("float32", "float64")
@@ -35,6 +36,7 @@ def unit(place: Place) -> str:
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands whose rows and columns are both scattered."""
     return {i for i, x in enumerate(inputs) if not unit(layout(x)) or len(batches(layout(x))) > 2}
 
 
@@ -78,6 +80,7 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
 
 
 def split(node: Node, a: Place, b: Place, c: Place) -> list[Launch]:
+    """A product with at most two ranges of batch dimensions, or several such."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     dims = common_batches([a, b, c])
     assert dims is not None
@@ -88,7 +91,7 @@ def split(node: Node, a: Place, b: Place, c: Place) -> list[Launch]:
             a, c = rows_of(a, size * m), rows_of(c, size * m)
             m, dims = size * m, []
     if len(dims) > 2:
-        (size, strides), rest = dims[0], None
+        size, strides = dims[0]
         out = []
         for i in range(size):
             moved = [
@@ -104,18 +107,21 @@ def split(node: Node, a: Place, b: Place, c: Place) -> list[Launch]:
 
 
 def slice_batch(place: Place, dims: list[tuple[int, tuple[int, ...]]], which: int) -> Place:
+    """A place with these batch dimensions only."""
     shape = tuple(n for n, _ in dims) + place.shape[-2:]
     strides = tuple(s[which] for _, s in dims) + place.strides[-2:]
     return Place(place.buffer, shape, strides, place.offset)
 
 
 def rows_of(place: Place, rows: int) -> Place:
+    """A batch of matrices as one tall one."""
     return Place(place.buffer, (rows, place.shape[-1]), place.strides[-2:], place.offset)
 
 
 def launch(
     node: Node, a: Place, b: Place, c: Place, sizes: tuple[int, int, int], dims: list[Any]
 ) -> Launch:
+    """The launch of one product, cut into slices."""
     m, n, k = sizes
     library = blas.find()
     assert library is not None

@@ -35,19 +35,19 @@ class Blas:
     name: str
 
 
-# (package whose folder NAME.libs holds it, prefix and suffix of symbols, bits of an integer)
+# (package whose folder NAME.libs holds it, its file, suffix of symbols, bits of an integer)
 _CANDIDATES = (
-    ("scipy", "libscipy_openblas-*", "scipy_cblas_{}gemm", "scipy_openblas_set_num_threads", 32),
-    ("scipy", "libscipy_openblas64_*", "scipy_cblas_{}gemm64_", "scipy_openblas_set_num_threads64_", 64),
-    ("numpy", "libscipy_openblas64_*", "scipy_cblas_{}gemm64_", "scipy_openblas_set_num_threads64_", 64),
-    ("numpy", "libscipy_openblas-*", "scipy_cblas_{}gemm", "scipy_openblas_set_num_threads", 32),
-)  # fmt: skip
+    ("scipy", "libscipy_openblas-*", "", 32),
+    ("scipy", "libscipy_openblas64_*", "64_", 64),
+    ("numpy", "libscipy_openblas64_*", "64_", 64),
+    ("numpy", "libscipy_openblas-*", "", 32),
+)
 
 
 @cache
 def find() -> Blas | None:
     """The library to call, set to one thread; None where there is none we know."""
-    for package, pattern, gemm, set_threads, bits in _CANDIDATES:
+    for package, pattern, suffix, bits in _CANDIDATES:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             continue
@@ -56,10 +56,12 @@ def find() -> Blas | None:
             try:
                 library = ctypes.CDLL(str(path))
                 addresses = [
-                    ctypes.cast(getattr(library, gemm.format(t)), ctypes.c_void_p).value
+                    ctypes.cast(
+                        getattr(library, f"scipy_cblas_{t}gemm{suffix}"), ctypes.c_void_p
+                    ).value
                     for t in "sd"
                 ]
-                getattr(library, set_threads)(1)
+                getattr(library, f"scipy_openblas_set_num_threads{suffix}")(1)
             except (OSError, AttributeError):
                 continue
             return Blas(addresses[0] or 0, addresses[1] or 0, bits, path.name)
@@ -101,13 +103,17 @@ def product_text(name: str, element: str, bits: int) -> str:
         outer, inner = let(f"udiv i64 {member}, {w[INNER]}"), let(f"urem i64 {member}, {w[INNER]}")
         start = let(f"mul i64 {part}, {w[BLOCK]}")
         left = let(f"sub i64 {whole}, {start}")
-        size = let(f"select i1 {let(f'icmp slt i64 {left}, {w[BLOCK]}')}, i64 {left}, i64 {w[BLOCK]}")
+        size = let(
+            f"select i1 {let(f'icmp slt i64 {left}, {w[BLOCK]}')}, i64 {left}, i64 {w[BLOCK]}"
+        )
         m = narrow(let(f"select i1 {rows}, i64 {size}, i64 {w[M]}"))
         n = narrow(let(f"select i1 {rows}, i64 {w[N]}, i64 {size}"))
         pointers = []
         for base, by_outer, by_inner, step in (
-            (A, OUTER_A, INNER_A, STEP_A), (B, OUTER_B, INNER_B, STEP_B), (C, OUTER_C, INNER_C, STEP_C),
-        ):  # fmt: skip
+            (A, OUTER_A, INNER_A, STEP_A),
+            (B, OUTER_B, INNER_B, STEP_B),
+            (C, OUTER_C, INNER_C, STEP_C),
+        ):
             at = let(f"add i64 {w[base]}, {let(f'mul i64 {outer}, {w[by_outer]}')}")
             at = let(f"add i64 {at}, {let(f'mul i64 {inner}, {w[by_inner]}')}")
             at = let(f"add i64 {at}, {let(f'mul i64 {start}, {w[step]}')}")

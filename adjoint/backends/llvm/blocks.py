@@ -8,11 +8,12 @@ from adjoint.backends.llvm.vector import Code, V
 
 
 class Blocks:
-    """Writes control flow into a `Code`; keeps track of the block being written."""
+    """Writes control flow into a `Code`, which keeps track of the block being written."""
 
     def __init__(self, code: Code, entry: str = "entry") -> None:
         self.code = code
-        self.block = entry
+        code.block = entry
+        code.branching = True
         self.labels = 0
 
     def label(self, stem: str) -> str:
@@ -22,7 +23,7 @@ class Blocks:
     def begin(self, label: str) -> None:
         """Start a block."""
         self.code.lines.append(f"{label}:")
-        self.block = label
+        self.code.block = label
 
     def go(self, label: str) -> None:
         self.code.lines.append(f"br label %{label}")
@@ -45,14 +46,14 @@ class Blocks:
         """
         code = self.code
         inside, after = self.label("loop"), self.label("done")
-        before = self.block
+        before = code.block
         some = code.let(f"icmp slt i64 {start}, {stop}")
         self.branch(some, inside, after)
         self.begin(inside)
         index = f"%i{self.labels}"
         at = len(code.lines)
         code.lines.append("")  # the phi of the index
-        phis = []
+        phis: list[V] = []
         for c in carried:
             name = f"%c{self.labels}_{len(phis)}"
             code.lines.append("")
@@ -60,11 +61,9 @@ class Blocks:
         new = list(body(index, phis))
         following = code.let(f"add nsw i64 {index}, {step}")
         more = code.let(f"icmp slt i64 {following}, {stop}")
-        last = self.block
+        last = code.block
         self.branch(more, inside, after)
-        code.lines[at] = (
-            f"{index} = phi i64 [ {start}, %{before} ], [ {following}, %{last} ]"
-        )
+        code.lines[at] = f"{index} = phi i64 [ {start}, %{before} ], [ {following}, %{last} ]"
         for k, (c, phi, n) in enumerate(zip(carried, phis, new, strict=True), 1):
             code.lines[at + k] = (
                 f"{phi.ref} = phi {phi.type} [ {c.ref}, %{before} ], [ {n.ref}, %{last} ]"

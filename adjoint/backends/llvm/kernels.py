@@ -18,17 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.backends.llvm.blocks import Blocks
-from adjoint.backends.llvm.halves import bfloat16_bits, float16_bits, from_bfloat16_bits, from_float16_bits
-from adjoint.backends.llvm.operations import combine, identity, lower
-from adjoint.backends.llvm.vector import Code, V, host_features, select, type_text
+from adjoint.backends.llvm.elementwise import from_memory, round_to, to_memory
+from adjoint.backends.llvm.operations import KIND, combine, identity, lower, random_sample
+from adjoint.backends.llvm.vector import Code, V, any_of, host_features, select, type_text
 from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form
+from adjoint.core.dtype import named
 
-# dtype -> kind in registers, kind in memory
-KIND = {
-    "float32": ("f32", "f32"), "float64": ("f64", "f64"), "bfloat16": ("f32", "u16"),
-    "float16": ("f32", "u16"), "bool": ("i1", "u8"), "uint8": ("u8", "u8"), "int8": ("i8", "i8"),
-    "int16": ("i16", "i16"), "int32": ("i32", "i32"), "int64": ("i64", "i64"),
-}  # fmt: skip
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
 Env = dict[int, V]
 
@@ -42,6 +37,7 @@ def words_of(form: Form) -> list[tuple[str, int, int]]:
         words += [("stride", r, d) for d, c in enumerate(classes) if c == 2]
         for j in range(picked.get(r, 0)):
             words += [("pick", r, j), ("limit", r, j)]
+    words += [("extent", k, 0) for k, op in enumerate(form.ops) if op.name == "scatter"]
     checks = form.checks()
     if checks:
         words.append(("status", 0, -1))
@@ -57,8 +53,8 @@ def lanes_of(form: Form) -> int:
         return 1
     if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
         return 4
-    wide = any(op.dtype in ("float64", "int64") or op.compute in ("float64", "int64") for op in form.ops)
-    return 8 if wide else 16
+    wide = ("float64", "int64")
+    return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
 
 
 class Emitter:
@@ -112,7 +108,7 @@ class Emitter:
                 self.size = [self.fetch(block, SIZES + d) for d in range(form.outer + form.inner)]
                 base = SIZES + form.outer + form.inner
                 self.word = {w: self.fetch(block, base + k) for k, w in enumerate(words)}
-                blocks.loop(start, stop, 1, (), lambda p, _: self.piece(p) or ())
+                blocks.loop(start, stop, 1, (), lambda p, _: self.piece(p))
 
             blocks.when(let(f"icmp slt i64 {start}, {stop}"), run)
             return []
@@ -125,7 +121,7 @@ class Emitter:
         x = let(f"select i1 {let(f'icmp slt i64 {x}, 0')}, i64 0, i64 {x}")
         return let(f"select i1 {let(f'icmp slt i64 {x}, {most}')}, i64 {x}, i64 {most}")
 
-    def piece(self, p: str) -> None:
+    def piece(self, p: str) -> list[V]:
         """One piece: a row, or a chunk of columns of one combination of the other dimensions."""
         form, let = self.form, self.code.let
         lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
@@ -139,7 +135,7 @@ class Emitter:
         self.base = {r: self.address(r, where) for r in range(len(form.refs))}
         if not chunked:
             self.run({}, 1, {})
-            return
+            return []
         start = let(f"mul i64 {part}, {self.chunk}")
         stop = let(f"add i64 {start}, {self.chunk}")
         size = self.size[self.vector]
@@ -150,7 +146,11 @@ class Emitter:
 
         def columns(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
-                self.run({k: self.code.splat(v, lanes) for k, v in shared.items()}, lanes, {self.vector: i})
+                self.run(
+                    {k: self.code.splat(v, lanes) for k, v in shared.items()},
+                    lanes,
+                    {self.vector: i},
+                )
                 return []
 
             return body
@@ -158,6 +158,7 @@ class Emitter:
         if self.lanes > 1:
             self.blocks.loop(start, middle, self.lanes, (), columns(self.lanes))
         self.blocks.loop(middle if self.lanes > 1 else start, stop, 1, (), columns(1))
+        return []
 
     def decode(self, p: str, lead: int) -> dict[int, str]:
         """The indices of the leading dimensions from the number of their combination."""
@@ -221,7 +222,9 @@ class Emitter:
         align = self.alignment(name)
         code = self.code
         if lanes == 1 or across == 0:
-            one = code.value(code.let(f"load {type_text(kind, 1)}, ptr {at}, align {align}"), kind, 1)
+            one = code.value(
+                code.let(f"load {type_text(kind, 1)}, ptr {at}, align {align}"), kind, 1
+            )
             return code.splat(widen(one, name), lanes)
         if across == 1:
             wide = type_text(kind, lanes)
@@ -252,7 +255,9 @@ class Emitter:
                 index = self.get(x, {}, 1, where, stage)
             else:
                 index = self.get(x, env, lanes, where, stage)
-            index = self.in_bounds(index.convert("i64"), self.word["limit", r, j], k, j, bool(op.params))
+            index = self.in_bounds(
+                index.convert("i64"), self.word["limit", r, j], k, j, bool(op.params)
+            )
             step = code.splat(code.value(self.word["pick", r, j], "i64", 1), width)
             shift = index * step if shift is None else shift + index * step
         assert shift is not None
@@ -269,7 +274,9 @@ class Emitter:
         across = classes[self.vector] if self.vector >= 0 and self.vector in where else 0
         if across:
             stride = "1" if across == 1 else self.word["stride", r, self.vector]
-            shift = shift + code.iota("i64", lanes) * code.splat(code.value(stride, "i64", 1), lanes)
+            shift = shift + code.iota("i64", lanes) * code.splat(
+                code.value(stride, "i64", 1), lanes
+            )
         if lanes == 1:
             here = code.let(f"getelementptr {element}, ptr {at}, i64 {shift.ref}")
             ref = code.let(f"load {element}, ptr {here}, align {align}")
@@ -283,24 +290,28 @@ class Emitter:
 
     def in_bounds(self, index: V, limit: str, k: int, j: int, wrap: bool) -> V:
         """An index made safe; one that is out of bounds is reported (Note [faults])."""
-        code, let = self.code, self.code.let
+        code = self.code
         size = code.splat(code.value(limit, "i64", 1), index.lanes)
         if wrap:
             index = select(index < 0, index + size, index)
         bad = index.bitcast("u64") >= size.bitcast("u64")
-        some = bad.ref
-        if index.lanes > 1:
-            bits = let(f"bitcast {bad.type} {bad.ref} to i{index.lanes}")
-            some = let(f"icmp ne i{index.lanes} {bits}, 0")
+        self.report(bad, k, j)
+        return select(bad, 0, index)
 
-        def report() -> None:
+    def report(self, bad: V, k: int, j: int) -> None:
+        """Note [faults]: a kernel that finds an error in a lane says so in the status, and goes on.
+
+        The driver stops at the next barrier; memory it wrote meanwhile is the program's own.
+        """
+        code, let = self.code, self.code.let
+
+        def store() -> None:
             at = let(f"inttoptr i64 {self.word['status', 0, -1]} to ptr")
             code.lines.append(
                 f"store atomic i64 {self.word['fault', k, j]}, ptr {at} monotonic, align 8"
             )
 
-        self.blocks.when(some, report)
-        return select(bad, 0, index)
+        self.blocks.when(any_of(bad).ref, store)
 
     def uniform(self, k: int) -> bool:
         """Whether a value is the same in all lanes."""
@@ -358,7 +369,9 @@ class Emitter:
         form = self.form
         stages = 1 + max((op.stage for op in form.ops), default=0)
         for stage in range(stages):
-            stored = [(v, r) for v, r in form.stores if form.ops[v].full and form.ops[v].stage == stage]
+            stored = [
+                (v, r) for v, r in form.stores if form.ops[v].full and form.ops[v].stage == stage
+            ]
             reductions = [
                 k for k, op in enumerate(form.ops) if op.kind == REDUCE and op.stage == stage
             ]
@@ -414,7 +427,11 @@ class Emitter:
                 n = len(reductions)
                 whole = code.let(f"and i64 {size}, {-self.lanes}")
                 wide = self.blocks.loop(
-                    "0", whole, self.lanes, totals[n:], lambda i, t: body({**here, d: i}, self.lanes, t)
+                    "0",
+                    whole,
+                    self.lanes,
+                    totals[n:],
+                    lambda i, t: body({**here, d: i}, self.lanes, t),
                 )
                 one = self.blocks.loop(
                     whole, size, 1, totals[:n], lambda i, t: body({**here, d: i}, 1, t)
@@ -474,22 +491,36 @@ class Emitter:
                 operands: list[Any] = []
                 for kind, x in op.args:
                     operands.append(self.get(x, env, lanes, where, stage) if kind == "v" else x)
-                value = rounded(lower(code, op, operands, lanes, KIND), op.dtype)
+                if op.name == "random":
+                    first = self.first_of_block(op, where, lanes)
+                    value = random_sample(code, op, operands, lanes, first)
+                else:
+                    value = rounded(lower(code, op, operands, lanes), op.dtype)
+                for j, (bad, _) in enumerate(code.faults):
+                    self.report(bad, k, j)
+                code.faults.clear()
         env[k] = value
         return value
 
+    def first_of_block(self, op: Any, where: dict[int, str], lanes: int) -> V | None:
+        """The first index of the lanes, where they are neighbours that begin a block of words."""
+        r = self.form.ops[op.args[2][1]].args[0][1]
+        classes = self.form.refs[r][1]
+        if lanes < 4 or self.form.rows or self.form.outer != 1 or classes[0] != 1:
+            return None
+        return self.coordinate(r, where, 1)
 
     def scatter(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
         """x, or y at the one place of its line that an index names."""
         op, code = self.form.ops[k], self.code
-        params = dict(op.params)  # type: ignore[call-overload]
+        params = dict(op.params)
         kind = KIND[op.dtype][0]
         x, y, index, here = (
             self.get(a, env, lanes, where, stage) if tag == "v" else code.const(a, kind, lanes)
             for tag, a in op.args
         )
         index = index.convert("i64")
-        self.in_bounds(index, str(params["size"]), k, 0, wrap=False)
+        self.in_bounds(index, self.word["extent", k, 0], k, 0, wrap=False)
         new = y.convert(kind)
         if params["accumulate"]:
             new = x + new if kind != "i1" else x | new
@@ -504,27 +535,17 @@ def _from_word(word: V, kind: str) -> V:
 
 def widen(x: V, dtype: str) -> V:
     """What was loaded, as its kind in registers."""
-    if dtype == "bfloat16":
-        return from_bfloat16_bits(x)
-    if dtype == "float16":
-        return from_float16_bits(x)
-    return x.convert("i1") if dtype == "bool" else x
+    return from_memory(x, named(dtype))
 
 
 def narrow(x: V, dtype: str) -> V:
     """A value as it is stored."""
-    if dtype == "bfloat16":
-        return bfloat16_bits(x)
-    if dtype == "float16":
-        return float16_bits(x)
-    return x.convert(KIND[dtype][1])
+    return to_memory(x, named(dtype))
 
 
 def rounded(x: V, dtype: str) -> V:
     """A float32 that stands for a half, rounded to it."""
-    if dtype in ("bfloat16", "float16"):
-        return widen(narrow(x, dtype), dtype)
-    return x
+    return round_to(x, named(dtype))
 
 
 def fold(name: str, x: V) -> V:

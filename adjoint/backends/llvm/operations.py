@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from adjoint.backends.llvm.elementwise import LOWER, supports
+from adjoint.backends.llvm import laws, philox
+from adjoint.backends.llvm.elementwise import LOWER, cast, kind_of, stored_kind, supports
 from adjoint.backends.llvm.vector import Code, V, int_max, int_min, nan_max, nan_min, select
 from adjoint.backends.loops import Op
+from adjoint.core.dtype import DTYPES, named
+from adjoint.ops.random import word_bits
 
-Kinds = Mapping[str, tuple[str, str]]
+# dtype -> kind in registers, kind in memory
+KIND = {d.name: (kind_of(d), stored_kind(d)) for d in DTYPES if not d.is_complex}
 
 
-def lower(code: Code, op: Op, operands: list[Any], lanes: int, kinds: Kinds) -> V:
+def lower(code: Code, op: Op, operands: list[Any], lanes: int) -> V:
     """The result of an operation on values (and numbers) in registers."""
-    compute, result = kinds[op.compute][0], kinds[op.dtype][0]
+    compute, result = KIND[op.compute][0], KIND[op.dtype][0]
     special = SPECIAL.get(op.name)
     if special is not None:
         return special(code, op, operands, lanes, compute, result)
     skip = 1 if op.name == "where" else 0
-    values = [
-        _as(code, x, "i1" if i < skip else compute, lanes) for i, x in enumerate(operands)
-    ]
+    values = [_as(code, x, "i1" if i < skip else compute, lanes) for i, x in enumerate(operands)]
     return LOWER[op.name](*values, **dict(op.params)).convert(result)
 
 
@@ -29,7 +30,34 @@ def _as(code: Code, x: Any, kind: str, lanes: int) -> V:
     return code.splat(x.convert(kind), lanes) if isinstance(x, V) else code.const(x, kind, lanes)
 
 
+def random_sample(code: Code, op: Op, operands: list[Any], lanes: int, first: V | None) -> V:
+    """Samples at places of a stream; `first` is the place of lane 0 where a block begins there."""
+    seed, offset, index = (x if isinstance(x, V) else code.const(x, "u64", 1) for x in operands)
+    law, args = op.params
+    dtype = named(op.dtype)
+    seed, offset = (one_lane(x).bitcast("u64") for x in (seed, offset))
+    bits = word_bits(law, dtype)
+    if first is not None:
+        words = philox.words(bits, seed, offset, first.bitcast("u64"), lanes)
+    else:
+        words = philox.words_at(bits, seed, offset, index.bitcast("u64"))
+    return laws.sample(words, law, args, dtype)
+
+
+def one_lane(x: V) -> V:
+    """The first lane of a value."""
+    if x.lanes == 1:
+        return x
+    return V(x.code, x.code.let(f"extractelement {x.type} {x.ref}, i64 0"), x.kind, 1)
+
+
 def _cast(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
+    if isinstance(xs[0], V):
+        return code.splat(cast(xs[0], named(op.compute), named(op.dtype)), lanes)
+    return code.const(xs[0], result, lanes)
+
+
+def _fill(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
     return _as(code, xs[0], result, lanes)
 
 
@@ -50,7 +78,7 @@ def _arange(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result:
 
 
 SPECIAL = {
-    "cast": _cast, "fill": _cast, "triu": _triangle, "tril": _triangle, "arange": _arange,
+    "cast": _cast, "fill": _fill, "triu": _triangle, "tril": _triangle, "arange": _arange,
 }  # fmt: skip
 
 # -- reductions ---------------------------------------------------------------------------------
@@ -86,8 +114,10 @@ def identity(code: Code, name: str, kind: str, lanes: int) -> V:
     if kind == "i1":
         return code.const(not low, kind, lanes)
     bits = int(kind[1:])
-    lowest, highest = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    lowest, highest = (
+        (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
     return code.const(lowest if low else highest, kind, lanes)
 
 
-__all__ = ["combine", "identity", "lower", "supports"]
+__all__ = ["KIND", "combine", "identity", "lower", "supports"]

@@ -48,7 +48,9 @@ def rows_text(name: str, kind: str) -> str:
 
         def add() -> None:
             to = let(f"getelementptr {element}, ptr {out}, i64 {let(f'mul i64 {at}, {w[LENGTH]}')}")
-            of = let(f"getelementptr {element}, ptr {values}, i64 {let(f'mul i64 {n}, {w[LENGTH]}')}")
+            of = let(
+                f"getelementptr {element}, ptr {values}, i64 {let(f'mul i64 {n}, {w[LENGTH]}')}"
+            )
 
             def columns(lanes: int, i: str) -> list[V]:
                 wide = type_text(kind, lanes)
