@@ -154,14 +154,28 @@ def test_close_in_meaning_is_close(encoder: models.SentenceEncoder) -> None:
 
 def test_tokens(folder: Path, encoder: models.SentenceEncoder) -> None:
     tokenizer = encoder.tokenizer
+    # What Hugging Face's tokenizers give with this vocabulary.
     known = {
-        "This is an example sentence": [101, 2023, 2003, 2019, 2742, 6251, 102],
-        "hello world": [101, 7592, 2088, 102],
-        "Hello, how are you?": [101, 7592, 1010, 2129, 2024, 2017, 1029, 102],
-        "[MASK]": [101, 103, 102],
-    }
+        "This is an example sentence": [2023, 2003, 2019, 2742, 6251],
+        "Hello, how are you?": [7592, 1010, 2129, 2024, 2017, 1029],
+        "[MASK]": [103],
+        "UNwant\u00e9d,running": [18162, 1010, 2770],
+        "obj.toString();": [27885, 3501, 1012, 2000, 3367, 4892, 1006, 1007, 1025],
+        "1\u0000\ufffd2\u000b3": [13138],
+        "生活的真谛是": [1910, 100, 1916, 1921, 100, 100],
+        "ah博推zz": [6289, 1786, 100, 1062, 2480],
+        "$1 R2 #3 €4 £5 ¥6 ₣7 ₹8 ₱9": [
+            1002, 1015, 1054, 2475, 1001, 1017, 1574, 2549, 27813, 1071, 2575, 100, 1576, 2620, 1575, 2683,
+        ],
+        "you…\u00a0\u00a0": [2017, 1529],
+        "weird ～ edge": [6881, 1995, 3341],
+        "H\u00e4LLo!how  \n Are": [2534, 2080, 999, 2129, 2024],
+        "👨‍👩‍👦 🤠": [100, 100],
+        "▁This ▁is ▁a": [100, 100, 100],
+    }  # fmt: skip
     for text, numbers in known.items():
-        assert tokenizer.encode(text)[0] == numbers
+        assert tokenizer.encode(text)[0] == [101, *numbers, 102], text
+    assert tokenizer.encode("hello", "world")[0] == [101, 7592, 102, 2088, 102]
     plain = models.WordPieceTokenizer.from_pretrained(folder / "vocab.txt")
     assert all(plain.encode(text) == tokenizer.encode(text) for text in TEXTS)
 
