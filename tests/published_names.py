@@ -208,3 +208,61 @@ def bert(
         yield from linear(f"{at}.output.dense", width, 4 * width)
         yield from affine(f"{at}.output.LayerNorm", width)
     yield from linear(f"{lead}pooler.dense", width, width)
+
+
+def ddpm(width: int = 128, old: bool = False) -> Entries:
+    """Diffusers' UNet2DModel of ddpm-cifar10-32; the first files name attention otherwise."""
+    time = 4 * width
+    attention = (
+        ("query", "key", "value", "proj_attn") if old else ("to_q", "to_k", "to_v", "to_out.0")
+    )
+
+    def resnet(at: str, fan_in: int, fan_out: int) -> Entries:
+        yield from affine(f"{at}.norm1", fan_in)
+        yield from conv(f"{at}.conv1", fan_out, fan_in, 3, bias=True)
+        yield from linear(f"{at}.time_emb_proj", fan_out, time)
+        yield from affine(f"{at}.norm2", fan_out)
+        yield from conv(f"{at}.conv2", fan_out, fan_out, 3, bias=True)
+        if fan_in != fan_out:
+            yield from conv(f"{at}.conv_shortcut", fan_out, fan_in, 1, bias=True)
+
+    def attend(at: str, channels: int) -> Entries:
+        yield from affine(f"{at}.group_norm", channels)
+        for part in attention:
+            yield from linear(f"{at}.{part}", channels, channels)
+
+    a, b = width, 2 * width
+    yield from conv("conv_in", width, 3, 3, bias=True)
+    yield from linear("time_embedding.linear_1", time, width)
+    yield from linear("time_embedding.linear_2", time, time)
+    down = [(a, a), (a, b), (b, b), (b, b)]
+    for level, (fan_in, fan_out) in enumerate(down):
+        at = f"down_blocks.{level}"
+        yield from resnet(f"{at}.resnets.0", fan_in, fan_out)
+        yield from resnet(f"{at}.resnets.1", fan_out, fan_out)
+        if level == 1:
+            yield from attend(f"{at}.attentions.0", fan_out)
+            yield from attend(f"{at}.attentions.1", fan_out)
+        if level < 3:
+            yield from conv(f"{at}.downsamplers.0.conv", fan_out, fan_out, 3, bias=True)
+    yield from resnet("mid_block.resnets.0", b, b)
+    yield from resnet("mid_block.resnets.1", b, b)
+    yield from attend("mid_block.attentions.0", b)
+    # What comes from below and from beside, together, for each block.
+    up = [
+        ((2 * b, 2 * b, 2 * b), b),
+        ((2 * b, 2 * b, 2 * b), b),
+        ((2 * b, 2 * b, a + b), b),
+        ((a + b, 2 * a, 2 * a), a),
+    ]
+    for level, (entering, fan_out) in enumerate(up):
+        at = f"up_blocks.{level}"
+        for index, fan_in in enumerate(entering):
+            yield from resnet(f"{at}.resnets.{index}", fan_in, fan_out)
+        if level == 2:
+            for index in range(3):
+                yield from attend(f"{at}.attentions.{index}", fan_out)
+        if level < 3:
+            yield from conv(f"{at}.upsamplers.0.conv", fan_out, fan_out, 3, bias=True)
+    yield from affine("conv_norm_out", width)
+    yield from conv("conv_out", 3, width, 3, bias=True)

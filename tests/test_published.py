@@ -383,6 +383,29 @@ def test_bert_inside_another_model(tmp_path: Path) -> None:
         models.Bert.from_pretrained(path)
 
 
+CIFAR = {
+    "in_channels": 3, "block_out_channels": [32, 64, 64, 64], "layers_per_block": 2,
+    "down_block_types": ["DownBlock2D", "AttnDownBlock2D", "DownBlock2D", "DownBlock2D"],
+    "act_fn": "silu", "attention_head_dim": None, "norm_eps": 1e-06, "norm_num_groups": 32,
+}  # fmt: skip
+
+
+def test_ddpm_from_its_published_layout(tmp_path: Path) -> None:
+    published = dict(names.ddpm())
+    model = unfilled(models.DiffusionUNet)
+    assert {k: tuple(v.shape) for k, v in model.state_dict().items()} == published
+    assert sum(map(prod, published.values())) == 35_746_307
+    weights = checkpoint(names.ddpm(32, old=True))
+    path = folder_of(tmp_path, CIFAR, weights, "diffusion_pytorch_model.bin")
+    small = models.DiffusionUNet.from_pretrained(path)
+    given = weights["up_blocks.2.attentions.1.proj_attn.weight"]
+    assert ad.equal(small.state_dict()["up_blocks.2.attentions.1.to_out.0.weight"], given)
+    assert small(ad.zeros(1, 3, 16, 16), ad.tensor([5])).shape == (1, 3, 16, 16)
+    (path / "config.json").write_text(json.dumps({**CIFAR, "act_fn": "mish"}))
+    with pytest.raises(ValueError, match="act_fn must be 'silu', received 'mish'"):
+        models.DiffusionUNet.from_pretrained(path)
+
+
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none of model\.safetensors"):
         models.read_weights(tmp_path)

@@ -1,12 +1,16 @@
-"""Denoising diffusion (Ho et al., 2020): the U-Net that predicts noise, and the process."""
+"""Denoising diffusion (Ho et al., 2020): the process and its U-Net, Diffusers' weight names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from math import log
+from pathlib import Path
+from typing import Any
 
 from adjoint import nn
 from adjoint.autodiff.modes import no_grad
+from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 from adjoint.ops.creation import full
 from adjoint.ops.join import cat
@@ -57,24 +61,59 @@ class AttentionBlock(nn.Module):
         self.to_q = nn.Linear(channels, channels)
         self.to_k = nn.Linear(channels, channels)
         self.to_v = nn.Linear(channels, channels)
-        self.to_out = nn.Linear(channels, channels)
+        self.to_out = nn.ModuleList([nn.Linear(channels, channels)])
 
     def forward(self, x: Tensor) -> Tensor:
         flat = self.group_norm(x).flatten(2).transpose(1, 2)  # (B, places, C)
         y = F.scaled_dot_product_attention(self.to_q(flat), self.to_k(flat), self.to_v(flat))
-        return x + self.to_out(y).transpose(1, 2).reshape(x.shape)
+        return x + self.to_out[0](y).transpose(1, 2).reshape(x.shape)
+
+
+class TimeEmbedding(nn.Module):
+    """Two linear layers between the step's sines and the blocks."""
+
+    def __init__(self, fan_in: int, width: int) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(fan_in, width)
+        self.linear_2 = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_2(F.silu(self.linear_1(x)))
+
+
+class Downsample(nn.Module):
+    """Half the size: every second place of a convolution."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.pad(x, (0, 1, 0, 1)))
+
+
+class Upsample(nn.Module):
+    """Twice the size, each place repeated, then a convolution."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.interpolate(x, scale_factor=2, mode="nearest"))
 
 
 class Stage(nn.Module):
-    """One resolution on the way down or up."""
+    """One resolution on the way down or up, or the middle."""
 
-    def __init__(self, blocks: list[nn.Module], attention: bool, width: int) -> None:
+    def __init__(self, blocks: list[nn.Module], attentions: int, width: int) -> None:
         super().__init__()
         self.resnets = nn.ModuleList(blocks)
-        self.attentions = nn.ModuleList(
-            AttentionBlock(width) if attention else nn.Identity() for _ in blocks
-        )
-        self.resample: nn.Module = nn.Identity()
+        self.attentions = nn.ModuleList(AttentionBlock(width) for _ in range(attentions))
+
+    def attend(self, index: int, x: Tensor) -> Tensor:
+        """What follows a block: attention, in stages that have it."""
+        return self.attentions[index](x) if index < len(self.attentions) else x
 
 
 class DiffusionUNet(nn.Module):
@@ -103,10 +142,8 @@ class DiffusionUNet(nn.Module):
         super().__init__()
         self.width = width
         wide = 4 * width
-        self.time_embedding = nn.Sequential(
-            nn.Linear(width, wide), nn.SiLU(), nn.Linear(wide, wide)
-        )
         self.conv_in = nn.Conv2d(channels, width, 3, padding=1)
+        self.time_embedding = TimeEmbedding(width, wide)
         kept, now = [width], width
         self.down_blocks = nn.ModuleList()
         for level, factor in enumerate(factors):
@@ -116,18 +153,13 @@ class DiffusionUNet(nn.Module):
                 parts.append(ResidualBlock(now, out, wide, dropout))
                 now = out
                 kept.append(now)
-            stage = Stage(parts, level in attention, now)
+            stage = Stage(parts, blocks if level in attention else 0, now)
             if level + 1 < len(factors):
-                stage.resample = nn.Conv2d(now, now, 3, stride=2)
+                stage.downsamplers = nn.ModuleList([Downsample(now)])
                 kept.append(now)
             self.down_blocks.append(stage)
-        self.mid = nn.ModuleList(
-            [
-                ResidualBlock(now, now, wide, dropout),
-                AttentionBlock(now),
-                ResidualBlock(now, now, wide, dropout),
-            ]
-        )
+        middle: list[nn.Module] = [ResidualBlock(now, now, wide, dropout) for _ in range(2)]
+        self.mid_block = Stage(middle, 1, now)
         self.up_blocks = nn.ModuleList()
         for level, factor in reversed(list(enumerate(factors))):
             out = width * factor
@@ -135,32 +167,73 @@ class DiffusionUNet(nn.Module):
             for _ in range(blocks + 1):
                 parts.append(ResidualBlock(now + kept.pop(), out, wide, dropout))
                 now = out
-            stage = Stage(parts, level in attention, now)
+            stage = Stage(parts, blocks + 1 if level in attention else 0, now)
             if level:
-                stage.resample = nn.Conv2d(now, now, 3, padding=1)
+                stage.upsamplers = nn.ModuleList([Upsample(now)])
             self.up_blocks.append(stage)
         self.conv_norm_out = group_norm(now)
         self.conv_out = nn.Conv2d(now, channels, 3, padding=1)
 
     def forward(self, x: Tensor, step: Tensor) -> Tensor:
-        time = self.time_embedding(time_embedding(step, self.width))
+        time = self.time_embedding(time_embedding(step, self.width).to(x.dtype))
         x = self.conv_in(x)
         kept = [x]
         for stage in self.down_blocks:
-            for block, attend in zip(stage.resnets, stage.attentions, strict=True):
-                x = attend(block(x, time))
+            for index, block in enumerate(stage.resnets):
+                x = stage.attend(index, block(x, time))
                 kept.append(x)
-            if not isinstance(stage.resample, nn.Identity):
-                x = stage.resample(F.pad(x, (0, 1, 0, 1)))
+            for sample in getattr(stage, "downsamplers", ()):
+                x = sample(x)
                 kept.append(x)
-        first, attend, second = self.mid
-        x = second(attend(first(x, time)), time)
+        for index, block in enumerate(self.mid_block.resnets):
+            x = self.mid_block.attend(index, block(x, time))
         for stage in self.up_blocks:
-            for block, attend in zip(stage.resnets, stage.attentions, strict=True):
-                x = attend(block(cat([x, kept.pop()], 1), time))
-            if not isinstance(stage.resample, nn.Identity):
-                x = stage.resample(F.interpolate(x, scale_factor=2, mode="nearest"))
+            for index, block in enumerate(stage.resnets):
+                x = stage.attend(index, block(cat([x, kept.pop()], 1), time))
+            for sample in getattr(stage, "upsamplers", ()):
+                x = sample(x)
         return self.conv_out(F.silu(self.conv_norm_out(x)))
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As any module's; the first published files name attention's layers otherwise."""
+        return super().load_state_dict(published(state_dict), strict, assign)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> DiffusionUNet:
+        """The network in a folder of Diffusers' `UNet2DModel`, in evaluation mode."""
+        about = read_json(Path(folder) / "config.json")
+        for name, only in CONFIG.items():
+            if about.get(name, only) != only:
+                raise ValueError(
+                    f"DiffusionUNet: {name} must be {only!r}, received {about[name]!r}"
+                )
+        widths = about["block_out_channels"]
+        attention = [i for i, kind in enumerate(about["down_block_types"]) if "Attn" in kind]
+        factors = [width // widths[0] for width in widths]
+        sizes = (about["in_channels"], widths[0], factors, about["layers_per_block"])
+        return build(lambda: cls(*sizes, attention), read_weights(folder))
+
+
+# What a published configuration may say besides sizes.
+CONFIG = {
+    "act_fn": "silu", "attention_head_dim": None, "center_input_sample": False,
+    "downsample_padding": 0, "flip_sin_to_cos": False, "freq_shift": 1, "mid_block_scale_factor": 1,
+    "norm_eps": 1e-6, "norm_num_groups": 32, "time_embedding_type": "positional",
+}  # fmt: skip
+ATTENTION = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+
+
+def published(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint under this file's names."""
+    out = {}
+    for name, value in weights.items():
+        parts = name.split(".")
+        if "attentions" in parts:
+            parts = [ATTENTION.get(part, part) for part in parts]
+        out[".".join(parts)] = value
+    return out
 
 
 class DDPM(nn.Module):

@@ -24,7 +24,13 @@ from adjoint.tensor.tensor import Tensor
 M = TypeVar("M", bound=nn.Module)
 
 # In the order they are looked for.
-FILES = ("model.safetensors", "pytorch_model.bin", "consolidated.00.pth")
+FILES = (
+    "model.safetensors",
+    "pytorch_model.bin",
+    "consolidated.00.pth",
+    "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model.bin",
+)
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 
