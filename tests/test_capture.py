@@ -397,6 +397,37 @@ def test_program_equals_eager(name: str) -> None:
         np.testing.assert_array_equal(g, w)
 
 
+@program
+def constants_made_inside(wrap: Any) -> Any:
+    kept: list[Any] = []
+
+    @wrap
+    def step(x: Any) -> Any:
+        total = ad.tensor([1.0, 2.0, 3.0])
+        sizes = ad.tensor([[1, 2], [0, 1]])
+        assert sizes[0].tolist() == [1, 2]
+        total[int(sizes[1, 1]) :] += x[sizes[0]]
+        return total, ad.tensor(3.0)
+
+    def call(i: int) -> Any:
+        total, three = step(data(i))
+        three.add_(1)  # a result is the caller's own
+        kept.append(total)
+        return total * 1
+
+    return call, [lambda: ad.stack(kept)]
+
+
+def test_a_written_constant_is_no_longer_known() -> None:
+    def step(x: Any) -> Any:
+        sizes = ad.tensor([1, 2])
+        sizes[0] = x
+        return sizes.tolist()
+
+    with pytest.raises(RuntimeError, match="tolist"):
+        capture(step)(ad.tensor(1))
+
+
 def test_steady_state_does_not_retrace() -> None:
     w = ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
 

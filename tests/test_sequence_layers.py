@@ -37,6 +37,58 @@ def test_five_captured_steps_equal_eager(kind: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+LAYERS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "rnn_relu": ("RNN", {"nonlinearity": "relu", "num_layers": 2}, None),
+    "lstm_both_ways": ("LSTM", {"bidirectional": True, "num_layers": 2, "bias": False}, None),
+    "lstm_projected": ("LSTM", {"proj_size": 2, "bidirectional": True, "num_layers": 2}, None),
+    "gru_dropout": ("GRU", {"num_layers": 3, "dropout": 0.4, "batch_first": True}, None),
+    "lstm_packed": ("LSTM", {"num_layers": 2, "dropout": 0.2}, [2, 5, 3]),
+    "gru_packed_both_ways": ("GRU", {"bidirectional": True, "batch_first": True}, [5, 1, 3]),
+    "lstm_packed_projected": ("LSTM", {"proj_size": 3, "bidirectional": True}, [4, 4, 1]),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_captured_layers_are_scans(name: str) -> None:
+    kind, options, lengths = LAYERS[name]
+    first = options.get("batch_first", False)
+
+    def run(wrap: Any) -> tuple[list[Any], Any]:
+        ad.manual_seed(0)
+        layer = getattr(ad.nn, kind)(3, 4, **options)
+        initial: Any = None
+
+        def step(x: Any) -> Any:
+            given = x
+            if lengths is not None:
+                given = pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=False)
+            out, state = layer(given, initial)
+            if lengths is not None:
+                out, _ = pad_packed_sequence(out, batch_first=first)
+            states = state if isinstance(state, tuple) else (state,)
+            loss = (out * out).sum() + sum(s.sin().sum() for s in states)
+            layer.zero_grad()
+            loss.backward()
+            return [loss.detach(), out.detach(), *(p.grad for p in layer.parameters())]
+
+        call = wrap(step)
+        shape = (3, 5, 3) if first else (5, 3, 3)
+        results = [call(ad.randn(shape)) for _ in range(3)]
+        return [r.numpy().copy() for each in results for r in each], call
+
+    want, _ = run(lambda f: f)
+    got, captured = run(capture)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    graph = captured.latest.graph
+    scans = [n for n in graph if n.record.name == "scan"]
+    count = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    assert len(scans) == 2 * count  # forward and backward
+    for node in scans:  # the gradients of weights are products outside the loop
+        shapes = {tuple(v.spec.shape) for v in node.params["body"].outputs}
+        assert not any(len(s) == 2 and s[0] in (12, 16) for s in shapes)
+
+
 def test_packed_equals_each_sequence_alone() -> None:
     ad.manual_seed(0)
     layer = ad.nn.GRU(3, 4, bidirectional=True, batch_first=True)

@@ -110,6 +110,12 @@ class Body(Trace):
         self.lifted[id(tensor)] = Lifted(tensor, self.graph.inputs[-1])
         return stand_in
 
+    def known(self, tensor: Tensor) -> Any:
+        for trace in (self, *self.ancestors()):
+            if tensor._storage.trace is trace:
+                return Trace.known(trace, tensor)
+        return None
+
     def ancestors(self) -> Iterator[Trace]:
         """The recordings around this one."""
         trace = self.outer

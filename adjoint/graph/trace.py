@@ -19,11 +19,12 @@ from adjoint.autodiff.node import sequence_now
 from adjoint.core.context import CONTEXT
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
-from adjoint.core.record import Record, is_tensor
+from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Graph, Value
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
-from adjoint.ops.views import VIEW_SCATTER
+from adjoint.ops.convert import CLONE
+from adjoint.ops.views import VIEW_SCATTER, apply_chain
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Storage, Window
 from adjoint.tensor.strides import result_strides
@@ -70,6 +71,7 @@ class Trace:
         self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
         self.host_guards: dict[Any, tuple[HostScalar, Any]] = {}  # test and outcome, by its key
         self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
+        self.constants: dict[int, tuple[Value, Any]] = {}  # by identity: value made of an array
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
@@ -224,6 +226,25 @@ class Trace:
             map(self.wrap, self.graph.add_node(record, inputs, params, specs, inner.graph))
         )
         return outs if many else outs[0]
+
+    def constant(self, made: Tensor) -> Tensor:
+        """A tensor made of Python's numbers inside the trace: made at each call, elements known.
+
+        A copy is recorded, or writes to it would be writes to the array that was made once.
+        """
+        copy: Tensor = CLONE(made)
+        cell = self.cells[copy._storage.identity]
+        self.constants[copy._storage.identity] = cell.value, made._array
+        return copy
+
+    def known(self, tensor: Tensor) -> Any:
+        """The elements of a constant nobody has written to, else None."""
+        identity = tensor._storage.identity
+        value, array = self.constants.get(identity, (None, None))
+        if value is None or self.cells[identity].value is not value:
+            return None
+        with CONTEXT.having(capture=None, grad_enabled=False):
+            return apply_chain(HOOKS.array.wrap(array), tensor._chain)._array
 
     # -- writing ------------------------------------------------------------------------------
 

@@ -26,9 +26,9 @@ def known(x: Tensor) -> Any:
         x = x._storage.level.reveal(payload(x))
         if x is None:
             return None
-    if CONTEXT.capture is not None or type(x._array) is Window:
-        return None
-    return x._array
+    if CONTEXT.capture is not None:
+        return CONTEXT.capture.known(x)
+    return None if type(x._array) is Window else x._array
 
 
 def elements(x: Tensor, name: str, remedy: str) -> Any:

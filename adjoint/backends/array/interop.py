@@ -159,7 +159,7 @@ def _from_array(array: Array, device: Any) -> Tensor:
     out = wrap(array if where is CPU else transfer(array, where))
     if not CONTEXT.plain:
         mark_birth(out._storage)
-    return out
+    return out if CONTEXT.capture is None else CONTEXT.capture.constant(out)
 
 
 @public()

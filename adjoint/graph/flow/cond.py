@@ -147,7 +147,7 @@ def _run_back(
     given = [
         (a or b) and g is not None for a, b, g in zip(yes.tracked, no.tracked, gs, strict=True)
     ]
-    pulled: list[Pulled] = [side.pull(given) for side in plan.sides]
+    pulled: list[Pulled] = [side.pull(given, must=side.wanted) for side in plan.sides]
     columns = Columns()
     for g, *inputs in zip(
         [g for g, here in zip(gs, given, strict=True) if here],

@@ -105,13 +105,12 @@ def carried(graph: Graph, carries: int, wanted: Sequence[bool]) -> tuple[bool, .
 
 
 class Pulled(NamedTuple):
-    """A backward graph: inputs are cotangents, sums so far, and what it needs of the forward."""
+    """A backward graph: its inputs are cotangents and what it needs of the forward."""
 
     graph: Graph
     cotangents: list[Value]
-    sums: list[Value]
     needs: dict[Value, Value]  # forward value -> input of the graph
-    outputs: dict[int, Value]  # operand -> its cotangent (plus its sum so far)
+    outputs: dict[int, Value]  # operand -> its cotangent, where there is one
 
 
 class Reverse:
@@ -170,8 +169,11 @@ class Reverse:
                     self.steady[out] = steady
         return self.steady[value]
 
-    def pull(self, given: Sequence[bool], sums: Sequence[int] = ()) -> Pulled:
-        """Backward from the outputs whose cotangents are `given`; `sums`: operands to add up."""
+    def pull(self, given: Sequence[bool], must: Sequence[int] = ()) -> Pulled:
+        """Backward from the outputs whose cotangents are `given`.
+
+        Operands that `must` have a cotangent get zeros for none.
+        """
         body = PullBody(self)
         roots: list[Any] = []
         cotangents: list[Value] = []
@@ -179,8 +181,6 @@ class Reverse:
             if g:
                 roots.append((edge_of(out), body.parameter(value.spec)))
                 cotangents.append(body.graph.inputs[-1])
-        so_far = {i: body.parameter(self.inputs[i]._spec) for i in sums}
-        sum_values = [body.value_of(t) for t in so_far.values()]
         targets = [(self.inputs[i], 0) for i in self.wanted]
         run = Backward(
             retain_graph=True, create_graph=False, targets=targets, accumulate=False, level=None
@@ -190,12 +190,11 @@ class Reverse:
             run.run([r for r in roots if r[0] is not None])
             for i in self.wanted:
                 found = run.found.get((self.inputs[i], 0))
-                if i in so_far:
-                    found = so_far[i] if found is None else so_far[i] + found
-                elif found is None:
+                if found is None and i in must:
                     found = self.zeros(i)
-                outputs[i] = body.value_of(body.entered(found))
-        return Pulled(body.graph, cotangents, sum_values, body.needs, outputs)
+                if found is not None:
+                    outputs[i] = body.value_of(body.entered(found))
+        return Pulled(body.graph, cotangents, body.needs, outputs)
 
     def zeros(self, position: int) -> Any:
         """A cotangent of nothing."""

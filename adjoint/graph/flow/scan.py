@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.core.context import CONTEXT
@@ -12,9 +12,11 @@ from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.graph.body import Body
 from adjoint.graph.flow.derive import BIND, Pulled, Reverse, batch, carried, push
+from adjoint.graph.flow.hoist import Outside, taken_out
 from adjoint.graph.flow.trees import Shape, check_same, take_apart
 from adjoint.graph.interpreter import interpret
 from adjoint.graph.ir import Graph, Value, extract
+from adjoint.ops.arithmetic import ADD
 from adjoint.ops.creation import zeros
 from adjoint.ops.join import stack
 from adjoint.tensor.tensor import alias
@@ -76,6 +78,15 @@ def _no_rows(spec: Spec) -> Any:
 
 
 @dataclass(slots=True)
+class Back:
+    """The backward body: what each iteration gives, and how what they share is summed."""
+
+    pulled: Pulled
+    inside: dict[int, tuple[Value, Value]]  # operand -> (sum so far, sum)
+    outside: dict[int, Outside]  # operand -> sum over rows, after the loop
+
+
+@dataclass(slots=True)
 class Plan:
     """How a scan is run forward so that it can run backward."""
 
@@ -84,13 +95,52 @@ class Plan:
     count: int  # of results that are the scan's own
     residuals: list[Value]
     wanted: tuple[bool, ...]
-    pulled: dict[tuple[bool, ...], Pulled]
+    carries: int
+    first: int  # the place of the first constant
+    backs: dict[tuple[bool, ...], Back] = field(default_factory=dict)
 
-    def pull(self, given: tuple[bool, ...], sums: list[int]) -> Pulled:
+    def back(self, given: tuple[bool, ...]) -> Back:
         """The backward body for the cotangents that are there."""
-        if given not in self.pulled:
-            self.pulled[given] = self.reverse.pull(given, sums)
-        return self.pulled[given]
+        found = self.backs.get(given)
+        if found is None:
+            moved = [i for i in self.reverse.wanted if i < self.first]
+            pulled = self.reverse.pull(given, must=moved)
+            rows = pulled.cotangents[sum(given[: self.carries]) :]
+            found = self.backs[given] = self._sums(pulled, rows)
+        return found
+
+    def _sums(self, pulled: Pulled, rows: Sequence[Value]) -> Back:
+        back = Back(pulled, {}, {})
+        made = self.reverse
+        fixed = {new for v, new in pulled.needs.items() if v in made.held and self.shared(v)}
+        there = {*rows, *(new for new in pulled.needs.values() if new not in fixed)}
+        there |= {pulled.outputs[i] for i in made.wanted if self.carries <= i < self.first}
+        varying = _varying(pulled.graph, fixed)
+        for i, value in pulled.outputs.items():
+            if i < self.first:
+                continue
+            out = None if made.checkpoint else taken_out(value, varying.__contains__, there)
+            if out is not None:
+                back.outside[i] = out
+                there |= set(out.rows)
+                continue
+            so_far = pulled.graph.add_input(value.spec)
+            (total,) = pulled.graph.add_node(ADD, (so_far, value), {}, (value.spec,))
+            back.inside[i] = so_far, total
+        return back
+
+    def shared(self, value: Value) -> bool:
+        """Whether a forward value is an input that every iteration shares."""
+        return self.reverse.position[value] >= self.first
+
+
+def _varying(graph: Graph, fixed: set[Value]) -> set[Value]:
+    """The values that may differ between iterations."""
+    found = {v for v in graph.inputs if v not in fixed and not v.host}
+    for node in graph:
+        if any(x in found for x in node.inputs if isinstance(x, Value)):
+            found.update(node.outputs)
+    return found
 
 
 def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: bool = False) -> Plan:
@@ -100,8 +150,7 @@ def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: boo
     key = ("scan", carries, xs, wanted, checkpoint)
     found = body.derived.get(key)
     if found is None:
-        first = carries + xs
-        count = len(body.inputs)
+        first, count = carries + xs, len(body.inputs)
         moving = {first + i for i, a in enumerate(params["advance"]) if a}
         made = Reverse(
             body,
@@ -110,12 +159,11 @@ def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: boo
             held=[i >= carries for i in range(count)],
             checkpoint=checkpoint,
         )
-        sums = [i for i in made.wanted if i >= first]
         given = tuple(made.tracked)
-        pulled = made.pull(given, sums)
-        residuals = [v for v in pulled.needs if v not in made.held]
+        needs = made.pull(given).needs
+        residuals = [v for v in needs if v not in made.held]
         forward = made.forward(residuals)
-        found = Plan(made, forward, len(body.outputs), residuals, wanted, {given: pulled})
+        found = Plan(made, forward, len(body.outputs), residuals, wanted, carries, first)
         forward.derived["plan"] = body.derived[key] = found
     return found
 
@@ -187,37 +235,57 @@ class Loop:
 def _run_back(
     plan: Plan, operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
 ) -> list[Any]:
-    carries, length, made = params["carries"], params["length"], plan.reverse
-    first = carries + params["xs"]
-    moved = [i for i in made.wanted if i < carries]
-    summed = [i for i in made.wanted if i >= first]
-    rows = [i for i in made.wanted if carries <= i < first]
-    given = tuple(t and (i < carries or gs[i] is not None) for i, t in enumerate(made.tracked))
-    pulled = plan.pull(given, summed)
-    graph, loop = pulled.graph, Loop()
+    made, length = plan.reverse, params["length"]
+    moved = [i for i in made.wanted if i < plan.carries]
+    rows = [i for i in made.wanted if plan.carries <= i < plan.first]
+    given = tuple(t and (i < plan.carries or gs[i] is not None) for i, t in enumerate(made.tracked))
+    back = plan.back(given)
+    pulled, loop = back.pulled, Loop()
     cotangents = dict(zip([i for i, g in enumerate(given) if g], pulled.cotangents, strict=True))
     for i in moved:  # one that nothing asks for still has a place in the loop
         value = cotangents.pop(i, None) or Value("unused", made.values[i].spec)
         loop.carries.append((value, _or_zeros(gs[i], operands[i])))
-    for i, value in zip(summed, pulled.sums, strict=True):
-        loop.carries.append((value, operands[i].new_zeros(operands[i].shape)))
-    loop.rows += [(value, gs[i]) for i, value in cotangents.items() if i >= carries]
+    for i, (so_far, _) in back.inside.items():
+        loop.carries.append((so_far, operands[i].new_zeros(operands[i].shape)))
+    loop.rows += [(value, gs[i]) for i, value in cotangents.items() if i >= plan.carries]
+    _add_needs(loop, plan, pulled, operands, outs, params)
+    given_rows = dict(loop.rows)
+    made_rows = dict.fromkeys(
+        v for out in back.outside.values() for v in out.rows if v not in given_rows
+    )
+    outputs = [
+        *(pulled.outputs[i] for i in moved),
+        *(total for _, total in back.inside.values()),
+        *(pulled.outputs[i] for i in rows),
+    ]
+    extra = [v for v in made_rows if v not in outputs[len(loop.carries) :]]
+    results = loop.bind(pulled.graph, [*outputs, *extra], length, not params["reverse"])
+    found = dict(zip((*moved, *back.inside, *rows), results, strict=False))
+    stacked = zip(
+        [*outputs, *extra][len(loop.carries) :], results[len(loop.carries) :], strict=True
+    )
+    stacks = {**given_rows, **dict(stacked)}
+    for i, out in back.outside.items():
+        found[i] = out.total(length, [stacks[v] for v in out.rows])
+    return [found.get(i) if n else None for i, n in enumerate(needed)]
+
+
+def _add_needs(
+    loop: Loop, plan: Plan, pulled: Pulled, operands: list[Any], outs: Any, params: Any
+) -> None:
+    """The operands of a backward loop that come of the forward one."""
     stacks = dict(zip(plan.residuals, outs[plan.count :], strict=True))
+    advance = params["advance"]
     for v, value in pulled.needs.items():
-        at = made.position.get(v, -1)
+        at = plan.reverse.position.get(v, -1)
         if v in stacks:
             loop.rows.append((value, stacks[v]))
-        elif at < first:
+        elif at < plan.first:
             loop.rows.append((value, operands[at]))
         else:
-            step = params["advance"][at - first] if at - first < len(params["advance"]) else 0
-            start = operands[at] + step * (length - 1) if step else operands[at]
+            step = advance[at - plan.first] if at - plan.first < len(advance) else 0
+            start = operands[at] + step * (params["length"] - 1) if step else operands[at]
             loop.consts.append((value, start, -step))
-    wanted = (*moved, *summed, *rows)
-    outputs = [pulled.outputs[i] for i in wanted]
-    results = loop.bind(graph, outputs, length, not params["reverse"])
-    found = dict(zip(wanted, results, strict=True))
-    return [found.get(i) if n else None for i, n in enumerate(needed)]
 
 
 def _or_zeros(g: Any, like: Any) -> Any:

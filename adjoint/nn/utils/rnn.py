@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
-from weakref import ref
 
 from adjoint.backends.array.interop import tensor
-from adjoint.core.context import CONTEXT, concrete
 from adjoint.core.device import CPU
 from adjoint.core.dtype import int64
 from adjoint.ops.creation import full
@@ -28,20 +26,12 @@ __all__ = [
 
 
 def _indices(values: Sequence[int], device: Any = CPU) -> Tensor:
-    """Integers as a tensor that exists, whether or not a capture is active."""
-    trace = CONTEXT.capture
-    with concrete():
-        made = tensor(list(values), dtype=int64, device=device)
-    if trace is not None:  # where a tensor's elements cannot be asked for
-        made._integers = (ref(trace), list(values))  # type: ignore[attr-defined]
-    return made
+    """Integers as a tensor."""
+    return tensor(list(values), dtype=int64, device=device)
 
 
 def integers_of(indices: Tensor, name: str) -> list[int]:
     """The batch sizes or lengths in a tensor: they decide how many steps there are."""
-    trace, values = indices.__dict__.get("_integers", (None, []))
-    if trace is not None and CONTEXT.capture is not None and trace() is CONTEXT.capture:
-        return list(values)
     remedy = "Pack inside the captured function, with the lengths as a list of integers."
     return [int(n) for n in elements(indices, name, remedy)]
 

@@ -2,16 +2,19 @@
 
 All inputs of a layer are projected in one product; the loop over time then does only what depends
 on the state. A sequence is a list of steps, each a batch; in a packed one the batch shrinks as
-sequences end (`nn.utils.rnn`), and states join and leave as it changes.
+sequences end (`nn.utils.rnn`), and states join and leave as it changes. In a captured function the
+loop is one `scan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.public import public
-from adjoint.core.record import is_tensor
+from adjoint.core.context import CONTEXT
+from adjoint.core.public import PUBLIC, public
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.join import cat, stack
 from adjoint.ops.linear import linear
 from adjoint.ops.nn.attention import dropout_factors
@@ -96,6 +99,43 @@ def _over_growing(
     return outputs, state
 
 
+def _scan_over_time(
+    step: Step, inputs: Tensor, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """The loop of a captured function: one operation, whatever the number of steps."""
+
+    def body(state: State, x: Tensor) -> tuple[State, Tensor]:
+        state = step(x, state, *weights)
+        return state, state[0]
+
+    final, outputs = HOOKS.scan(body, state, inputs, reverse=reverse)
+    return outputs, final
+
+
+def _scan_over_packed(
+    sizes: list[int], step: Step, inputs: Tensor, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """The same for a packed sequence: padded again, with states that stay where one has ended."""
+    batch = sizes[0]
+    starts = [0, *accumulate(sizes)]
+    here = [[b < n for b in range(batch)] for n in sizes]
+    rows = [starts[t] + b if b < n else 0 for t, n in enumerate(sizes) for b in range(batch)]
+    places = [t * batch + b for t, n in enumerate(sizes) for b in range(n)]
+
+    def index(values: list[Any]) -> Any:
+        return PUBLIC["", "tensor"].fn(values, device=inputs.device)
+
+    def body(state: State, at: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        x, alive = at
+        new = step(x, state, *weights)
+        return tuple(n.where(alive, s) for n, s in zip(new, state, strict=True)), new[0]
+
+    padded = inputs.index_select(0, index(rows)).unflatten(0, (len(sizes), batch))
+    alive = index(here).unsqueeze(-1)
+    final, outputs = HOOKS.scan(body, state, (padded, alive), reverse=reverse)
+    return outputs.flatten(0, 1).index_select(0, index(places)), final
+
+
 def _direction(
     step: Step, input: Tensor, sizes: list[int] | None, state: State, weights: State, reverse: bool
 ) -> tuple[Tensor, State]:
@@ -104,6 +144,9 @@ def _direction(
     if b_hh is not None and step is not _gru_step:  # the gru scales its state's part, bias included
         b_ih, b_hh = b_ih + b_hh, None
     projected = linear(input, w_ih, b_ih)
+    if CONTEXT.capture is not None:
+        rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
+        return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
     steps = list(projected.unbind(0) if sizes is None else projected.split(sizes))
     if reverse:
         steps.reverse()
