@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.llvm import blas, library, rows
+from adjoint.backends.llvm import library
 from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
@@ -36,12 +36,6 @@ def form_name(form: Form) -> str:
     """The name of a form's function: a digest of all that decides its text."""
     digest = hashlib.blake2b(f"{VERSION}{form!r}".encode(), digest_size=12).hexdigest()
     return f"k{digest}"
-
-
-def template_name(function: str) -> str:
-    """A template's function by all that decides its text."""
-    found = blas.find()
-    return f"{function}_{found.bits if found else 0}_{VERSION}"
 
 
 class Native:
@@ -282,7 +276,7 @@ def name_of(step: Launch) -> str:
     """The name of the function a launch calls."""
     if step.form is not None:
         return form_name(step.form)
-    return template_name(step.function)
+    return f"{step.function}_v{VERSION}"
 
 
 def load_functions(plan: Plan) -> dict[str, library.Function]:
@@ -297,18 +291,9 @@ def load_functions(plan: Plan) -> dict[str, library.Function]:
         if step.form is not None:
             wanted[name] = lambda form=step.form, name=name: emit(form, name)  # type: ignore[misc]
         else:
-            wanted[name] = lambda name=name: template_text(name)  # type: ignore[misc]
+            assert step.text is not None
+            wanted[name] = lambda text=step.text, name=name: text(name)  # type: ignore[misc]
     return library.load(wanted)
-
-
-def template_text(name: str) -> library.Text:
-    """The text of a template's function, from its name."""
-    kind, dtype, bits, _ = name.split("_")
-    if kind == "rows":
-        return rows.rows_text(name, rows.ELEMENTS[dtype]), set()
-    return blas.product_text(
-        name, {"float32": "float", "float64": "double"}[dtype], int(bits)
-    ), set()
 
 
 def compile_task(task: Task) -> Executable:

@@ -127,6 +127,7 @@ def launch(
     assert library is not None
     dtype = node.outputs[0].spec.dtype
     item = dtype.itemsize
+    element = "float" if item == 4 else "double"
     batch = dims[0][0] * dims[1][0]
     by_rows = m >= n
     length = m if by_rows else n
@@ -158,7 +159,8 @@ def launch(
     for at, (_, strides) in ((blas.OUTER_A, dims[0]), (blas.INNER_A, dims[1])):
         words[at : at + 3] = [s * item for s in strides]
     return Launch(
-        function=f"product_{dtype.name}",
+        function=f"product_{dtype.name}_{library.bits}",
+        text=lambda name: (blas.product_text(name, element, library.bits), set()),
         words=words,
         reads=(whole(a.buffer), whole(b.buffer)),
         writes=(whole(c.buffer),),

@@ -28,10 +28,12 @@ def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Values and indices are read in row-major order."""
     return {i for i in (1, 2) if not layout(inputs[i]).contiguous}
 
 
 def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """The base copied, then the rows added to it."""
     base, values, index = operands
     out = results[0]
     spec = node.outputs[0].spec
@@ -51,6 +53,7 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
     ]  # fmt: skip
     launch = Launch(
         function=f"rows_{spec.dtype.name}",
+        text=lambda name: (rows.rows_text(name, rows.ELEMENTS[spec.dtype.name]), set()),
         words=words,
         reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
         writes=(whole(out.buffer),),

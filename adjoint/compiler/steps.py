@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +28,9 @@ class Number:
 @dataclass(frozen=True, slots=True)
 class Status:
     """A word that is the address of the program's status."""
+
+
+Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
 
 class Touch(NamedTuple):
@@ -67,7 +70,7 @@ def overlap(touches: Iterable[Touch], others: Touches) -> bool:
 class Launch:
     """A call of a native kernel with its words (numbers, addresses, the host's numbers)."""
 
-    function: str  # the name of a template's function, or a form's
+    function: str  # a template's function, named by all that decides its text; "" for a form's
     words: list[Any]
     reads: tuple[Touch, ...]
     writes: tuple[Touch, ...]
@@ -75,6 +78,7 @@ class Launch:
     cost: float  # rough, in element operations
     label: str = ""
     form: Any = None  # of a generated kernel
+    text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)
 
 

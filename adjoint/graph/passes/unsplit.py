@@ -6,6 +6,7 @@ no two overlap, so their sum is what lies in them, side by side.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from adjoint.graph.ir import Graph, Node, Value
@@ -67,7 +68,7 @@ def _together(a: Any, b: Any) -> tuple[int, list[Part]] | None:
     if a is None or b is None or a[0] != b[0]:
         return None
     parts = sorted([*a[1], *b[1]], key=lambda p: p[:2])
-    if any(x[1] > y[0] for x, y in zip(parts, parts[1:], strict=False)):
+    if any(x[1] > y[0] for x, y in pairwise(parts)):
         return None
     return a[0], parts
 
