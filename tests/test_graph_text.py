@@ -10,7 +10,16 @@ import pytest
 
 import adjoint as ad
 from adjoint.core.spec import Spec, UnknownShapeError
-from adjoint.graph import capture, interpret, load, to_text, verify
+from adjoint.graph import (
+    capture,
+    cond,
+    interpret,
+    load,
+    scan,
+    to_text,
+    verify,
+    while_loop,
+)
 from adjoint.graph.passes import run_passes
 from adjoint.graph.text import literal, ops, subgraph
 from adjoint.nn import functional as F
@@ -42,6 +51,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "writes": lambda x: x.clone().t().add_(1),
     "draws": lambda x: x * ad.rand(2, 3),
     "nothing": lambda x: (),
+    "branches": lambda x: cond(x.sum() > 0, lambda a: a * 2, lambda a: -a, (x,)),
+    "loops": lambda x: while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), (x[0, 0], x)),
+    "scans": lambda x: scan(lambda c, t: (c + t, F.gelu(c)), x[0], x),
 }
 
 

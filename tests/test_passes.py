@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.graph import Graph, GraphError, Value, verify
+from adjoint.graph import GraphError, Value, cond, scan, verify
+from adjoint.graph.ir import Graph
 from adjoint.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
 from adjoint.nn import functional as F
 from tests.graph_checks import graph_of, names, same_results
@@ -301,6 +302,22 @@ def test_a_replacement_of_another_type_is_refused() -> None:
     graph, _ = graph_of(lambda x: (x > 0).logical_not(), matrix())
     with pytest.raises(GraphError, match="was replaced by"):
         rebuild(graph, lambda b, node, inputs: (graph.inputs[0],))
+
+
+def test_passes_run_in_branches_and_loops() -> None:
+    def flow(x: Any) -> Any:
+        last, all_ = scan(lambda c, t: (c * 1.0 + t, F.softmax(c, 0).clone()), x[0], x)
+        return last, all_, cond(x.sum() > 0, lambda a: -(a.neg()), lambda a: a.exp() * 1, (last,))
+
+    graph, inputs = graph_of(flow, matrix())
+    better = optimised(graph)
+    (loop,) = [node for node in better if node.record.name == "scan"]
+    (branch,) = [node for node in better if node.record.name == "cond"]
+    assert "softmax" not in names(loop.params["body"])
+    assert names(loop.params["body"])["clone"] == names(loop.params["body"])["mul"] == 0
+    assert not len(branch.params["true"])
+    assert dict(names(branch.params["false"])) == {"exp": 1}
+    same_results(graph, better, inputs, rtol=1e-6)
 
 
 # -- whole programs ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import copy
 import functools
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from adjoint.core.context import CONTEXT
@@ -18,6 +18,7 @@ from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.program import Program, build
 from adjoint.graph.retracing import Retraces
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
+from adjoint.graph.svg import to_svg
 from adjoint.graph.trace import Realias, Trace
 from adjoint.graph.watch import Watch
 
@@ -203,6 +204,10 @@ class Captured:
     def graph_text(self) -> str:
         """The latest program's graph as Python."""
         return self.latest.text()
+
+    def svg(self, expand: Collection[str] | bool = ()) -> str:
+        """The latest program's graph as a picture; `expand` names composites to look into."""
+        return to_svg(self.latest.graph, expand)
 
 
 class Methods(dict[Any, Captured]):

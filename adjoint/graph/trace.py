@@ -217,7 +217,7 @@ class Trace:
             result = record.compose(*stand_ins, **params)  # type: ignore[misc]
             many = isinstance(result, tuple)
             inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
-        if inner.sources or inner.guards or inner.draws or inner.counts:
+        if inner.sources or inner.guards or inner.host_guards or inner.draws or inner.counts:
             inner.undo()
             return record.compose(*operands, **params)  # type: ignore[misc]
         specs = tuple(v.spec for v in inner.graph.outputs)

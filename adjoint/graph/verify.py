@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.core.spec import Spec
-from adjoint.graph.ir import Graph, Value, subgraphs
+from adjoint.graph.ir import Graph, Node, Value, subgraphs
 
 
 class GraphError(RuntimeError):
@@ -44,8 +44,19 @@ def verify(graph: Graph) -> Graph:
             if specs != tuple(o.spec for o in node.outputs):
                 raise GraphError(f"{node!r}: has {[o.spec for o in node.outputs]}, infers {specs}")
         elif node.subgraph is not None:
-            verify(node.subgraph)
+            verify_composition(node)
     for out in graph.outputs:
         if out not in defined:
             raise GraphError(f"output {out!r} is not defined")
     return graph
+
+
+def verify_composition(node: Node) -> None:
+    """Raise GraphError unless a composite's subgraph fits the node."""
+    inner = verify(node.subgraph)  # type: ignore[arg-type]
+    given = [x.spec for x in node.inputs if isinstance(x, Value)]
+    if given != [v.spec for v in inner.inputs]:
+        raise GraphError(f"{node!r}: given {given}, composed of {[v.spec for v in inner.inputs]}")
+    specs = [v.spec for v in inner.outputs]
+    if specs != [v.spec for v in node.outputs]:
+        raise GraphError(f"{node!r}: has {[v.spec for v in node.outputs]}, composes {specs}")

@@ -14,6 +14,7 @@ from adjoint.graph.passes.dce import dce
 from adjoint.graph.passes.fold import fold
 from adjoint.graph.passes.inline import inline
 from adjoint.graph.passes.layout import layout
+from adjoint.graph.passes.nested import in_subgraphs
 from adjoint.graph.passes.simplify import simplify
 from adjoint.graph.passes.unsplit import unsplit
 from adjoint.graph.verify import GraphError
@@ -40,9 +41,13 @@ def run_passes(
     verify: bool | None = None,
     observe: Callable[[str, Graph], None] | None = None,
 ) -> Graph:
-    """The graph after all passes; `observe` is called with each pass's name and result."""
+    """The graph after all passes, which also run in branches and loop bodies.
+
+    `observe` is called with each pass's name and result.
+    """
     if verify is None:
         verify = os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
+    graph = in_subgraphs(graph, lambda body: run_passes(body, passes, verify=verify))
     for name, run, _ in passes:
         graph = run(graph)
         if verify:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from inspect import signature
 from typing import Any
 
 from adjoint.autodiff.hooks import Handle
 from adjoint.core.epoch import EPOCH, TrackedDict
+from adjoint.graph.graph import Graph
+from adjoint.graph.recording import record_call
 from adjoint.nn.modules.conversion import Conversion
 from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
 from adjoint.nn.modules.hooks import (
@@ -76,8 +79,7 @@ class Module(Traversal, Conversion, StateDict):
 
     dump_patches: bool = False
     # Every change goes through __setattr__ or a TrackedDict, but to these (Note [structures]).
-    _moves_epoch = frozenset({"_non_persistent_buffers_set", "_compiled_call_impl", "__compiled__"})
-    _compiled_call_impl: Any = None  # what `compile()` made of the call
+    _moves_epoch = frozenset({"_non_persistent_buffers_set", "__compiled__"})
     call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -122,19 +124,6 @@ class Module(Traversal, Conversion, StateDict):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and the hooks around it."""
         if (
-            self._compiled_call_impl is not None
-            or self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or GLOBAL.any_call
-        ):
-            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
-        return self.forward(*args, **kwargs)
-
-    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """The call as it is without `compile()`; programs that wrap modules know it by name."""
-        if (
             self._forward_hooks
             or self._forward_pre_hooks
             or self._backward_hooks
@@ -144,18 +133,7 @@ class Module(Traversal, Conversion, StateDict):
             return call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile this module's calls, in place: `adjoint.compile` of its `__call__`.
-
-        >>> import adjoint as ad
-        >>> layer = ad.nn.Linear(2, 1)
-        >>> layer.compile()
-        >>> layer(ad.ones(3, 2)).shape
-        adjoint.Size([3, 1])
-        """
-        from adjoint.compiler.api import compile  # loads what few programs need
-
-        object.__setattr__(self, "_compiled_call_impl", compile(self._call_impl, *args, **kwargs))
+    _call_impl = __call__  # the name under which programs that wrap modules call it
 
     # -- registration -------------------------------------------------------------------------
 
@@ -315,11 +293,6 @@ class Module(Traversal, Conversion, StateDict):
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[:1].isdigit())
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles get: all but what was compiled."""
-        left_out = ("_compiled_call_impl", "__compiled__")
-        return {k: v for k, v in self.__dict__.items() if k not in left_out}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         EPOCH.count += 1
         self.__dict__.update(state)
@@ -409,6 +382,30 @@ class Module(Traversal, Conversion, StateDict):
 
     def _get_name(self) -> str:
         return type(self).__name__
+
+    def to_graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph of a call with these arguments, in the mode the module is in.
+
+        Tensors among the arguments become placeholders of their shape, dtype and device, named
+        after `forward`'s parameters; parameters and buffers become variables of their own names,
+        shared with the module. What the call writes (running statistics) is the update "effects".
+
+        Example:
+            >>> import adjoint as ad
+            >>> graph = ad.nn.Linear(3, 2).to_graph(ad.ones(4, 3))
+            >>> graph
+            <Graph (input: float32[4, 3]), 2 variables, 1 nodes>
+            >>> graph(ad.zeros(4, 3)).shape
+            adjoint.Size([4, 2])
+        """
+        return record_call(
+            self,
+            args,
+            kwargs,
+            signature=signature(self.forward),
+            variables=[*self.named_parameters(), *self.named_buffers()],
+            owners=self.modules(),
+        )
 
     def extra_repr(self) -> str:
         """What stands between the parentheses when the module is printed."""

@@ -1,0 +1,100 @@
+"""Pictures of graphs: well-formed, nothing overlaps, arrows lead downwards."""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.graph import capture, cond, to_svg
+from adjoint.graph.layout import Box, assign_layers, place
+from adjoint.graph.passes import run_passes
+from adjoint.nn import functional as F
+from tests.graph_checks import graph_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    return [e.text or "" for e in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_layout(seed: int) -> None:
+    rng = random.Random(seed)
+    n = rng.randint(2, 60)
+    boxes = [Box(rng.uniform(20, 120), rng.uniform(10, 60)) for _ in range(n)]
+    edges = sorted({(a, b) for b in range(1, n) for a in rng.choices(range(b), k=2)})
+    assign_layers(boxes, edges)
+    placed = place(boxes, edges)
+    for a, b in combinations(boxes, 2):
+        apart = abs(a.x - b.x) >= (a.width + b.width) / 2 - 1e-6
+        assert apart or a.y + a.height <= b.y or b.y + b.height <= a.y
+    for box in boxes:
+        assert box.x - box.width / 2 >= -1e-6
+        assert box.x + box.width / 2 <= placed.width + 1e-6
+        assert 0 <= box.y <= placed.height - box.height + 1e-6
+    for (a, b), route in zip(edges, placed.routes, strict=True):
+        assert route[0] == (boxes[a].x, boxes[a].y + boxes[a].height)
+        assert route[-1] == (boxes[b].x, boxes[b].y)
+        assert [y for _, y in route] == sorted(y for _, y in route)
+
+
+def test_a_chain_is_straight() -> None:
+    boxes = [Box(50, 20) for _ in range(5)]
+    edges = [(i, i + 1) for i in range(4)]
+    assign_layers(boxes, edges)
+    place(boxes, edges)
+    assert {box.x for box in boxes} == {25.0}
+
+
+def test_picture_of_a_graph() -> None:
+    captured = capture(lambda x: F.softmax(x * 2, 0))
+    captured(ad.ones(3))
+    shown = texts(captured.svg())
+    assert "x0" in shown
+    assert "mul 2" in shown
+    assert "softmax" in shown
+    assert "exp" not in shown
+    assert "exp" in texts(captured.svg(expand={"softmax"}))
+    assert "exp" in texts(captured.svg(expand=True))
+    assert "exp" not in texts(captured.svg(expand={"gelu"}))
+
+
+def test_branches_are_drawn_inside() -> None:
+    graph, _ = graph_of(
+        lambda x: cond(x.sum() > 0, lambda a: a.exp(), lambda a: -a, (x,)), ad.ones(2)
+    )
+    assert "exp" not in texts(to_svg(graph))
+    shown = texts(to_svg(graph, expand={"cond"}))
+    assert {"exp", "neg", "true", "false"} <= set(shown)
+
+
+def test_a_training_step() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
+    opt = ad.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: Any, y: Any) -> Any:
+        loss = F.cross_entropy(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss
+
+    graph, _ = graph_of(step, ad.ones(2, 4), ad.tensor([0, 1]))
+    graph = run_passes(graph)
+    shown = texts(to_svg(graph))
+    for node in graph:
+        assert any(line.startswith(node.record.name) for line in shown)
+    assert any(line.startswith("\u2190") for line in shown)  # a long way is a tag
+
+
+def test_names_are_escaped_and_empty_graphs_drawn() -> None:
+    with ad.Graph() as g:
+        g.placeholder((2,), name="a<b&c")
+    ElementTree.fromstring(g.svg())
