@@ -493,13 +493,63 @@ def test_a_leaked_tensor_is_an_error() -> None:
         kept[0] + 1
 
 
-def test_a_branch_on_a_traced_value_names_the_remedy() -> None:
-    @capture
-    def step(x: Any) -> Any:
-        return x * 2 if x.sum() > 0 else x
+def branch(x: Any) -> Any:
+    return x * 2 if x.sum() > 0 else x  # line
 
-    with pytest.raises(RuntimeError, match="where"):
-        step(data(0))
+
+def loop(x: Any) -> Any:
+    while (x[1:] < 9).all():  # line
+        x = x * 2
+    return x
+
+
+def number(x: Any) -> Any:
+    return x * x.max().item()  # line
+
+
+def size(x: Any) -> Any:
+    return ad.zeros(int(x[0]))  # line
+
+
+def index(x: Any) -> Any:
+    return [1, 2, 3][x.argmax()]  # line
+
+
+def array(x: Any) -> Any:
+    return ad.tensor(np.exp(x.numpy()))  # line
+
+
+def mask(x: Any) -> Any:
+    return x[x > 0].sum()  # line
+
+
+def in_a_body(x: Any) -> Any:
+    return ad.scan(lambda c, r: (c if r > 0 else -c, None), x, x)[0]  # line
+
+
+@pytest.mark.parametrize(
+    ("fn", "value", "remedy"),
+    [
+        (branch, "bool[], the result of gt", "cond(pred"),
+        (loop, "bool[], the result of all", "while_loop"),
+        (number, "float32[], the result of amax", "Keep it a tensor"),
+        (size, "float32[], a view (slice) of an argument", "x.shape"),
+        (index, "int64[], the result of argmax", "Keep it a tensor"),
+        (array, "float32[3], an argument", "return the tensor"),
+        (mask, "nonzero", "where(mask"),
+        (in_a_body, "bool[], the result of gt", "scan"),
+    ],
+)
+def test_asking_for_a_traced_value_names_line_value_and_remedy(
+    fn: Any, value: str, remedy: str
+) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        capture(fn)(data(0))
+    message = str(caught.value)
+    assert "test_capture.py:" in message
+    assert "# line" in message
+    assert value in message
+    assert remedy in message
 
 
 def test_a_function_that_counts_on_the_host_is_refused() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.core.dtype import BOOL, COMPLEX
+from adjoint.core.errors import users_line
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record, Rule, is_tensor
@@ -138,8 +139,8 @@ def depends_on_values(name: str, remedy: str) -> Fn:
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise UnknownShapeError(
-            f"{name}: the shape of the result depends on the values of the input, which are not "
-            f"known inside vmap or while tracing. {remedy}"
+            f"{name}: the shape of the result, at {users_line()}, depends on the values of the "
+            f"input, which are not known inside vmap or while tracing. {remedy}"
         )
 
     return refuse

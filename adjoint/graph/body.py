@@ -116,6 +116,14 @@ class Body(Trace):
                 return Trace.known(trace, tensor)
         return None
 
+    def origin(self, tensor: Tensor) -> str:
+        identity = tensor._storage.identity
+        if identity in self.parameters and not tensor._chain:
+            return f"an argument of the body of {self.what}"
+        if self.outer is not None and not self.local(tensor._storage):
+            return self.outer.origin(tensor)
+        return super().origin(tensor)
+
     def ancestors(self) -> Iterator[Trace]:
         """The recordings around this one."""
         trace = self.outer

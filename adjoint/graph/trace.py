@@ -246,6 +246,18 @@ class Trace:
         with CONTEXT.having(capture=None, grad_enabled=False):
             return apply_chain(HOOKS.array.wrap(array), tensor._chain)._array
 
+    def origin(self, tensor: Tensor) -> str:
+        """Where a tensor comes from, in an error message."""
+        cell = self.cells.get(tensor._storage.identity)
+        if tensor._chain and (cell is None or tensor._chain != cell.skip):
+            seen = f"a view ({tensor._chain[-1][0].name}) of "
+        else:
+            seen = ""
+        if cell is None or (cell.value.node is None and not isinstance(cell.source, Argument)):
+            return f"{seen}a tensor from outside"
+        node = cell.value.node
+        return f"{seen}an argument" if node is None else f"{seen}the result of {node.record.name}"
+
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, target: Tensor, value: Tensor) -> None:

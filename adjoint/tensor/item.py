@@ -12,7 +12,7 @@ from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.arguments import checked_scalar
 from adjoint.ops.creation import FULL
-from adjoint.tensor.mutation import payload
+from adjoint.tensor.mutation import leak_message, payload
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor
 
@@ -35,15 +35,41 @@ def elements(x: Tensor, name: str, remedy: str) -> Any:
     """The elements as an array on the host, or an error that says why there are none."""
     array = known(x)
     if array is None:
-        raise RuntimeError(
-            f"{name}: the value of this tensor ({x._spec}), asked for at {users_line()}, is not "
-            f"known inside vmap or while tracing. {remedy}"
-        )
+        raise unknown(x, name, remedy)
     return HOOKS.array.to_host(array)
 
 
-_KEEP = "Keep it a tensor, or return it and convert it outside."
-_BRANCH = "A Python branch cannot depend on it: use where, cond or while_loop."
+def unknown(x: Tensor, name: str, remedy: str) -> RuntimeError:
+    """The error for elements that are asked for and not known: where, of what, and what to do."""
+    reason, origin = "inside vmap, where it stands for many", ""
+    while x._storage.level is not None:
+        below = x._storage.level.reveal(payload(x))
+        if below is None:
+            break
+        x = below
+    else:
+        reason = "while the function is traced for a graph"
+        if CONTEXT.capture is not None:
+            origin = f", {CONTEXT.capture.origin(x)}"
+        elif type(x._array) is Window:
+            return RuntimeError(leak_message())
+        else:
+            reason = "to other libraries inside a transform, which could not follow them"
+    return RuntimeError(
+        f"{name}: the value of a tensor ({x._spec}{origin}) is asked for at {users_line()}; it is "
+        f"not known {reason}. {remedy}"
+    )
+
+
+_KEEP = (
+    "Keep it a tensor, pass it in as a Python number (a static argument), or return it and convert "
+    "it outside; sizes (x.shape, len(x)) are numbers already."
+)
+_BRANCH = (
+    "A Python branch or loop cannot depend on it: use where(condition, a, b) for a choice by "
+    "element, cond(pred, f, g, operands) for a branch, scan or while_loop for a loop, or pass in "
+    "what decides as a Python value (a static argument)."
+)
 
 
 @method

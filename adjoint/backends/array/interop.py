@@ -23,7 +23,7 @@ from adjoint.core.placement import chosen
 from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Size
-from adjoint.tensor.mutation import leak_message
+from adjoint.tensor.item import known, unknown
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
@@ -264,15 +264,13 @@ def __cuda_array_interface__(self: Tensor) -> Any:
 
 
 def _check_exportable(self: Tensor, name: str) -> None:
-    if type(self._array) is Window or self._storage.level is not None:
-        raise RuntimeError(
-            f"{name}: the value is not known while a function is traced or transformed. Keep the "
-            f"computation in tensor operations, or return the value. ({leak_message()})"
-        )
-    if CONTEXT.capture is not None:
-        raise RuntimeError(
-            f"{name}: cannot read a tensor's elements while a function is traced; the result "
-            "would be baked into the graph. Pass the value in as an argument."
+    level = self._storage.level is not None
+    if level or CONTEXT.capture is not None or type(self._array) is Window:
+        raise unknown(
+            self,
+            name,
+            "Keep the computation in tensor operations, return the tensor and convert it outside, "
+            "or pass the value in as an argument.",
         )
     if self.requires_grad:
         raise RuntimeError(
@@ -288,7 +286,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
     >>> ad.ones(2).numpy()
     array([1., 1.], dtype=float32)
     """
-    if force:
+    if CONTEXT.capture is not None:
+        constant = known(self)
+        if constant is not None:
+            return to_host(constant).copy()
+    if force and type(self._array) is not Window:
         return to_host(self.detach()._array)
     _check_exportable(self, "numpy")
     if not isinstance(self._array, np.ndarray):
