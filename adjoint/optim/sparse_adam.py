@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_betas, check_range
+from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.tensor.tensor import Tensor
 
@@ -34,13 +34,20 @@ class SparseAdam(RuleOptimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if not lr > 0.0:
+        check_rate(lr)
+        if lr == 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if not eps > 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         check_range("epsilon value", eps, 0.0)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        held = [p for group in self.param_groups for p in group["params"]]
+        found = [i for i, p in enumerate(held) if p.dtype.is_complex]
+        if found:
+            raise ValueError(
+                f"Complex params at indices {found}: SparseAdam does not support complex parameters"
+            )
 
     def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
         raise RuntimeError(

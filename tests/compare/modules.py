@@ -60,6 +60,8 @@ def samples(info: Any, training: bool, dtype: torch.dtype, limit: int | None) ->
 
 def translate(x: Any) -> Any:
     """Constructor and forward arguments as ours; functions and layers by their names."""
+    if isinstance(x, torch.nn.TransformerEncoderLayer):
+        return encoder_layer(x)
     if isinstance(x, torch.nn.Module):
         raise Unsupported(f"a module as an argument: {type(x).__name__}")
     if inspect.isroutine(x):
@@ -72,6 +74,22 @@ def translate(x: Any) -> Any:
     if isinstance(x, dict):
         return {k: translate(v) for k, v in x.items()}
     return ours(x)
+
+
+def encoder_layer(x: Any) -> Any:
+    """Ours with the options of PyTorch's; the module it becomes part of gets the weights."""
+    return ad.nn.TransformerEncoderLayer(
+        x.self_attn.embed_dim,
+        x.self_attn.num_heads,
+        x.linear1.out_features,
+        x.dropout.p,
+        translate(x.activation),
+        x.norm1.eps,
+        x.self_attn.batch_first,
+        x.norm_first,
+        x.linear1.bias is not None,
+        dtype=ours(x.linear1.weight.dtype),
+    )
 
 
 def tensors_of(x: Any) -> list[Any]:

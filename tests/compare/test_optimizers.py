@@ -13,7 +13,7 @@ import adjoint as ad
 torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
 
-from tests.compare.bridge import ours, theirs  # noqa: E402
+from tests.compare.bridge import Unsupported, ours, theirs  # noqa: E402
 
 pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
 
@@ -191,14 +191,14 @@ def test_differentiable_steps(name: str) -> None:
     np.testing.assert_allclose(ends[1], ends[0], rtol=1e-4, atol=2e-5)  # PyTorch counts in float32
 
 
-@pytest.mark.parametrize("name", sorted({i.optim_cls.__name__ for i in optim_db} - {"SparseAdam"}))
+@pytest.mark.parametrize("name", sorted({i.optim_cls.__name__ for i in optim_db}))
 def test_refusals(name: str) -> None:
     info = next(i for i in optim_db if i.optim_cls.__name__ == name)
     for case in info.optim_error_inputs_func("cpu", torch.float32):
         params = case.optimizer_error_input.params
-        if params is None or any(
-            isinstance(p, torch.Tensor) and p.layout is not torch.strided for p in params
-        ):
+        if params is None:
+            params = [torch.nn.Parameter(torch.randn(2, 3))]
+        if any(isinstance(p, torch.Tensor) and p.layout is not torch.strided for p in params):
             continue
         if (
             case.error_on.name != "CONSTRUCTION_ERROR"
@@ -216,7 +216,25 @@ def test_refusals(name: str) -> None:
             return made.setdefault(id(x), ours(x))
 
         kwargs = {k: ours(v) for k, v in case.optimizer_error_input.kwargs.items()}
-        given = [convert(p) for p in params] if isinstance(params, list) else params
+        try:
+            given = [convert(p) for p in params] if isinstance(params, list) else params
+        except Unsupported:  # sparse parameters
+            continue
         expect: Any = pytest.warns if case.error_type is UserWarning else pytest.raises
         with expect(case.error_type):
             getattr(ad.optim, name)(given, **kwargs)
+
+
+def test_sparse_adam_and_dense_gradients() -> None:
+    """The same error, and parameters without a gradient are passed over."""
+    messages = []
+    for lib in (torch, ad):
+        w = lib.ones(2, requires_grad=True)
+        optimizer = lib.optim.SparseAdam([w])
+        assert optimizer.step() is None
+        w.grad = lib.ones(2)
+        with pytest.raises(RuntimeError) as caught:
+            optimizer.step()
+        messages.append(str(caught.value))
+        assert not optimizer.state.get(w)
+    assert messages[0] == messages[1]
