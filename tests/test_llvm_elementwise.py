@@ -43,6 +43,9 @@ EXACT_IN_FLOATS = {
     "trunc_divide", "ldexp", "normal", "bernoulli",
 }  # fmt: skip
 
+# SciPy's squares of large arguments lose digits that ours keep (tests/test_llvm_math.py).
+ROUGH_IN_SCIPY = {"erfc", "erfcx", "ndtr", "log_ndtr"}
+
 
 def values(dtype: DType, seed: int, count: int = 300) -> Any:
     rng = np.random.default_rng(seed)
@@ -125,7 +128,8 @@ def test_agrees_with_eager(name: str, dtype: DType) -> None:
         # A sum of opposite signs is as accurate as its terms.
         worst = ulps(got, want, dtype, xs if name.startswith("logadd") else [])
         at = int(np.argmax(worst))
-        assert worst[at] <= 4, (worst[at], [x[at] for x in xs], got[at], want[at])
+        most = 1000 if dtype is ad.float64 and name in ROUGH_IN_SCIPY else 4
+        assert worst[at] <= most, (worst[at], [x[at] for x in xs], got[at], want[at])
 
 
 @pytest.mark.parametrize("new", [d for d in DTYPES if d.category < 3], ids=lambda d: d.name)

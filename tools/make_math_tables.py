@@ -4,12 +4,14 @@ Each is the minimax approximation of a function on an interval (weighted, usuall
 relative error of the final result), found by Lawson's algorithm in 60 digits with mpmath; coefficients are then rounded to the target precision one after the other, lowest power
 first, each time refitting the rest, so that rounding one is made good by the others.
 
-    python tools/make_math_tables.py            # rewrites tables.py
+    python tools/make_math_tables.py            # rewrites tables.py, in a few minutes
+    python tools/make_math_tables.py ERF GAMMA  # only the tables so called
     python tools/make_math_tables.py --errors   # prints the error of each in units of 2**-p
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -144,6 +146,10 @@ def tables() -> list[Table]:
     add("ATANH", near(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z, mp.mpf(2) / 3),
         0, s_end**2, 0, 7, lambda z: z / 2,
         "log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s**2")  # fmt: skip
+    add("ATANH2", near(
+            lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2 - z * 2 / 3) / z**2, mp.mpf(2) / 5),
+        0, s_end**2, 4, 8, lambda z: z**2 / 2,
+        "log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2")  # fmt: skip
     # sine and cosine on [-pi/4, pi/4], z = x**2
     quarter = (mp.pi / 4 * mp.mpf("1.001")) ** 2
     add("SIN", near(lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, -mp.mpf(1) / 6),
@@ -156,7 +162,21 @@ def tables() -> list[Table]:
     add("ASIN", near(lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, mp.mpf(1) / 6),
         0, mp.mpf("0.2501"), 5, 13, lambda z: z,
         "asin x = x + x z p(z), z = x**2, |x| <= 1/2")  # fmt: skip
+    # error functions
+    add("ERF", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 0, mp.mpf("0.89") ** 2, 6, 0,
+        lambda z: mp.mpf(1), "erf x = x + x p(z), z = x**2, |x| <= 0.89")  # fmt: skip
+    add("ERF", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 0, mp.mpf("0.76") ** 2, 0, 11,
+        lambda z: mp.mpf(1), "erf x = x + x p(z), z = x**2, |x| <= 0.76")  # fmt: skip
+    add("ERF_TAIL", lambda t: mp.log(mp.erfc(t)), mp.mpf("0.87"), mp.mpf("3.95"), 7, 0,
+        lambda t: mp.erfc(t) / mp.erf(t), "log(erfc t) = p(t), 0.87 <= t <= 3.95")  # fmt: skip
+    add("ERFCX", scaled_erfcx, -1, 1, 0, 27, relative(scaled_erfcx),
+        "e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0")  # fmt: skip
     return out
+
+
+def scaled_erfcx(u: Any) -> Any:
+    t = 4 * (1 + u) / (1 - u)
+    return mp.exp(t * t) * mp.erfc(t) * (1 + 2 * t)
 
 
 def parts(value: Any, bits: list[int]) -> list[Any]:
@@ -183,7 +203,9 @@ CONSTANTS: dict[str, tuple[Any, list[int]]] = {
     "HALF_PI_F32_FUSED": (mp.pi / 2, [24, 24, 24]),
     "HALF_PI_F64": (mp.pi / 2, [33, 33, 33, 53]),
     "PI_F64": (mp.pi, [53, 53]),
-    "TWO_THIRDS": (mp.mpf(2) / 3, [53, 53]),
+    "ROOT_HALF": (mp.sqrt(mp.mpf(1) / 2), [53, 53]),
+    "TWO_THIRDS_F32": (mp.mpf(2) / 3, [24, 24]),
+    "TWO_THIRDS_F64": (mp.mpf(2) / 3, [53, 53]),
 }
 
 
@@ -196,35 +218,45 @@ def hex_line(x: Any) -> str:
     return f'    float.fromhex("{float(x).hex()}"),'
 
 
-def write() -> None:
-    lines = [
-        '"""Minimax polynomials, lowest power first. Made by tools/make_math_tables.py."""',
-        "",
-        "# fmt: off",
-    ]
+def block(name: str, note: str, lines: list[str]) -> str:
+    head = [f"# {note}"] if note else []
+    return "\n".join([*head, f"{name} = (", *lines, ")"])
+
+
+def blocks(wanted: list[str]) -> dict[str, str]:
+    """The text of every table; those not wanted are taken from the file as it is."""
+    made = {}
     for name, (value, bits) in CONSTANTS.items():
-        lines.append(f"{name} = (")
-        lines += [hex_line(x) for x in parts(value, bits)]
-        lines.append(")")
+        made[name] = block(name, "", [hex_line(x) for x in parts(value, bits)])
     with mp.workdps(400):
         digits = [int(mp.floor(2 / mp.pi * 2 ** (24 * (j + 1)))) % 2**24 for j in range(52)]
-    lines.append("# 2/pi in pieces of 24 bits")
-    lines.append("TWO_OVER_PI = (")
-    lines += [f"    {', '.join(map(str, digits[i : i + 8]))}," for i in range(0, 52, 8)]
-    lines.append(")")
+    rows = [f"    {', '.join(map(str, digits[i : i + 8]))}," for i in range(0, 52, 8)]
+    made["TWO_OVER_PI"] = block("TWO_OVER_PI", "2/pi in pieces of 24 bits", rows)
+    kept = {}
+    if wanted and TARGET.exists():
+        for text in re.findall(r"# [^\n]*\n[A-Z0-9_]+ = \(.*?\n\)", TARGET.read_text(), re.S):
+            kept[text.split("\n")[1].split(" ")[0]] = text
     for table in tables():
+        if wanted and table.name in kept and not any(each in table.name for each in wanted):
+            made[table.name] = kept[table.name]
+            continue
         c, error = table.solve()
-        lines.append(f"# {table.note}; weighted error 2**{float(mp.log(error, 2)):.1f}")
-        lines.append(f"{table.name} = (")
-        lines += [hex_line(x) for x in c]
-        lines.append(")")
-    lines.append("# fmt: on")
-    TARGET.write_text("\n".join(lines) + "\n")
+        note = f"{table.note}; weighted error 2**{float(mp.log(error, 2)):.1f}"
+        made[table.name] = block(table.name, note, [hex_line(x) for x in c])
+    return made
+
+
+def write(wanted: list[str]) -> None:
+    head = '"""Minimax polynomials, lowest power first. Made by tools/make_math_tables.py."""'
+    TARGET.write_text(
+        "\n".join([head, "", "# fmt: off", *blocks(wanted).values(), "# fmt: on"]) + "\n"
+    )
 
 
 if __name__ == "__main__":
     if "--errors" in sys.argv:
         for table in tables():
-            print(report(table), flush=True)
+            if all(name.startswith("-") or name in table.name for name in sys.argv[1:]):
+                print(report(table), flush=True)
     else:
-        write()
+        write(sys.argv[1:])

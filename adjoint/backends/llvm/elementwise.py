@@ -14,7 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.backends.llvm import halves
-from adjoint.backends.llvm.math import division, exponential, logarithm, trigonometric
+from adjoint.backends.llvm.math import (
+    division,
+    error,
+    exponential,
+    inverse,
+    logarithm,
+    power,
+    trigonometric,
+)
 from adjoint.backends.llvm.math.common import sign_bit
 from adjoint.backends.llvm.vector import (
     V,
@@ -115,11 +123,12 @@ def _functions(module: Any, *names: str) -> None:
         lowers(name)(getattr(module, name))
 
 
-_functions(
-    exponential, "exp", "exp2", "expm1", "tanh", "sigmoid", "sinh", "cosh"
-)  # fmt: skip
+_functions(exponential, "exp", "exp2", "expm1", "tanh", "sigmoid", "sinh", "cosh")
 _functions(logarithm, "log", "log2", "log10", "log1p")
 _functions(trigonometric, "sin", "cos", "tan")
+_functions(inverse, "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
+_functions(error, "erf", "erfc", "erfcx", "erfinv", "ndtr", "ndtri", "log_ndtr")
+lowers("pow", "if")(power.power)
 
 # -- arithmetic ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.backends.llvm.math import tables
-from adjoint.backends.llvm.math.common import FORMAT, polynomial, two_product, widened
+from adjoint.backends.llvm.math.common import FORMAT, polynomial, widened
 from adjoint.backends.llvm.vector import V, at_most, clip, mad, select
 
 LOG2_E = tables.LOG2_E_F64[0]
@@ -78,10 +78,12 @@ def exp(x: V, shift: int = 0) -> V:
     return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, word)
 
 
-def exp_sum(high: V, low: V) -> V:
-    """e**(high + low) for a small low."""
-    e = exp(high)
-    return select(e < float("inf"), mad(e, low, e), e)
+def exp_inside(x: V) -> V:
+    """e**x where x and the result are far from overflow and underflow; NaN stays NaN."""
+    of, f = RANGE[x.kind], FORMAT[x.kind]
+    word, r = _reduced(x)
+    y = mad(r * r, polynomial(r, of.exp), r) + 1.0
+    return y * ((word - f.bias) << f.mantissa).bitcast(x.kind)
 
 
 def exp2(x: V) -> V:
@@ -96,7 +98,7 @@ def exp2(x: V) -> V:
 def exp2_sum(high: V, low: V) -> V:
     """2**(high + low) for a low below half a unit of the last place of high."""
     of, magic = RANGE[high.kind], _magic(high.kind)
-    inside = abs(high) < 4.0 * of.exp2_high
+    inside = (high > of.exp2_low) & (high < of.exp2_high)
     high = clip(high, of.exp2_low, of.exp2_high)
     rounded = high + magic
     r = high - (rounded - magic)
@@ -150,10 +152,3 @@ def cosh(x: V) -> V:
     """Hyperbolic cosine."""
     half = exp(abs(x), -1)
     return half + 0.25 / half
-
-
-def exp_negative_square(x: V) -> V:
-    """e**(-x**2), to full precision: the square's rounding error is made good."""
-    square, error = two_product(x, x)
-    e = exp(-square)
-    return mad(e, -error, e)

@@ -54,7 +54,15 @@ PI_F64 = (
     float.fromhex("0x1.921fb54442d18p+1"),
     float.fromhex("0x1.1a62633145c07p-53"),
 )
-TWO_THIRDS = (
+ROOT_HALF = (
+    float.fromhex("0x1.6a09e667f3bcdp-1"),
+    float.fromhex("-0x1.bdd3413b26456p-55"),
+)
+TWO_THIRDS_F32 = (
+    float.fromhex("0x1.5555560000000p-1"),
+    float.fromhex("-0x1.5555560000000p-26"),
+)
+TWO_THIRDS_F64 = (
     float.fromhex("0x1.5555555555555p-1"),
     float.fromhex("0x1.5555555555555p-55"),
 )
@@ -156,6 +164,24 @@ ATANH_F64 = (
     float.fromhex("0x1.39a1e65d33ef5p-3"),
     float.fromhex("0x1.2f03d2ba33d6ap-3"),
 )
+# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; weighted error 2**-43.7
+ATANH2_F32 = (
+    float.fromhex("0x1.9999980000000p-2"),
+    float.fromhex("0x1.2493b60000000p-2"),
+    float.fromhex("0x1.c63d9c0000000p-3"),
+    float.fromhex("0x1.9086fc0000000p-3"),
+)
+# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; weighted error 2**-73.4
+ATANH2_F64 = (
+    float.fromhex("0x1.9999999999996p-2"),
+    float.fromhex("0x1.2492492492f4fp-2"),
+    float.fromhex("0x1.c71c71c596fbcp-3"),
+    float.fromhex("0x1.745d182911159p-3"),
+    float.fromhex("0x1.3b1364df68f0dp-3"),
+    float.fromhex("0x1.11206b6f69a90p-3"),
+    float.fromhex("0x1.de3e15bffe6f6p-4"),
+    float.fromhex("0x1.eac00aaa9ecb2p-4"),
+)
 # sin x = x + x z p(z), z = x**2; weighted error 2**-32.5
 SIN_F32 = (
     float.fromhex("-0x1.5555560000000p-3"),
@@ -227,5 +253,68 @@ ASIN_F64 = (
     float.fromhex("0x1.64eb401ad8f2ep-6"),
     float.fromhex("-0x1.59d6291ee243fp-6"),
     float.fromhex("0x1.0bda42c43efd9p-5"),
+)
+# erf x = x + x p(z), z = x**2, |x| <= 0.89; weighted error 2**-25.9
+ERF_F32 = (
+    float.fromhex("0x1.06eba60000000p-3"),
+    float.fromhex("-0x1.8126ee0000000p-2"),
+    float.fromhex("0x1.ce1c0c0000000p-4"),
+    float.fromhex("-0x1.b6a4ae0000000p-6"),
+    float.fromhex("0x1.47d8ba0000000p-8"),
+    float.fromhex("-0x1.3cb7dc0000000p-11"),
+)
+# erf x = x + x p(z), z = x**2, |x| <= 0.76; weighted error 2**-56.2
+ERF_F64 = (
+    float.fromhex("0x1.06eba8214db69p-3"),
+    float.fromhex("-0x1.812746b037a29p-2"),
+    float.fromhex("0x1.ce2f21a046139p-4"),
+    float.fromhex("-0x1.b82ce3139711fp-6"),
+    float.fromhex("0x1.565bcd3996743p-8"),
+    float.fromhex("-0x1.c02dbbbc94ae2p-11"),
+    float.fromhex("0x1.f9a3f42ee5c3fp-14"),
+    float.fromhex("-0x1.f4ddf3fc8887ap-17"),
+    float.fromhex("0x1.ba23e5bfa6847p-20"),
+    float.fromhex("-0x1.5d37daaedc2f6p-23"),
+    float.fromhex("0x1.afb90491763f6p-27"),
+)
+# log(erfc t) = p(t), 0.87 <= t <= 3.95; weighted error 2**-28.8
+ERF_TAIL_F32 = (
+    float.fromhex("-0x1.0cb0c80000000p-13"),
+    float.fromhex("-0x1.20c1f00000000p+0"),
+    float.fromhex("-0x1.45fd360000000p-1"),
+    float.fromhex("-0x1.ab78740000000p-4"),
+    float.fromhex("0x1.6f9d620000000p-6"),
+    float.fromhex("-0x1.95e0f20000000p-9"),
+    float.fromhex("0x1.a66f120000000p-13"),
+)
+# e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0; weighted error 2**-54.6
+ERFCX_F64 = (
+    float.fromhex("0x1.3ba5916e9fd7fp+0"),
+    float.fromhex("-0x1.1df1ad154a28ep-3"),
+    float.fromhex("0x1.f7f5df66fb89fp-7"),
+    float.fromhex("0x1.16ecefcfa5379p-4"),
+    float.fromhex("-0x1.9ddb23c3dcb3ap-4"),
+    float.fromhex("0x1.7fee004e126eap-4"),
+    float.fromhex("-0x1.0fb06dff469b2p-4"),
+    float.fromhex("0x1.3079edf680c7ep-5"),
+    float.fromhex("-0x1.0962385a5f83dp-6"),
+    float.fromhex("0x1.49c67286c816dp-8"),
+    float.fromhex("-0x1.8d4abc6343b0fp-11"),
+    float.fromhex("-0x1.a1df260b7488cp-13"),
+    float.fromhex("0x1.3be27ae2fca2ap-13"),
+    float.fromhex("-0x1.99592f3eadcbfp-16"),
+    float.fromhex("-0x1.78e893e0e4db2p-17"),
+    float.fromhex("0x1.7f2834fdaa04cp-18"),
+    float.fromhex("0x1.515669def7d45p-22"),
+    float.fromhex("-0x1.bb1bbbfbc9163p-21"),
+    float.fromhex("0x1.9b2abf0e93ec9p-25"),
+    float.fromhex("0x1.dac813e20788bp-24"),
+    float.fromhex("0x1.a79bce60ec60ap-28"),
+    float.fromhex("-0x1.01b88f05fe0aap-26"),
+    float.fromhex("-0x1.ab0de63785c74p-27"),
+    float.fromhex("0x1.05253cfe0dc4ap-29"),
+    float.fromhex("0x1.5ac6ea1cffcb7p-28"),
+    float.fromhex("-0x1.560eee0e9aeeap-33"),
+    float.fromhex("-0x1.b8bab0ef5673fp-31"),
 )
 # fmt: on
