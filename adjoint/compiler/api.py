@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.compiler.executors import DEFAULT, factory_for
+from adjoint.compiler.modules import compiled_module, is_module
 from adjoint.graph.capture import Captured
 from adjoint.graph.execution import ExecutorFactory
 
 
 def compile(
-    fn: Callable[..., Any] | None = None,
+    model: Callable[..., Any] | None = None,
     *,
     fullgraph: bool = True,
     dynamic: bool | None = None,
@@ -24,10 +25,11 @@ def compile(
 
     A whole training step may be compiled: forward, backward, optimizer, random numbers. The
     function is recorded again for arguments of another shape or dtype, and when something it
-    depends on has changed.
+    depends on has changed. A compiled module is the same module: it shares parameters, buffers and
+    every attribute with the one it was made from.
 
     Args:
-        fn: a function, method or module; without it, a decorator is returned.
+        model: a function, method or module; without it, a decorator is returned.
         fullgraph: accepted for PyTorch's sake; a recording is always whole.
         dynamic: whether one program serves many sizes.
         backend: what runs the programs: a name of `compiler.list_backends()`, or an executor
@@ -43,20 +45,37 @@ def compile(
         ...     return (x * x).sum()
         >>> square_sum(ad.tensor([1.0, 2.0]))
         tensor(5.)
+        >>> layer = ad.compile(ad.nn.Linear(2, 1))
+        >>> isinstance(layer, ad.nn.Linear), [name for name, _ in layer.named_parameters()]
+        (True, ['weight', 'bias'])
     """
-    if fn is None:
-        return lambda fn: compile(
-            fn,
-            fullgraph=fullgraph,
-            dynamic=dynamic,
-            backend=backend,
-            mode=mode,
-            options=options,
-            disable=disable,
-        )
+    settings: dict[str, Any]
+    settings = {"backend": backend, "mode": mode, "options": options, "dynamic": dynamic}
+    if model is None:
+        return lambda model: compile(model, fullgraph=fullgraph, disable=disable, **settings)
     if disable:
-        return fn
+        return model
+    if not callable(model):
+        raise TypeError(
+            f"compile: expected a function, method or module, received {type(model).__name__}. "
+            "Options are passed by name: compile(fn, mode=...)."
+        )
+    if isinstance(model, type):
+        raise TypeError(
+            f"compile: received the class {model.__name__}; compile an instance of it, or decorate "
+            "its forward method."
+        )
+    if is_module(model):
+        return compiled_module(model, settings, captured)
+    return captured(model, settings)
+
+
+def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
+    """The compiled form of a function, for given settings of `compile`."""
+    backend, mode, options = settings["backend"], settings["mode"], settings["options"]
     factory = factory_for(
         DEFAULT if backend is None else backend, mode or "default", dict(options or {})
     )
+    if isinstance(fn, Captured):
+        fn = fn.fn
     return Captured(fn, factory)

@@ -79,7 +79,8 @@ class Module(Traversal, Conversion, StateDict):
 
     dump_patches: bool = False
     # Every change goes through __setattr__ or a TrackedDict, but to these (Note [structures]).
-    _moves_epoch = frozenset({"_non_persistent_buffers_set", "__compiled__"})
+    _moves_epoch = frozenset({"_non_persistent_buffers_set", "_compiled_call_impl", "__compiled__"})
+    _compiled_call_impl: Any = None  # what `compile()` made of the call
     call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -124,6 +125,19 @@ class Module(Traversal, Conversion, StateDict):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and the hooks around it."""
         if (
+            self._compiled_call_impl is not None
+            or self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or GLOBAL.any_call
+        ):
+            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """The call as it is without `compile()`; programs that wrap modules know it by name."""
+        if (
             self._forward_hooks
             or self._forward_pre_hooks
             or self._backward_hooks
@@ -133,7 +147,18 @@ class Module(Traversal, Conversion, StateDict):
             return call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
-    _call_impl = __call__  # the name under which programs that wrap modules call it
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile this module's calls, in place: `adjoint.compile` of its `__call__`.
+
+        >>> import adjoint as ad
+        >>> layer = ad.nn.Linear(2, 1)
+        >>> layer.compile()
+        >>> layer(ad.ones(3, 2)).shape
+        adjoint.Size([3, 1])
+        """
+        from adjoint.compiler.api import compile  # loads what few programs need
+
+        object.__setattr__(self, "_compiled_call_impl", compile(self._call_impl, *args, **kwargs))
 
     # -- registration -------------------------------------------------------------------------
 
@@ -292,6 +317,11 @@ class Module(Traversal, Conversion, StateDict):
     def __dir__(self) -> Iterable[str]:
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[:1].isdigit())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles get: all but what was compiled."""
+        left_out = ("_compiled_call_impl", "__compiled__")
+        return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         EPOCH.count += 1

@@ -1,0 +1,56 @@
+"""compile(module): the same module, run as a program when called.
+
+The compiled module shares its `__dict__` with the one it was made from, so parameters, buffers,
+hooks, flags and every other attribute are one and the same, and so are the names in state dicts.
+Its class is a subclass of the module's, of the same name, that only changes what a call does.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+def is_module(fn: Any) -> bool:
+    """Whether this is an instance of nn.Module (a layer above this one)."""
+    return hasattr(type(fn), "_call_impl") and not isinstance(fn, type)
+
+
+def compiled_module(module: Any, settings: dict[str, Any], capture: Callable[..., Any]) -> Any:
+    """A module on the same state whose calls are what `capture(call, settings)` makes of them."""
+    if hasattr(type(module), "_orig_mod"):
+        module = module._orig_mod
+    twin = object.__new__(_compiled_class(type(module)))
+    twin.__dict__ = module.__dict__
+    object.__setattr__(twin, "_orig_mod", module)
+    object.__setattr__(twin, "_made_by", (settings, capture))
+    object.__setattr__(twin, "_program", capture(module._call_impl, settings))
+    return twin
+
+
+@functools.cache
+def _compiled_class(cls: Any) -> Any:
+    """The subclass of a module's class whose calls go to the program."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._program(*args, **kwargs)
+
+    def reduce(self: Any, protocol: Any = None) -> Any:
+        return (compiled_module, (self._orig_mod, *self._made_by))
+
+    def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+        return compiled_module(copy.deepcopy(self._orig_mod, memo), *self._made_by)
+
+    body = {
+        "__slots__": ("_made_by", "_orig_mod", "_program"),
+        "__call__": call,
+        "__reduce_ex__": reduce,
+        "__deepcopy__": deepcopy,
+        "__copy__": lambda self: compiled_module(copy.copy(self._orig_mod), *self._made_by),
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+    }
+    return type(cls.__name__, (cls,), body)
