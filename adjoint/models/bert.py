@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint import nn
+from adjoint.autodiff.modes import no_grad
 from adjoint.core.dtype import DType
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
@@ -205,6 +206,8 @@ class Bert(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
+        with no_grad():
+            self.embeddings.word_embeddings.weight[0] = 0  # padding says nothing
 
     def forward(
         self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from math import sqrt
 from typing import Any
 
 from adjoint import nn
@@ -27,6 +28,10 @@ class EncoderBlock(nn.Module):
             nn.Linear(hidden, width),
             nn.Dropout(dropout),
         )
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.normal_(layer.bias, std=1e-6)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """As any module's; the first published weights call the linear layers by name."""
@@ -100,6 +105,9 @@ class VisionTransformer(nn.Module):
         self.class_token = nn.Parameter(zeros(1, 1, hidden_dim))
         self.encoder = Encoder(length, num_layers, num_heads, hidden_dim, mlp_dim, dropout)
         self.heads = nn.Sequential(OrderedDict(head=nn.Linear(hidden_dim, num_classes)))
+        nn.init.trunc_normal_(self.conv_proj.weight, std=sqrt(1 / (channels * patch_size**2)))
+        for tensor in (self.conv_proj.bias, self.heads.head.weight, self.heads.head.bias):
+            nn.init.zeros_(tensor)
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[-2:]) != (self.image_size, self.image_size):

@@ -119,6 +119,8 @@ def trunc_normal_(
             "values may be incorrect.",
             stacklevel=2,
         )
+    if not CONTEXT.initialise:
+        return tensor
     low, high = (erf((bound - mean) / std / sqrt(2.0)) for bound in (a, b))
     with no_grad():
         tensor.uniform_(low, high, generator=generator)
