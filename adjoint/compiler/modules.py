@@ -8,9 +8,10 @@ Its class is a subclass of the module's, of the same name, that only changes wha
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any
+
+_CLASSES: dict[Any, Any] = {}
 
 
 def is_module(fn: Any) -> bool:
@@ -30,9 +31,10 @@ def compiled_module(module: Any, settings: dict[str, Any], capture: Callable[...
     return twin
 
 
-@functools.cache
 def _compiled_class(cls: Any) -> Any:
     """The subclass of a module's class whose calls go to the program."""
+    if cls in _CLASSES:
+        return _CLASSES[cls]
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self._program(*args, **kwargs)
@@ -53,4 +55,4 @@ def _compiled_class(cls: Any) -> Any:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
-    return type(cls.__name__, (cls,), body)
+    return _CLASSES.setdefault(cls, type(cls.__name__, (cls,), body))
