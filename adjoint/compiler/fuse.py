@@ -199,6 +199,8 @@ class Fusion:
                 return None
             atoms = flatten(where)
         have = set(atoms)
+        if len(have) != len(atoms):
+            return None  # a value meets itself along two dimensions
         if have == unit.full() or (unit.reduced is not None and have == unit.outer()):
             return where
         return None

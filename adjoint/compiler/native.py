@@ -27,14 +27,13 @@ from adjoint.graph.execution import Executable, Task
 from adjoint.graph.ir import Value
 from adjoint.graph.sources import State
 
-VERSION = 1  # of the code the emitter writes; part of every form's name
 ALONE = 20_000.0  # a program of less work than this runs on the caller's thread
 SERIAL = 4096.0  # so does a launch
 
 
 def form_name(form: Form) -> str:
     """The name of a form's function: a digest of all that decides its text."""
-    digest = hashlib.blake2b(f"{VERSION}{form!r}".encode(), digest_size=12).hexdigest()
+    digest = hashlib.blake2b(repr(form).encode(), digest_size=12).hexdigest()
     return f"k{digest}"
 
 
@@ -276,7 +275,7 @@ def name_of(step: Launch) -> str:
     """The name of the function a launch calls."""
     if step.form is not None:
         return form_name(step.form)
-    return f"{step.function}_v{VERSION}"
+    return step.function
 
 
 def load_functions(plan: Plan) -> dict[str, library.Function]:

@@ -6,9 +6,12 @@ module's code and under its functions' names, so that another program finds them
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from adjoint.backends.llvm import jit, store
 
@@ -21,6 +24,16 @@ class Function:
 
     address: int
     library: jit.Library
+
+
+@cache
+def writer_key() -> str:
+    """A digest of the code that writes kernels: what it wrote before it changed is not used."""
+    here = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted([*here.rglob("*.py"), here.parent / "loops.py"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 _loaded: dict[str, Function] = {}
@@ -41,7 +54,7 @@ def load(wanted: Mapping[str, Callable[[], Text]]) -> dict[str, Function]:
 
 def _bring(missing: Mapping[str, Callable[[], Text]]) -> None:
     """Load functions from disk; assemble those that are not there, together."""
-    disk, target = store.default(), jit.target_key()
+    disk, target = store.default(), f"{jit.target_key()};{writer_key()}"
     absent: list[str] = []
     found: dict[str, str] = {}  # the code that holds a function
     for name in missing:

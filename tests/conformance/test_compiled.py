@@ -1,0 +1,74 @@
+"""Every sample compiled to native code: values and gradients equal the eager ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.compiler import compile
+from tests.conformance.cases import Case, make, rows
+
+ROWS = [row for row in rows() if row.capture]
+# Relative to the largest element; kernels sum in another order than NumPy.
+TOLERANCE = {"float64": 1e-10, "float32": 2e-4, "bfloat16": 0.05, "float16": 0.01}
+
+
+def compare(got: Any, want: Any, what: str) -> None:
+    assert got.shape == want.shape, what
+    assert got.dtype is want.dtype, what
+    a, b = got.detach().numpy(), want.detach().numpy()
+    if not want.dtype.is_inexact:
+        np.testing.assert_array_equal(a, b, err_msg=what)
+        return
+    wide = np.complex128 if want.dtype.is_complex else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    limit = TOLERANCE[want.dtype.to_real().name]
+    finite = np.abs(b[np.isfinite(b)])
+    scale = float(finite.max()) if finite.size else 0.0
+    np.testing.assert_allclose(a, b, rtol=limit, atol=limit * max(scale, 1e-3), err_msg=what)
+
+
+def step(case: Case) -> Any:
+    """The function with its gradients, weighted by fixed cotangents."""
+
+    def run(*tensors: Any) -> Any:
+        wanted = [tensors[i].detach().requires_grad_() for i in case.wanted]
+        given = list(tensors)
+        for i, t in zip(case.wanted, wanted, strict=True):
+            given[i] = t
+        outs = case.fn(*given)
+        floats = [o for o in outs if o.dtype.is_inexact and o.requires_grad]
+        if not floats or not wanted:
+            return outs, []
+        weights = [
+            ad.linspace(0.5, 1.5, o.numel(), dtype=ad.float64).reshape(o.shape) for o in floats
+        ]
+        grads = ad.autograd.grad(
+            floats, wanted, [w.to(o.dtype) for w, o in zip(weights, floats, strict=True)],
+            allow_unused=True,
+        )  # fmt: skip
+        return outs, [g for g in grads if g is not None]
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("row", ROWS, ids=[str(r) for r in ROWS])
+def test_compiled_equals_eager(row: Any, dtype: str) -> None:
+    case = make(row, getattr(ad, dtype))
+    run = step(case)
+    ad.manual_seed(0)
+    try:
+        want, want_grads = run(*case.tensors)
+    except (NotImplementedError, RuntimeError):
+        pytest.skip(f"not defined in {dtype}")
+    ad.manual_seed(0)
+    got, got_grads = compile(run, backend="native")(*case.tensors)
+    assert len(got) == len(want) and len(got_grads) == len(want_grads)
+    for k, (a, b) in enumerate(zip(got, want, strict=True)):
+        compare(a, b, f"result {k}")
+    for k, (a, b) in enumerate(zip(got_grads, want_grads, strict=True)):
+        compare(a, b, f"gradient {k}")
