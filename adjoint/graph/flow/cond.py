@@ -164,6 +164,9 @@ def _run_back(
         uses = [p.needs.get(_input_at(plan, k, i)) for k, p in enumerate(pulled)]
         if any(v is not None for v in uses):
             columns.add(x, *uses)
+    for k, p in enumerate(pulled):
+        for x in p.constants:
+            columns.add(x.source, *((x.value, None) if k == 0 else (None, x.value)))
     wanted = yes.wanted
     true, false = columns.graphs(
         [p.graph for p in pulled], [[p.outputs[i] for i in wanted] for p in pulled]

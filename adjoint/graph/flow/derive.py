@@ -111,6 +111,7 @@ class Pulled(NamedTuple):
     cotangents: list[Value]
     needs: dict[Value, Value]  # forward value -> input of the graph
     outputs: dict[int, Value]  # operand -> its cotangent, where there is one
+    constants: list[Lifted]  # of rules
 
 
 class Reverse:
@@ -194,7 +195,7 @@ class Reverse:
                     found = self.zeros(i)
                 if found is not None:
                     outputs[i] = body.value_of(body.entered(found))
-        return Pulled(body.graph, cotangents, body.needs, outputs)
+        return Pulled(body.graph, cotangents, body.needs, outputs, extras(body))
 
     def zeros(self, position: int) -> Any:
         """A cotangent of nothing."""

@@ -65,3 +65,12 @@ def _shown(shape: Shape) -> str:
 def spec_of(x: Any) -> Spec:
     """The spec of a tensor, or the spec itself."""
     return x if isinstance(x, Spec) else x._spec
+
+
+def check_unwritten(name: str, given: list[Any], before: list[int]) -> None:
+    """Refuse a body that wrote to its arguments: a captured one could not."""
+    if any(t._storage.version != v for t, v in zip(given, before, strict=True)):
+        raise RuntimeError(
+            f"{name}: an in-place write to an argument of the body. Work on a clone, and carry the "
+            "new value or return it."
+        )

@@ -13,8 +13,8 @@ from adjoint.graph.body import Body
 from adjoint.graph.flow.columns import Columns, check_operands
 from adjoint.graph.flow.cond import cond
 from adjoint.graph.flow.derive import batch, carried, opened, push, recording, replay
-from adjoint.graph.flow.scan import check_unwritten, scan
-from adjoint.graph.flow.trees import Shape, check_same, take_apart
+from adjoint.graph.flow.scan import scan
+from adjoint.graph.flow.trees import Shape, check_same, check_unwritten, take_apart
 from adjoint.graph.interpreter import interpret
 from adjoint.graph.ir import Graph
 from adjoint.ops.condition import where

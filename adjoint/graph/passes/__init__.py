@@ -6,4 +6,5 @@ from adjoint.graph.passes.fold import fold as fold
 from adjoint.graph.passes.inline import inline as inline
 from adjoint.graph.passes.pipeline import PIPELINE as PIPELINE
 from adjoint.graph.passes.pipeline import run_passes as run_passes
+from adjoint.graph.passes.prune import prune as prune
 from adjoint.graph.passes.simplify import simplify as simplify

@@ -15,6 +15,7 @@ from adjoint.graph.passes.fold import fold
 from adjoint.graph.passes.inline import inline
 from adjoint.graph.passes.layout import layout
 from adjoint.graph.passes.nested import in_subgraphs
+from adjoint.graph.passes.prune import prune
 from adjoint.graph.passes.simplify import simplify
 from adjoint.graph.passes.unsplit import unsplit
 from adjoint.graph.verify import GraphError
@@ -25,6 +26,7 @@ Pass = Callable[[Graph], Graph]
 PIPELINE: tuple[tuple[str, Pass, str], ...] = (
     ("inline", inline, "composites become the primitives they are made of"),
     ("dce", dce, "what a composite computes for nobody goes first: it is not worth simplifying"),
+    ("prune", prune, "loops and branches give only what somebody uses"),
     ("fold", fold, "what is known now is computed now"),
     ("simplify", simplify, "algebra, casts, views of views"),
     ("unsplit", unsplit, "sums of slices put into zeros become concatenations"),
