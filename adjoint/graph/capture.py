@@ -92,11 +92,11 @@ class Captured:
             program = self._find(key, leaves, structure)
             if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, program)
-        if program.effects and not self.effects:
-            with self.lock:
-                self.effects = True
-                return program(leaves)
-        return program(leaves)
+        if not program.effects:
+            return program(leaves)
+        with self.lock:
+            self.effects = True
+            return program(leaves)
 
     def _find(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program:
         """The program for a call: one there is, or a new one."""

@@ -13,6 +13,8 @@ Note [executables]
     array that shares memory with no input, target or other result, or anything at all where the
     output is not in `task.returned` (one that is only written).
 
+    One call runs at a time, unless the executable has an attribute `concurrent` that is true.
+
     What stays the same while a task is in use: the shape, dtype, device and strides of every array
     (those of `task.examples`), and the arrays themselves where the source is a `State`, so that
     their addresses can be looked up once.
@@ -20,6 +22,7 @@ Note [executables]
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -54,10 +57,24 @@ class Executable(Protocol):
 ExecutorFactory = Callable[[Task], Executable]
 
 
+def one_at_a_time(executable: Executable) -> Executable:
+    """The executable, with calls from several threads put in a row where it needs that."""
+    if getattr(executable, "concurrent", False):
+        return executable
+    lock = threading.Lock()
+
+    def run(inputs: list[Any], targets: list[Any]) -> list[Any]:
+        with lock:
+            return executable(inputs, targets)
+
+    return run
+
+
 class Interpreted:
     """A task run by the reference interpreter."""
 
     __slots__ = ("task",)
+    concurrent = True
 
     def __init__(self, task: Task) -> None:
         self.task = task

@@ -16,7 +16,7 @@ from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.derivative import Derivative, differentiate
 from adjoint.graph.environment import Fingerprint
-from adjoint.graph.execution import Executable, ExecutorFactory, Task
+from adjoint.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.graph.hosts import reader
 from adjoint.graph.ir import Graph
 from adjoint.graph.program_node import ProgramNode
@@ -106,6 +106,8 @@ class Program:
                 targets=tuple([source.array(leaves) for source, _ in self.writes]),
             )
         )
+        # A call with effects holds a lock already.
+        self.plan.run = self.executable if self.effects else one_at_a_time(self.executable)
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
@@ -123,7 +125,7 @@ class Program:
         node = plan.refusal
         if node is None or node.extra is not None:
             node = None if self.derivative is None else self._node(leaves, inputs)
-        results = self.executable(inputs, targets)  # type: ignore[misc]
+        results = plan.run(inputs, targets)
         for storage in plan.written:
             storage.version += 1
         for source in plan.written_others:
@@ -207,6 +209,8 @@ def _number(node: Any, seed: int) -> int:
 
 class Plan:
     """What of a program's call is known beforehand."""
+
+    run: Executable
 
     def __init__(self, program: Program) -> None:
         sources = program.sources

@@ -10,7 +10,7 @@ from adjoint.autodiff.reverse import grad as gradients
 from adjoint.autodiff.saved import stale
 from adjoint.core.context import CONTEXT
 from adjoint.graph.derivative import Derivative, Target
-from adjoint.graph.execution import Task
+from adjoint.graph.execution import Task, one_at_a_time
 from adjoint.graph.interpreter import evaluate
 from adjoint.graph.ir import Graph
 from adjoint.graph.sources import Source
@@ -103,16 +103,15 @@ class ProgramNode(TapeNode):
         arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
         if derivative.executable is None:
             graph = derivative.graph
-            derivative.executable = derivative.factory(  # type: ignore[misc]
-                Task(
-                    graph=graph,
-                    sources=tuple(Given(i) for i in range(len(graph.inputs))),
-                    writes=(),
-                    returned=frozenset(range(len(graph.outputs))),
-                    examples=tuple(arrays),
-                    targets=(),
-                )
+            task = Task(
+                graph=graph,
+                sources=tuple(Given(i) for i in range(len(graph.inputs))),
+                writes=(),
+                returned=frozenset(range(len(graph.outputs))),
+                examples=tuple(arrays),
+                targets=(),
             )
+            derivative.executable = one_at_a_time(derivative.factory(task))  # type: ignore[misc]
         return derivative.executable(arrays, [])
 
     def _on_the_tape(self, grads: Sequence[Any]) -> Sequence[Any]:
