@@ -14,7 +14,7 @@ import numpy as np
 
 from adjoint.backends.array import portable
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.llvm.elementwise import kind_of
+from adjoint.backends.llvm.elementwise import kind_of, round_to
 from adjoint.backends.llvm.vector import V, select, when_any
 from adjoint.core.dtype import DType
 
@@ -23,7 +23,7 @@ Table = tuple[float, ...]
 
 def sample(words: V, law: str, args: tuple[Any, ...], dtype: DType) -> V:
     """Samples of a law in the kind of a dtype, from words of `ops.random.word_bits` bits."""
-    return LAWS[law](words, dtype, *args).convert(kind_of(dtype))
+    return round_to(LAWS[law](words, dtype, *args).convert(kind_of(dtype)), dtype)
 
 
 def supports(law: str, args: tuple[Any, ...], dtype: DType) -> bool:

@@ -357,7 +357,7 @@ class V:
 
     def rint(self) -> V:
         """The nearest integer, halves to even."""
-        return self._unary("roundeven")
+        return self._unary("rint")
 
     def copysign(self, sign: Operand) -> V:
         """This size with another's sign."""
