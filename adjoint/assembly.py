@@ -197,6 +197,7 @@ SUBMODULES = (
     "types",
     "utils",
     "version",
+    "vision",
     "xpu",
 )
 

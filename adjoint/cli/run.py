@@ -121,7 +121,7 @@ def missing_feature(error: BaseException) -> str | None:
     """The PyTorch name a script asked for in vain, if that is what stopped it."""
     if isinstance(error, ModuleNotFoundError):
         name = error.name or ""
-        return name if name.split(".")[0] == "torch" else None
+        return name if name.split(".")[0] in torch_alias.PACKAGES else None
     if isinstance(error, ImportError):
         if error.name is None or error.name.split(".")[0] != "adjoint":
             return None

@@ -21,13 +21,20 @@ from adjoint.core import config
 PYTORCH_VERSION = "2.13.0"
 
 
+# The packages answered for, and what answers.
+PACKAGES = {"torch": "adjoint", "torchvision": "adjoint.vision"}
+
+
 def adjoint_name(name: str) -> str:
-    """`torch.nn` -> `adjoint.nn`."""
-    return "adjoint" + name.removeprefix("torch")
+    """`torch.nn` -> `adjoint.nn`, `torchvision.io` -> `adjoint.vision.io`."""
+    package = name.split(".", maxsplit=1)[0]
+    return PACKAGES[package] + name.removeprefix(package)
 
 
 def torch_name(name: str) -> str:
-    """`adjoint.nn` -> `torch.nn`."""
+    """`adjoint.nn` -> `torch.nn`, `adjoint.vision.io` -> `torchvision.io`."""
+    if name == "adjoint.vision" or name.startswith("adjoint.vision."):
+        return "torchvision" + name.removeprefix("adjoint.vision")
     return "torch" + name.removeprefix("adjoint")
 
 
@@ -74,7 +81,7 @@ def release(version: Any) -> tuple[int, ...]:
 
 
 class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `torch` and all below it in Adjoint."""
+    """Finds `torch`, `torchvision` and all below them in Adjoint."""
 
     def __init__(self) -> None:
         self._specs: dict[int, Any] = {}
@@ -82,7 +89,7 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if fullname.split(".", maxsplit=1)[0] not in PACKAGES:
             return None
         try:
             module = importlib.import_module(adjoint_name(fullname))
@@ -112,7 +119,7 @@ def install() -> None:
     """From here on, in this process, `import torch` is Adjoint."""
     if any(isinstance(finder, TorchFinder) for finder in sys.meta_path):
         return
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+    for name in [n for n in sys.modules if n.split(".")[0] in PACKAGES]:
         del sys.modules[name]
     facade: Any = importlib.import_module("adjoint")
     sys.meta_path.insert(0, TorchFinder())

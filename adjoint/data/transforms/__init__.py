@@ -1,7 +1,7 @@
 """Transforms of images and tensors, applied one example at a time.
 
-Images are tensors of shape (..., H, W), NumPy arrays (H, W) or (H, W, C), or PIL images. Geometric
-transforms and ColorJitter act on tensors; `ToTensor` and `PILToTensor` make them. Random
+Images are tensors of shape (..., H, W), NumPy arrays (H, W) or (H, W, C), or PIL images, and what
+changes an image gives the kind it was given; `ToTensor` and `PILToTensor` make tensors. Random
 transforms draw from Adjoint's default generator, which a DataLoader seeds in its workers.
 """
 

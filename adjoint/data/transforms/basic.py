@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,6 +66,36 @@ def to_channels_first(image: Any) -> Tensor:
     if array.ndim == 2:
         array = array[:, :, None]
     return from_numpy(np.array(array.transpose(2, 0, 1), order="C"))
+
+
+def like(image: Any, made: Tensor) -> Any:
+    """A tensor (C, H, W) as the kind of image another is: array for array, PIL for PIL."""
+    if isinstance(image, Tensor):
+        return made
+    array = made._array
+    is_array = isinstance(image, np.ndarray)
+    if array.shape[0] == 1 and not (is_array and image.ndim == 3 and image.shape[2] == 1):
+        array = array[0]
+    else:
+        array = np.ascontiguousarray(array.transpose(1, 2, 0))
+    return array if is_array else sys.modules["PIL.Image"].fromarray(array)
+
+
+class ImageTransform(Transform):
+    """A transform that gives the kind of image it is given; `change` does it to tensors."""
+
+    def __call__(self, image: Any) -> Any:
+        picture = to_channels_first(image)
+        if picture.ndim < 2:
+            raise ValueError(
+                f"{type(self).__name__}: expected an image (..., H, W), received shape "
+                f"{tuple(picture.shape)}"
+            )
+        return like(image, self.change(picture))
+
+    def change(self, image: Tensor) -> Tensor:
+        """The transform of a tensor (..., H, W)."""
+        raise NotImplementedError
 
 
 class ToTensor(Transform):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.data.transforms.basic import Transform, to_channels_first
+from adjoint.data.transforms.basic import ImageTransform, Transform
 from adjoint.data.transforms.draw import chance, integer, uniform
 from adjoint.ops.random import randn, randperm
 from adjoint.tensor.tensor import Tensor, wrap
@@ -30,9 +30,9 @@ def _bounds(name: str, value: float | Sequence[float], centre: float = 1) -> Bou
     return None if low == high == centre else (float(low), float(high))
 
 
-def _split(image: Any) -> tuple[Any, float, Any]:
+def _split(image: Tensor) -> tuple[Any, float, Any]:
     """The pixels as float32, what white is, and the dtype to return to."""
-    array = to_channels_first(image)._array
+    array = image._array
     white = 255.0 if array.dtype == np.uint8 else 1.0
     return array.astype(np.float32), white, array.dtype
 
@@ -69,7 +69,7 @@ def shift_hue(pixels: Any, amount: float) -> Any:
     return np.stack(channels, -3).astype(pixels.dtype)
 
 
-class ColorJitter(Transform):
+class ColorJitter(ImageTransform):
     """Brightness, contrast, saturation and hue changed at random, in random order.
 
     Args:
@@ -96,7 +96,7 @@ class ColorJitter(Transform):
         self.saturation = _bounds("saturation", saturation)
         self.hue = _bounds("hue", hue, 0)
 
-    def __call__(self, image: Any) -> Tensor:
+    def change(self, image: Tensor) -> Tensor:
         pixels, white, dtype = _split(image)
         steps = (self._brighten, self._contrast, self._saturate, self._turn)
         for i in randperm(4).tolist():
@@ -124,27 +124,26 @@ class ColorJitter(Transform):
         return shift_hue(pixels / white, uniform(*self.hue)) * white
 
 
-class Grayscale(Transform):
+class Grayscale(ImageTransform):
     """Without colour, in one channel or three equal ones."""
 
     def __init__(self, num_output_channels: int = 1) -> None:
         self.num_output_channels = num_output_channels
 
-    def __call__(self, image: Any) -> Tensor:
+    def change(self, image: Tensor) -> Tensor:
         pixels, white, dtype = _split(image)
         repeats = [1] * (pixels.ndim - 3) + [self.num_output_channels, 1, 1]
         return _join(np.tile(grey(pixels), repeats), white, dtype)
 
 
-class RandomGrayscale(Transform):
+class RandomGrayscale(ImageTransform):
     """Without colour, with a probability."""
 
     def __init__(self, p: float = 0.1) -> None:
         self.p = p
 
-    def __call__(self, image: Any) -> Tensor:
-        picture = to_channels_first(image)
-        return Grayscale(int(picture.shape[-3]))(picture) if chance(self.p) else picture
+    def change(self, image: Tensor) -> Tensor:
+        return Grayscale(int(image.shape[-3]))(image) if chance(self.p) else image
 
 
 class RandomErasing(Transform):

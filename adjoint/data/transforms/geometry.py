@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.data.transforms.basic import Transform, to_channels_first
+from adjoint.data.transforms.basic import ImageTransform
 from adjoint.data.transforms.draw import chance, integer, uniform
 from adjoint.tensor.tensor import Tensor, wrap
 
@@ -21,27 +21,41 @@ def _pair(size: int | Sequence[int]) -> tuple[int, int]:
     return size[0], size[1]
 
 
-def _image(image: Any) -> Tensor:
-    made = to_channels_first(image)
-    if made.ndim < 2:
-        raise ValueError(f"expected an image (..., H, W), received shape {tuple(made.shape)}")
-    return made
+def _triangle(x: Any, _: bool) -> Any:
+    return (1 - np.abs(x)).clip(0, None)
 
 
-def _triangle_weights(size: int, out: int, antialias: bool) -> Any:
-    """Weights (out, size) of linear interpolation, widened when shrinking to take all pixels in."""
+def _cubic(x: Any, antialias: bool) -> Any:
+    """Keys' kernel; the parameter is PIL's where all pixels are taken in, else PyTorch's."""
+    a, x = -0.5 if antialias else -0.75, np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * x * a - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+PIL_MODES = {"0": "nearest", "2": "bilinear", "3": "bicubic", "nearest-exact": "nearest"}
+KERNELS: dict[str, tuple[Any, float]] = {"bilinear": (_triangle, 1.0), "bicubic": (_cubic, 2.0)}
+
+
+def _weights(size: int, out: int, mode: str, antialias: bool) -> Any:
+    """Weights (out, size) of interpolation, widened when shrinking to take all pixels in."""
+    kernel, reach = KERNELS[mode]
     scale = size / out
-    support = max(scale, 1.0) if antialias else 1.0
+    stretch = max(scale, 1.0) if antialias else 1.0
     centres = (np.arange(out) + 0.5) * scale - 0.5
-    if not antialias:
-        centres = centres.clip(0, size - 1)
-    weights = 1 - np.abs(np.arange(size)[None, :] - centres[:, None]) / support
-    weights = weights.clip(0, None)
+    if antialias:
+        weights = kernel((np.arange(size)[None, :] - centres[:, None]) / stretch, True)
+    else:  # places outside stand for the nearest one inside
+        weights = np.zeros((out, size))
+        for tap in range(1 - int(reach), 1 + int(reach)):
+            places = np.floor(centres) + tap
+            share = kernel(places - centres, False)
+            np.add.at(weights, (np.arange(out), places.clip(0, size - 1).astype(np.int64)), share)
     return weights / weights.sum(1, keepdims=True)
 
 
 def resize(image: Tensor, height: int, width: int, mode: str, antialias: bool) -> Tensor:
-    """An image of another size, by nearest pixels or linear interpolation."""
+    """An image of another size, by nearest pixels, linear or cubic interpolation."""
     array = image._array
     h, w = array.shape[-2:]
     if (h, w) == (height, width):
@@ -51,20 +65,20 @@ def resize(image: Tensor, height: int, width: int, mode: str, antialias: bool) -
         columns = (np.arange(width) * (w / width)).astype(np.int64)
         return wrap(np.ascontiguousarray(array[..., rows[:, None], columns]))
     work = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
-    down = _triangle_weights(h, height, antialias).astype(work.dtype)
-    across = _triangle_weights(w, width, antialias).astype(work.dtype)
+    down = _weights(h, height, mode, antialias).astype(work.dtype)
+    across = _weights(w, width, mode, antialias).astype(work.dtype)
     out = np.matmul(np.matmul(down, work), across.T)
     if array.dtype == np.uint8:
         out = np.rint(out).clip(0, 255)
     return wrap(out.astype(array.dtype))
 
 
-class Resize(Transform):
+class Resize(ImageTransform):
     """Another size: (H, W), or a number for the shorter side with the ratio of sides kept.
 
     Args:
         size: the size.
-        interpolation: "bilinear" or "nearest".
+        interpolation: "bilinear", "bicubic" or "nearest".
         max_size: the most the longer side may become, where `size` is a number.
         antialias: when shrinking, average over all pixels that fall on one.
 
@@ -82,19 +96,20 @@ class Resize(Transform):
         antialias: bool = True,
     ) -> None:
         mode = str(getattr(interpolation, "value", interpolation))
-        if mode not in ("bilinear", "nearest"):
+        mode = PIL_MODES.get(mode, mode)
+        if mode != "nearest" and mode not in KERNELS:
             raise ValueError(
-                f"Resize: interpolation must be 'bilinear' or 'nearest', received {mode!r}"
+                "Resize: interpolation must be 'bilinear', 'bicubic' or 'nearest', received "
+                f"{mode!r}"
             )
         self.size = size
         self.interpolation = mode
         self.max_size = max_size
         self.antialias = antialias
 
-    def __call__(self, image: Any) -> Tensor:
-        picture = _image(image)
-        height, width = self._target(*picture.shape[-2:])
-        return resize(picture, height, width, self.interpolation, self.antialias)
+    def change(self, image: Tensor) -> Tensor:
+        height, width = self._target(*image.shape[-2:])
+        return resize(image, height, width, self.interpolation, self.antialias)
 
     def _target(self, h: int, w: int) -> tuple[int, int]:
         if not isinstance(self.size, int) and len(self.size) == 2:
@@ -106,7 +121,7 @@ class Resize(Transform):
         return (short, long) if h <= w else (long, short)
 
 
-class Pad(Transform):
+class Pad(ImageTransform):
     """A border around the image.
 
     Args:
@@ -125,12 +140,12 @@ class Pad(Transform):
         self.fill = fill
         self.padding_mode = padding_mode
 
-    def __call__(self, image: Any) -> Tensor:
+    def change(self, image: Tensor) -> Tensor:
         given = [self.padding] if isinstance(self.padding, int) else list(self.padding)
         if len(given) not in (1, 2, 4):
             raise ValueError(f"Pad: padding must have 1, 2 or 4 numbers, received {self.padding}")
         left, top, right, bottom = (given * 4)[:4] if len(given) < 4 else given
-        array = _image(image)._array
+        array = image._array
         widths = [(0, 0)] * (array.ndim - 2) + [(top, bottom), (left, right)]
         options: Any = {"constant_values": self.fill} if self.padding_mode == "constant" else {}
         return wrap(np.pad(array, widths, self.padding_mode, **options))  # type: ignore[call-overload]
@@ -141,7 +156,7 @@ def crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     return image[..., top : top + height, left : left + width]
 
 
-class CenterCrop(Transform):
+class CenterCrop(ImageTransform):
     """The middle of the image, with a border of zeros where the image is smaller.
 
     Example:
@@ -154,8 +169,8 @@ class CenterCrop(Transform):
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(size)
 
-    def __call__(self, image: Any) -> Tensor:
-        picture, (height, width) = _image(image), self.size
+    def change(self, image: Tensor) -> Tensor:
+        picture, (height, width) = image, self.size
         h, w = picture.shape[-2:]
         if height > h or width > w:
             dh, dw = max(height - h, 0), max(width - w, 0)
@@ -165,7 +180,7 @@ class CenterCrop(Transform):
         return crop(picture, top, left, height, width)
 
 
-class RandomCrop(Transform):
+class RandomCrop(ImageTransform):
     """A rectangle at a random place.
 
     Args:
@@ -190,8 +205,8 @@ class RandomCrop(Transform):
         self.fill = fill
         self.padding_mode = padding_mode
 
-    def __call__(self, image: Any) -> Tensor:
-        picture, (height, width) = _image(image), self.size
+    def change(self, image: Tensor) -> Tensor:
+        picture, (height, width) = image, self.size
         if self.padding is not None:
             picture = Pad(self.padding, self.fill, self.padding_mode)(picture)
         h, w = picture.shape[-2:]
@@ -207,7 +222,7 @@ class RandomCrop(Transform):
         return crop(picture, integer(0, h - height + 1), integer(0, w - width + 1), height, width)
 
 
-class RandomResizedCrop(Transform):
+class RandomResizedCrop(ImageTransform):
     """A rectangle of random area and ratio of sides, resized.
 
     Args:
@@ -232,9 +247,8 @@ class RandomResizedCrop(Transform):
         self.interpolation = interpolation
         self.antialias = antialias
 
-    def __call__(self, image: Any) -> Tensor:
-        picture = _image(image)
-        part = crop(picture, *self._rectangle(*picture.shape[-2:]))
+    def change(self, image: Tensor) -> Tensor:
+        part = crop(image, *self._rectangle(*image.shape[-2:]))
         return Resize(self.size, self.interpolation, None, self.antialias)(part)
 
     def _rectangle(self, h: int, w: int) -> tuple[int, int, int, int]:
@@ -249,29 +263,27 @@ class RandomResizedCrop(Transform):
         return (h - height) // 2, (w - width) // 2, height, width
 
 
-class RandomHorizontalFlip(Transform):
+class RandomHorizontalFlip(ImageTransform):
     """Left and right exchanged with a probability."""
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
 
-    def __call__(self, image: Any) -> Tensor:
-        picture = _image(image)
-        return picture.flip(-1) if chance(self.p) else picture
+    def change(self, image: Tensor) -> Tensor:
+        return image.flip(-1) if chance(self.p) else image
 
 
-class RandomVerticalFlip(Transform):
+class RandomVerticalFlip(ImageTransform):
     """Top and bottom exchanged with a probability."""
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
 
-    def __call__(self, image: Any) -> Tensor:
-        picture = _image(image)
-        return picture.flip(-2) if chance(self.p) else picture
+    def change(self, image: Tensor) -> Tensor:
+        return image.flip(-2) if chance(self.p) else image
 
 
-class RandomRotation(Transform):
+class RandomRotation(ImageTransform):
     """A rotation about the middle by a random angle, counter-clockwise.
 
     Args:
@@ -294,8 +306,8 @@ class RandomRotation(Transform):
         self.interpolation = str(getattr(interpolation, "value", interpolation))
         self.fill = fill
 
-    def __call__(self, image: Any) -> Tensor:
-        return rotate(_image(image), uniform(*self.degrees), self.interpolation, self.fill)
+    def change(self, image: Tensor) -> Tensor:
+        return rotate(image, uniform(*self.degrees), self.interpolation, self.fill)
 
 
 def rotate(image: Tensor, angle: float, mode: str, fill: float) -> Tensor:
@@ -307,6 +319,12 @@ def rotate(image: Tensor, angle: float, mode: str, fill: float) -> Tensor:
     y, x = y - (h - 1) / 2, x - (w - 1) / 2
     source_x = math.cos(turn) * x - math.sin(turn) * y + (w - 1) / 2
     source_y = math.sin(turn) * x + math.cos(turn) * y + (h - 1) / 2
+    return sample(image, source_y, source_x, mode, fill)
+
+
+def sample(image: Tensor, source_y: Any, source_x: Any, mode: str, fill: float) -> Tensor:
+    """Pixels at places between pixels, by the nearest one or linear interpolation."""
+    array = image._array
     if mode == "nearest":
         return wrap(_pick(array, np.rint(source_y), np.rint(source_x), fill))
     top, left = np.floor(source_y), np.floor(source_x)

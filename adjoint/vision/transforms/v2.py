@@ -1,0 +1,36 @@
+"""torchvision's second transforms: the first ones, and a few under new names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.core.dtype import DType
+from adjoint.data.transforms.basic import ConvertImageDtype, Transform, to_channels_first
+from adjoint.tensor.tensor import Tensor
+from adjoint.vision.transforms import *  # noqa: F403
+from adjoint.vision.transforms import functional as functional
+
+
+class ToImage(Transform):
+    """A tensor (C, H, W) of an image, elements unchanged."""
+
+    def __call__(self, image: Any) -> Tensor:
+        return to_channels_first(image)
+
+
+class ToDtype(Transform):
+    """Another dtype; with `scale`, also the range that goes with it."""
+
+    def __init__(self, dtype: DType, scale: bool = False) -> None:
+        self.dtype = dtype
+        self.scale = scale
+
+    def __call__(self, image: Tensor) -> Tensor:
+        return ConvertImageDtype(self.dtype)(image) if self.scale else image.to(self.dtype)
+
+
+class ToPureTensor(Transform):
+    """The tensor itself."""
+
+    def __call__(self, image: Any) -> Any:
+        return image
