@@ -67,6 +67,7 @@ from adjoint import training as training
 from adjoint import types as types
 from adjoint import utils as utils
 from adjoint import version as version
+from adjoint import vision as vision
 from adjoint import xpu as xpu
 
 __version__: str

@@ -80,6 +80,13 @@ print(__name__, sys.argv[1:], torch.float32, torch.Size([2]))
         ("from torch.nn import Linear, NoSuchLayer", "torch.nn.NoSuchLayer"),
         ("import torch.no_such_module", "torch.no_such_module"),
         ("torch.nn.functional.no_such_thing", "torch.nn.functional.no_such_thing"),
+        ("torch.utils.no_such_thing", "torch.utils.no_such_thing"),
+        ("torch.cuda.no_such_thing()", "torch.cuda.no_such_thing"),
+        ("torch.optim.NoSuchOptimizer", "torch.optim.NoSuchOptimizer"),
+        ("torch.nn.Linear(1, 1).weight.no_such_thing", "torch.Parameter.no_such_thing"),
+        ("import torchvision; torchvision.models.no_such_net", "torchvision.models.no_such_net"),
+        ("from torchvision.datasets import MNIST, NoSuchSet", "torchvision.datasets.NoSuchSet"),
+        ("import torchvision.no_such_module", "torchvision.no_such_module"),
     ],
 )
 def test_missing_features_are_named_with_their_line(

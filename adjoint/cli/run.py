@@ -103,9 +103,15 @@ def readable(stack: traceback.StackSummary, full: bool) -> traceback.StackSummar
 
     kept = [frame for frame in stack if not foreign(frame)]
     if not full:
-        outside = [frame for frame in kept if not frame.filename.startswith(MACHINERY)]
+        outside = [frame for frame in kept if not machinery(frame)]
         kept = outside or kept
     return traceback.StackSummary.from_list(kept)
+
+
+def machinery(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame says nothing to the script's author."""
+    looked_up = frame.name == "__getattr__" and frame.filename.startswith(PACKAGE)
+    return looked_up or frame.filename.startswith(MACHINERY)
 
 
 def script_line(tb: TracebackType | None) -> tuple[str, int] | None:

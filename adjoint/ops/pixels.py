@@ -9,6 +9,7 @@ from adjoint.core.public import public
 from adjoint.ops.grid import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS, grid_sampler
 from adjoint.ops.join import stack
 from adjoint.ops.matmul import product
+from adjoint.ops.ranges import linspace
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -135,8 +136,8 @@ def _axis(theta: Tensor, n: int, align: bool) -> Tensor:
     """n points across [-1, 1]: pixel centres, or with `align` from end to end."""
     if n == 1:
         return theta.new_zeros((1,))
-    steps = theta.new_arange(n).to(theta.dtype) * (2 / (n - 1)) - 1
-    return steps if align else steps * ((n - 1) / n)
+    steps = linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    return steps if align else steps * (n - 1) / n
 
 
 @public(namespaces=("nn.functional",))

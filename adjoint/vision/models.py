@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,4 +112,8 @@ def __getattr__(name: str) -> Any:
     known = {re.sub("_", "", n): n for n in list_models()}
     if match and (found := known.get(re.sub("_", "", match[1]).lower())):
         return _Versions(found)
-    raise AttributeError(f"module 'torchvision.models' has no attribute {name!r}", name=name)
+    raise AttributeError(
+        f"module 'torchvision.models' has no attribute {name!r}",
+        name=name,
+        obj=sys.modules[__name__],
+    )

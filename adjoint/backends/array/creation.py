@@ -69,11 +69,14 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     step = own.type((last - first) / max(steps - 1, 1))
     if dtype.is_half:
         step = own.type(step.astype(kind))
-    index = xp.arange(steps).astype(own)
-    up = first + step * index
+    # Product and sum of singles are rounded once, as PyTorch's fused instruction does.
+    wide = np.dtype(np.float64) if own == np.float32 else own
+    first, last, step = (wide.type(v) for v in (first, last, step))
+    index = xp.arange(steps).astype(wide)
+    up = (first + step * index).astype(own)
     if steps == 1:
         return up
-    down = last - step * (steps - 1 - index)
+    down = (last - step * (steps - 1 - index)).astype(own)
     return xp.where(xp.arange(steps) < steps // 2, up, down)
 
 
