@@ -64,6 +64,7 @@ EAGER = (
     "adjoint.tensor.filling",
     "adjoint.autodiff.hooks",
     "adjoint.autodiff.reverse",
+    "adjoint.backends.array.allocator",
     "adjoint.backends.array.executor",
     "adjoint.backends.array.buffers",
     "adjoint.backends.array.interop",

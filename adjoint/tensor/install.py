@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.public import INPLACE, METHODS, PROPERTIES
+from adjoint.ops.arithmetic import scaled
 from adjoint.tensor.copying import install_copying
 from adjoint.tensor.indexing import install_indexing
 from adjoint.tensor.mutation import update
@@ -14,19 +15,29 @@ from adjoint.tensor.operators import DIRECT, install_operators
 from adjoint.tensor.printing import install_printing
 from adjoint.tensor.tensor import Tensor
 
+_SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * y, none for the sum
+
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     record = DIRECT.get(name)
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if record is not None and len(args) == 1 and not kwargs:
-            return update(in_place, self, record, args[0])
+        if record is not None and len(args) == 1:
+            if not kwargs:
+                return update(in_place, self, record, args[0])
+            if name in _SCALED and kwargs.keys() == {"alpha"} and not _shares(self, args[0]):
+                return update(in_place, self, record, scaled(name, self, args[0], kwargs["alpha"]))
         return update(in_place, self, fn, *args, **kwargs)
 
     in_place = method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`."
     return method
+
+
+def _shares(tensor: Tensor, other: Any) -> bool:
+    """Whether what is added lies in the memory written to."""
+    return isinstance(other, Tensor) and other._storage is tensor._storage
 
 
 def install(cls: type[Tensor]) -> None:
