@@ -12,7 +12,12 @@ from typing import Any
 
 from adjoint.backends.llvm.kernels import lanes_of, words_of
 from adjoint.backends.loops import Kernel, can_fail
-from adjoint.compiler import joins, products, scatters  # noqa: F401  (they register templates)
+from adjoint.compiler import (  # noqa: F401  (they register templates)
+    convolutions,
+    joins,
+    products,
+    scatters,
+)
 from adjoint.compiler.copying import copy_step, kernel_step
 from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal

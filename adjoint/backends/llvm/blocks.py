@@ -79,7 +79,7 @@ class Blocks:
             for c, n in zip(carried, new, strict=True)
         ]
 
-    def when(self, condition: str, body: Callable[[], None]) -> None:
+    def when(self, condition: str, body: Callable[[], object]) -> None:
         """Run `body` if the condition holds."""
         yes, after = self.label("when"), self.label("after")
         self.branch(condition, yes, after)

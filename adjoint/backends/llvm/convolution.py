@@ -1,0 +1,332 @@
+"""The kernels of convolutions: implicit matrix products over packed panels.
+
+Note [implicit product]
+    out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]
+
+    for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are packed
+    once into panels of `rows` output channels; a piece of work packs the columns of some positions
+    into panels of `columns` of them, as much of k at a time as stays in the cache, and multiplies
+    all panels by a microkernel. Taps are offsets in a table, so strides, dilations and the phases
+    of transposed convolutions are all the same to the kernel. Sizes are words: the code is one for
+    all convolutions of a dtype.
+"""
+
+from __future__ import annotations
+
+from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.vector import V, mad, width
+from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
+from adjoint.backends.llvm.writer import Writer
+
+PANELS = 4  # of columns in a piece
+DEPTH = 256  # of k packed at a time
+
+
+def piece_columns(kind: str) -> int:
+    """Positions in a piece of work."""
+    return outer_tile(kind).columns * PANELS
+
+
+# -- weights into panels ------------------------------------------------------------------------
+
+(
+    W_FROM, W_TO, W_TABLE, W_M, W_C, W_T, W_GROUPS, W_STEP_M, W_STEP_C, W_STEP_GROUP,
+    W_CHANNEL, W_TAPS,
+) = range(12)  # fmt: skip
+
+
+def weights_text(name: str, kind: str) -> Text:
+    """Panels [group][m / rows][k][rows] of weights, zeros beyond the last row; the table of taps.
+
+    After the words named above come, for each tap, its offset in the weights and in the input.
+    """
+    w = Writer()
+    rows = outer_tile(kind).rows
+    word = w.words(W_TAPS)
+    source, target, table = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_TABLE))
+    taps = w.at("%args", "i64", w.int(W_TAPS))
+    depth = word[W_C] * word[W_T]
+    panels = (word[W_M] + (rows - 1)).quotient(w.int(rows))
+    low, high = w.share(panels * word[W_GROUPS])
+
+    def panel(p: V) -> None:
+        group, first = w.split(p, panels)
+        first = first * rows
+        base = group * word[W_STEP_GROUP]
+        places = [
+            base + w.least(first + r, word[W_M] - 1) * word[W_STEP_M] for r in range(rows)
+        ]
+        valid = [first + r < word[W_M] for r in range(rows)]
+        to = p * depth * rows
+
+        def channel(c: V) -> None:
+            def tap(t: V) -> None:
+                at = c * word[W_STEP_C] + w.load(taps, "i64", t * 2)
+                k = to + (c * word[W_T] + t) * rows
+                for r in range(rows):
+                    x = w.load(source, kind, places[r] + at)
+                    zero = w.code.const(0, kind)
+                    w.store(_select(valid[r], x, zero), target, k + r)
+
+            w.loop(0, word[W_T], tap)
+
+        w.loop(0, word[W_C], channel)
+
+    w.loop(low, high, panel)
+
+    def offsets() -> None:
+        def channel(c: V) -> None:
+            def tap(t: V) -> None:
+                offset = c * word[W_CHANNEL] + w.load(taps, "i64", t * 2 + 1)
+                w.store(offset, table, c * word[W_T] + t)
+
+            w.loop(0, word[W_T], tap)
+
+        w.loop(0, word[W_C], channel)
+
+    w.when(w.code.value("%worker", "i64", 1).eq(0), offsets)
+    return w.finish(name)
+
+
+def _select(mask: V, a: V, b: V) -> V:
+    text = f"select i1 {mask.ref}, {a.type} {a.ref}, {b.type} {b.ref}"
+    return V(a.code, a.code.let(text), a.kind, a.lanes)
+
+
+# -- zeros around the input ---------------------------------------------------------------------
+
+(P_FROM, P_TO, P_CHANNELS, P_PLANES) = range(4)
+P_SIZES = 4  # the padded sizes, then the source's, then where the source begins: RANK each
+P_STRIDES = P_SIZES + 3 * RANK  # of the source: example, channel, coordinates
+P_WORDS = P_STRIDES + 2 + RANK
+PAD_LANES = 8
+
+
+def pad_text(name: str, kind: str) -> Text:
+    """The input with zeros around it, in row-major order; parts may also be cut off."""
+    w = Writer()
+    word = w.words(P_WORDS)
+    source, target = w.pointer(word[P_FROM]), w.pointer(word[P_TO])
+    sizes, given, starts = (word[P_SIZES + RANK * i : P_SIZES + RANK * (i + 1)] for i in range(3))
+    steps = word[P_STRIDES:]
+    left = w.most(starts[2], 0)
+    right = w.least(starts[2] + given[2], sizes[2])
+    low, high = w.share(word[P_PLANES] * sizes[0])
+    zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
+
+    def run(start: V, stop: V, each: object) -> None:
+        """Vectors while there are, then single elements."""
+        whole = start + (stop - start).quotient(w.int(PAD_LANES)) * PAD_LANES
+        w.loop(start, w.most(whole, start), lambda x: each(x, PAD_LANES), step=PAD_LANES)  # type: ignore[operator]
+        w.loop(w.most(whole, start), stop, lambda x: each(x, 1))  # type: ignore[operator]
+
+    def plane(p: V) -> None:
+        which, z = w.split(p, sizes[0])
+        example, channel = w.split(which, word[P_CHANNELS])
+        z_in = z - starts[0]
+        base = example * steps[0] + channel * steps[1] + z_in * steps[2] - starts[2] * steps[4]
+        deep = (z_in >= 0) & (z_in < given[0])
+
+        def row(y: V) -> None:
+            to = (p * sizes[1] + y) * sizes[2]
+            y_in = y - starts[1]
+            inside = deep & (y_in >= 0) & (y_in < given[1])
+            at = base + y_in * steps[3]
+            near = inside & steps[4].eq(1)
+
+            def zeros(x: V, lanes: int) -> None:
+                w.store(zero[lanes], target, to + x)
+
+            def copy(x: V, lanes: int) -> None:
+                w.store(w.load(source, kind, at + x, lanes), target, to + x)
+
+            def single(x: V) -> None:
+                w.store(w.load(source, kind, at + x * steps[4]), target, to + x)
+
+            start = _select(inside, left, sizes[2])
+            run(w.int(0), start, zeros)
+            w.when(near, lambda: run(left, right, copy))
+            w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
+            w.when(inside, lambda: run(right, sizes[2], zeros))
+
+        w.loop(0, sizes[1], row)
+
+    w.loop(low, high, plane)
+    return w.finish(name)
+
+
+# -- the product --------------------------------------------------------------------------------
+
+(
+    C_FROM, C_PANELS, C_TABLE, C_TO, C_M, C_K, C_POSITIONS, C_PIECES, C_ROWS, C_ROW_PARTS,
+    C_COLUMN_PARTS, C_GROUP_FROM, C_GROUP_TO, C_CHANNEL_TO,
+) = range(14)  # fmt: skip
+C_SIZES = 14  # of the positions' coordinates
+C_STEPS = C_SIZES + RANK  # in the input: example, coordinates; then in the result
+C_WORDS = C_STEPS + 2 * (RANK + 1)
+
+
+class Product:
+    """Writes the kernel of Note [implicit product]."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.tile = outer_tile(kind)
+        self.w = w = Writer()
+        self.word = w.words(C_WORDS)
+        self.source, self.weights, self.taps, self.target = (
+            w.pointer(self.word[k]) for k in (C_FROM, C_PANELS, C_TABLE, C_TO)
+        )
+        width_ = piece_columns(kind)
+        self.packed = w.reserve(kind, DEPTH * width_)
+        self.result = w.reserve(kind, self.tile.rows * self.tile.columns)
+        self.places, self.outs = w.reserve("i64", width_), w.reserve("i64", width_)
+        steps = self.word[C_STEPS:]
+        self.walk = Walk(
+            w,
+            self.word[C_SIZES : C_SIZES + RANK],
+            (steps[: RANK + 1], steps[RANK + 1 :]),
+        )
+
+    def text(self, name: str) -> Text:
+        low, high = self.w.share(self.word[C_PIECES])
+        self.w.loop(low, high, self.piece)
+        return self.w.finish(name)
+
+    def piece(self, p: V) -> None:
+        """Some positions, some output channels, one group."""
+        w, word, tile = self.w, self.word, self.tile
+        size = piece_columns(self.kind)
+        group_part, part = w.split(p, word[C_COLUMN_PARTS])
+        group, row_part = w.split(group_part, word[C_ROW_PARTS])
+        first = part * size
+        count = w.least(word[C_POSITIONS] - first, size)
+        panels = (count + (tile.columns - 1)).quotient(w.int(tile.columns))
+        self.walk.fill(
+            (self.places, self.outs), first, panels * tile.columns, word[C_POSITIONS]
+        )
+        source = w.at(self.source, self.kind, group * word[C_GROUP_FROM])
+        target = w.at(self.target, self.kind, group * word[C_GROUP_TO])
+        row = row_part * word[C_ROWS]
+        stop = w.least(row + word[C_ROWS], word[C_M])
+        padded = (word[C_M] + (tile.rows - 1)).quotient(w.int(tile.rows)) * tile.rows
+        weights = w.at(self.weights, self.kind, group * padded * word[C_K])
+
+        def block(k: V) -> None:
+            depth = w.least(word[C_K] - k, DEPTH)
+            self.pack(source, panels * tile.vectors, k, depth)
+
+            def rows(m: V) -> None:
+                mine = w.at(weights, self.kind, m * word[C_K] + k * tile.rows)
+
+                def columns(panel: V) -> None:
+                    self.multiply(mine, panel * (DEPTH * tile.columns), depth)
+                    self.put(target, m, w.least(stop - m, tile.rows), panel, count, k)
+
+                w.loop(0, panels, columns)
+
+            w.loop(row, stop, rows, step=tile.rows)
+
+        w.loop(0, w.most(word[C_K], 1), block, step=DEPTH)
+
+    def pack(self, source: str, vectors: V, k: V, depth: V) -> None:
+        """The columns of a piece, for `depth` values of k: panels [k][columns]."""
+        w, tile, kind = self.w, self.tile, self.kind
+
+        def vector(v: V) -> None:
+            panel, which = w.split(v, w.int(tile.vectors))
+            to = panel * (DEPTH * tile.columns) + which * tile.lanes
+            j = v * tile.lanes
+            places = [w.load(self.places, "i64", j + lane) for lane in range(tile.lanes)]
+
+            def near(i: V) -> None:
+                tap = w.load(self.taps, "i64", k + i)
+                x = w.load(source, kind, places[0] + tap, tile.lanes)
+                w.store(x, self.packed, to + i * tile.columns)
+
+            def far(i: V) -> None:
+                tap = w.load(self.taps, "i64", k + i)
+                x = w.gather(source, kind, [p + tap for p in places])
+                w.store(x, self.packed, to + i * tile.columns)
+
+            w.either(
+                self.walk.neighbours(self.places, j, tile.lanes),
+                lambda: w.loop(0, depth, near),
+                lambda: w.loop(0, depth, far),
+            )
+
+        w.loop(0, vectors, vector)
+
+    def multiply(self, weights: str, panel: V, depth: V) -> None:
+        """The microkernel: a panel of weights times a panel of columns."""
+        w, tile, kind = self.w, self.tile, self.kind
+        columns = w.at(self.packed, kind, panel)
+        zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
+
+        def turn(i: V, *sums: V) -> list[V]:
+            xs = [
+                w.load(columns, kind, i * tile.columns + v * tile.lanes, tile.lanes)
+                for v in range(tile.vectors)
+            ]
+            out: list[V] = []
+            for r, a in enumerate(self.row_weights(weights, i)):
+                for v, x in enumerate(xs):
+                    out.append(mad(x, a, sums[r * tile.vectors + v]))
+            return out
+
+        for n, total in enumerate(w.loop(0, depth, turn, zero)):
+            w.store(total, self.result, w.int(n * tile.lanes))
+
+    def row_weights(self, weights: str, i: V) -> list[V]:
+        """The weights of each row at one k, in all lanes."""
+        w, tile, kind = self.w, self.tile, self.kind
+        if not tile.by_lane:
+            return [
+                w.code.splat(w.load(weights, kind, i * tile.rows + r), tile.lanes)
+                for r in range(tile.rows)
+            ]
+        found = []
+        for start in range(0, tile.rows, tile.lanes):
+            some = w.load(weights, kind, i * tile.rows + start, tile.lanes)
+            found += [w.spread(some, lane) for lane in range(tile.lanes)]
+        return found
+
+    def put(self, target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
+        """The tile into the result: in its place for the first k, added to it for later ones."""
+        w, tile, kind = self.w, self.tile, self.kind
+        later = k > 0
+
+        def vector(v: V) -> None:
+            j = panel * tile.columns + v * tile.lanes
+            left = count - j
+
+            def write(lane: V, lanes: int) -> None:
+                at = w.load(self.outs, "i64", j + lane) + m * self.word[C_CHANNEL_TO]
+
+                def row(r: V) -> None:
+                    to = at + r * self.word[C_CHANNEL_TO]
+                    found = r * tile.columns + v * tile.lanes + lane
+                    x = w.load(self.result, kind, found, lanes)
+                    old = w.load(target, kind, to, lanes)
+                    w.store(_select(later, x + old, x), target, to)
+
+                w.loop(0, rows, row)
+
+            near = self.walk.neighbours(self.outs, j, tile.lanes) & (left >= tile.lanes)
+            w.either(
+                near,
+                lambda: write(w.int(0), tile.lanes),
+                lambda: w.loop(0, w.least(left, tile.lanes), lambda lane: write(lane, 1)),
+            )
+
+        w.loop(0, w.int(tile.vectors), vector)
+
+
+def product_text(name: str, kind: str) -> Text:
+    """The kernel of Note [implicit product]; its words are named above."""
+    return Product(kind).text(name)
+
+
+def item_size(kind: str) -> int:
+    """Bytes of an element."""
+    return width(kind) // 8

@@ -1,0 +1,103 @@
+"""What kernels over windows share: the processor's tile, and tables of where elements lie.
+
+Note [walks]
+    A convolution runs over positions of its result: example and up to three coordinates, counted
+    as one index. A walk turns a run of that index into elements' offsets in one or two arrays, by
+    counting rather than dividing; kernels then take vectors of neighbouring positions where these
+    are neighbours in memory, and single elements where they are not (at the ends of rows, with
+    strides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from adjoint.backends.llvm.vector import V, any_of, width
+from adjoint.backends.llvm.writer import Writer
+
+RANK = 3  # coordinates, beside the example
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a microkernel holds in registers."""
+
+    lanes: int  # of one vector
+    rows: int
+    vectors: int  # in a row
+    by_lane: bool  # products by one lane of a vector are one instruction (NEON)
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+
+@cache
+def registers() -> tuple[int, int, bool]:
+    """(bits of a vector register, how many there are, whether NEON)."""
+    import platform
+
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return 128, 32, True
+    from llvmlite import binding
+
+    have = binding.get_host_cpu_features()
+    return (256 if have.get("avx") else 128), 16, False
+
+
+def outer_tile(kind: str) -> Tile:
+    """The tile of products whose columns lie along the lanes."""
+    bits, count, by_lane = registers()
+    return Tile(bits // width(kind), 8 if count == 32 else 4, 3, by_lane)
+
+
+def inner_tile(kind: str) -> Tile:
+    """The tile of products whose depth lies along the lanes: `vectors` columns of one each."""
+    bits, count, by_lane = registers()
+    rows, columns = (4, 6) if count == 32 else (3, 4)
+    return Tile(bits // width(kind), rows, columns, by_lane)
+
+
+class Walk:
+    """Positions as elements' offsets in one or more arrays."""
+
+    def __init__(self, w: Writer, sizes: Sequence[V], strides: Sequence[Sequence[V]]) -> None:
+        self.w = w
+        self.sizes = sizes  # of the coordinates
+        self.strides = strides  # for each array: of the example, then of the coordinates
+
+    def fill(self, tables: Sequence[str], first: V, count: V, total: V) -> None:
+        """Offsets of `count` positions from `first` on, into tables; beyond `total`, the last."""
+        w = self.w
+        where: list[V] = []
+        rest = first
+        for size in reversed(self.sizes):
+            rest, at = w.split(rest, size)
+            where.insert(0, at)
+        where.insert(0, rest)
+
+        def turn(j: V, *at: V) -> list[V]:
+            for table, strides in zip(tables, self.strides, strict=True):
+                offset = at[0] * strides[0]
+                for a, s in zip(at[1:], strides[1:], strict=True):
+                    offset = offset + a * s
+                w.store(offset, table, j)
+            carry = (first + j + 1 < total).convert("i64")
+            following: list[V] = []
+            for a, size in zip(reversed(at[1:]), reversed(self.sizes), strict=True):
+                more = a + carry
+                over = more.eq(size)
+                carry = over.convert("i64")
+                following.insert(0, more - carry * size)
+            return [at[0] + carry, *following]
+
+        w.loop(0, count, turn, where)
+
+    def neighbours(self, table: str, j: V, lanes: int) -> V:
+        """Whether a vector's positions from `j` on are neighbours in memory."""
+        w = self.w
+        places = w.load(table, "i64", j, lanes)
+        wanted = w.code.splat(w.lane(places, 0), lanes) + w.code.iota("i64", lanes)
+        return ~any_of(places.ne(wanted))

@@ -1,0 +1,153 @@
+"""Functions of templates: words read by name, loops over them, loads and stores.
+
+A template's function is `void f(ptr args, i64 worker, i64 workers)`; its words lie at `args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adjoint.backends.llvm.blocks import Blocks
+from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.vector import Code, Operand, V, host_features, select, type_text, width
+
+
+class Writer:
+    """Writes one function."""
+
+    def __init__(self) -> None:
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        self.reserved: list[str] = []
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def int(self, value: int) -> V:
+        """A whole number."""
+        return self.code.const(value, "i64")
+
+    def word(self, k: int) -> V:
+        """One of the launch's words."""
+        at = self.code.let(f"getelementptr i64, ptr %args, i64 {k}")
+        return self.code.value(self.code.let(f"load i64, ptr {at}"), "i64", 1)
+
+    def words(self, count: int) -> list[V]:
+        """The launch's first words."""
+        return [self.word(k) for k in range(count)]
+
+    def share(self, total: V) -> tuple[V, V]:
+        """The part of `total` pieces that is this worker's."""
+        worker, workers = (self.code.value(n, "i64", 1) for n in ("%worker", "%workers"))
+        return (total * worker).quotient(workers), (total * (worker + 1)).quotient(workers)
+
+    def least(self, a: V, b: Operand) -> V:
+        """The smaller of two numbers."""
+        return select(a < b, a, b)
+
+    def most(self, a: V, b: Operand) -> V:
+        """The larger of two numbers."""
+        return select(a > b, a, b)
+
+    def split(self, x: V, by: V) -> tuple[V, V]:
+        """Quotient and rest."""
+        whole = x.quotient(by)
+        return whole, x - whole * by
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def pointer(self, address: V) -> str:
+        """An address as a pointer."""
+        return self.code.let(f"inttoptr i64 {address.ref} to ptr")
+
+    def reserve(self, kind: str, count: int) -> str:
+        """Memory of the function's own, on the stack."""
+        name = f"%s{len(self.reserved)}"
+        self.reserved.append(f"{name} = alloca [{count} x {type_text(kind, 1)}], align 64")
+        return name
+
+    def at(self, base: str, kind: str, index: V) -> str:
+        """Where an element lies."""
+        return self.code.let(f"getelementptr {type_text(kind, 1)}, ptr {base}, i64 {index.ref}")
+
+    def load(self, base: str, kind: str, index: V, lanes: int = 1) -> V:
+        """Neighbouring elements."""
+        where = self.at(base, kind, index)
+        text = f"load {type_text(kind, lanes)}, ptr {where}, align {width(kind) // 8}"
+        return self.code.value(self.code.let(text), kind, lanes)
+
+    def store(self, value: V, base: str, index: V) -> None:
+        """Put a value at neighbouring elements."""
+        where = self.at(base, value.kind, index)
+        align = width(value.kind) // 8
+        self.code.lines.append(f"store {value.type} {value.ref}, ptr {where}, align {align}")
+
+    def gather(self, base: str, kind: str, places: Sequence[V]) -> V:
+        """Elements from anywhere, side by side."""
+        lanes = len(places)
+        result = "poison"
+        for lane, place in enumerate(places):
+            x = self.load(base, kind, place)
+            vector = type_text(kind, lanes)
+            result = self.code.let(
+                f"insertelement {vector} {result}, {x.type} {x.ref}, i64 {lane}"
+            )
+        return self.code.value(result, kind, lanes)
+
+    def lane(self, x: V, lane: int) -> V:
+        """One lane of a vector."""
+        ref = self.code.let(f"extractelement {x.type} {x.ref}, i64 {lane}")
+        return self.code.value(ref, x.kind, 1)
+
+    def spread(self, x: V, lane: int) -> V:
+        """One lane of a vector in all of them."""
+        mask = ", ".join([f"i32 {lane}"] * x.lanes)
+        text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{x.lanes} x i32> <{mask}>"
+        return self.code.value(self.code.let(text), x.kind, x.lanes)
+
+    def total(self, x: V) -> V:
+        """The sum of a vector's lanes, halves first."""
+        while x.lanes > 2:
+            half = x.lanes // 2
+            parts = []
+            for start in (0, half):
+                mask = ", ".join(f"i32 {start + i}" for i in range(half))
+                text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{half} x i32> <{mask}>"
+                parts.append(self.code.value(self.code.let(text), x.kind, half))
+            x = parts[0] + parts[1]
+        return self.lane(x, 0) + self.lane(x, 1) if x.lanes == 2 else x
+
+    # -- control --------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        start: Operand,
+        stop: V,
+        body: Callable[..., Sequence[V] | None],
+        carried: Sequence[V] = (),
+        step: int = 1,
+    ) -> list[V]:
+        """`for i in range(start, stop, step)`; `body(i, *carried)` gives what is carried on."""
+        first = start.ref if isinstance(start, V) else str(start)
+
+        def turn(index: str, values: list[V]) -> Sequence[V]:
+            return body(self.code.value(index, "i64", 1), *values) or ()
+
+        return self.blocks.loop(first, stop.ref, step, carried, turn)
+
+    def when(self, condition: V, body: Callable[[], object]) -> None:
+        """Run `body` if the condition holds."""
+        self.blocks.when(condition.ref, body)
+
+    def either(self, condition: V, body: Callable[[], object], other: Callable[[], object]) -> None:
+        """Run one of two."""
+        self.when(condition, body)
+        self.when(~condition, other)
+
+    def finish(self, name: str) -> Text:
+        """The function, and the declarations it needs."""
+        body = "\n".join([*self.reserved, *self.code.lines])
+        text = (
+            f"define void @{name}(ptr %args, i64 %worker, i64 %workers) {{\n"
+            f"entry:\n{body}\nret void\n}}\n"
+        )
+        return text, set(self.code.declarations)

@@ -1,0 +1,202 @@
+"""The templates of convolutions: forward, transposed, and by the weights."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.backends.llvm import convolution as kernels
+from adjoint.backends.llvm.walks import RANK, outer_tile
+from adjoint.compiler.geometry import (
+    Phase,
+    forward_phases,
+    positions,
+    reach,
+    spread,
+    steps_from,
+    steps_to,
+    tap_offsets,
+    transposed_phases,
+)
+from adjoint.compiler.places import ARENA, Buffer, Place, row_major
+from adjoint.compiler.steps import Address, Launch, whole
+from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
+from adjoint.core.dtype import int64
+from adjoint.graph.ir import Node, Value
+
+KINDS = {"float32": "f32", "float64": "f64"}
+PIECES = 8  # a convolution is dealt out in at least so many pieces, where it can be
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats on the CPU, of up to RANK dimensions."""
+    spec = node.outputs[0].spec
+    return (
+        all(isinstance(x, Value) for x in inputs)
+        and spec.dtype.name in KINDS
+        and spec.device.type == "cpu"
+        and len(spec.shape) - 2 <= RANK
+    )
+
+
+def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands may lie anyhow."""
+    return set()
+
+
+def address(place: Place, offset: int = 0) -> Address:
+    """The address of an element of a place's buffer."""
+    return Address(place.buffer, offset * place.buffer.dtype.itemsize)
+
+
+# -- zeros around the input ---------------------------------------------------------------------
+
+
+def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[Launch]]:
+    """A place in which all positions of the ranges exist, its origin still the input's first."""
+    sizes = source.shape[2:]
+    if all(low >= 0 and high < n for (low, high), n in zip(ranges, sizes, strict=True)):
+        return source, []
+    extents = tuple(high - low + 1 for low, high in ranges)
+    shape = (*source.shape[:2], *extents)
+    buffer = Buffer(ARENA, source.buffer.dtype, prod(shape), name="padded")
+    whole_place = row_major(buffer, shape)
+    kind = KINDS[buffer.dtype.name]
+    words = [
+        address(source, source.offset), Address(buffer), shape[1], shape[0] * shape[1],
+        *spread(extents), *spread(sizes), *spread(tuple(-low for low, _ in ranges), 0),
+        *source.strides[:2], *spread(source.strides[2:], 0),
+    ]  # fmt: skip
+    launch = Launch(
+        function=f"pad_{kind}",
+        text=lambda name: kernels.pad_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer),),
+        writes=(whole(buffer),),
+        pieces=shape[0] * shape[1] * spread(extents)[0],
+        cost=float(buffer.size),
+        label="pad",
+    )
+    start = sum(low * s for (low, _), s in zip(ranges, whole_place.strides[2:], strict=True))
+    return Place(buffer, shape, whole_place.strides, -start), [launch]
+
+
+# -- forward and transposed ---------------------------------------------------------------------
+
+
+def forward(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of a convolution."""
+    x, weight = operands
+    groups = node.params["groups"]
+    phases = forward_phases(node.params, weight.shape[2:], results[0].shape[2:])
+    # As (group, out channel, in channel, taps).
+    sizes = (weight.shape[0] // groups, weight.shape[1])
+    steps = (weight.strides[0] * sizes[0], *weight.strides[:2])
+    return convolve(node, x, weight, results[0], phases, sizes, steps)
+
+
+def transposed(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of a transposed convolution."""
+    x, weight = operands
+    groups = node.params["groups"]
+    phases = transposed_phases(node.params, weight.shape[2:], results[0].shape[2:])
+    sizes = (weight.shape[1], weight.shape[0] // groups)
+    steps = (weight.strides[0] * sizes[1], weight.strides[1], weight.strides[0])
+    return convolve(node, x, weight, results[0], phases, sizes, steps)
+
+
+def convolve(
+    node: Node,
+    x: Place,
+    weight: Place,
+    out: Place,
+    phases: list[Phase],
+    sizes: tuple[int, int],
+    steps: tuple[int, int, int],
+) -> list[Launch]:
+    """Launches of all phases; `sizes` are out and in channels of a group, `steps` the weights'."""
+    source, launches = padded(x, reach(phases))
+    for phase in phases:
+        launches += phase_steps(node, source, weight, out, phase, sizes, steps)
+    return launches
+
+
+def phase_steps(
+    node: Node,
+    source: Place,
+    weight: Place,
+    out: Place,
+    phase: Phase,
+    sizes: tuple[int, int],
+    steps: tuple[int, int, int],
+) -> list[Launch]:
+    """Weights into panels, then the product."""
+    groups, dtype = node.params["groups"], out.buffer.dtype
+    kind = KINDS[dtype.name]
+    rows, channels = sizes
+    taps = tap_offsets(phase, weight.strides[2:], source.strides[2:])
+    depth = channels * len(taps)
+    tile = outer_tile(kind)
+    panels = -(-rows // tile.rows)
+    packed = Buffer(ARENA, dtype, groups * panels * tile.rows * max(depth, 1), name="panels")
+    table = Buffer(ARENA, int64, max(depth, 1), name="taps")
+    pack = Launch(
+        function=f"panels_{kind}",
+        text=lambda name: kernels.weights_text(name, kind),
+        words=[
+            address(weight, weight.offset), Address(packed), Address(table), rows, channels,
+            len(taps), groups, steps[1], steps[2], steps[0], source.strides[1],
+            *(offset for tap in taps for offset in tap),
+        ],  # fmt: skip
+        reads=(whole(weight.buffer),),
+        writes=(whole(packed), whole(table)),
+        pieces=groups * panels,
+        cost=float(packed.size),
+        label="panels",
+    )
+    return [pack, multiply(source, packed, table, out, phase, groups, rows, depth, channels)]
+
+
+def multiply(
+    source: Place,
+    packed: Buffer,
+    table: Buffer,
+    out: Place,
+    phase: Phase,
+    groups: int,
+    rows: int,
+    depth: int,
+    channels: int,
+) -> Launch:
+    """The product of one phase."""
+    kind = KINDS[out.buffer.dtype.name]
+    tile, width = outer_tile(kind), kernels.piece_columns(kind)
+    count = positions(phase, out.shape[0])
+    column_parts = -(-count // width)
+    # Cut by shape, never by the number of workers, so that results do not depend on it.
+    row_parts = max(1, min(-(-PIECES // (column_parts * groups)), -(-rows // tile.rows)))
+    part = -(-(-(-rows // row_parts)) // tile.rows) * tile.rows
+    row_parts = -(-rows // part)
+    start, steps = steps_from(phase, source)
+    to_start, to_steps = steps_to(phase, out)
+    pieces = groups * row_parts * column_parts
+    words: list[Any] = [
+        address(source, start), Address(packed), Address(table), address(out, to_start),
+        rows, depth, count, pieces, part, row_parts, column_parts,
+        channels * source.strides[1], rows * out.strides[1], out.strides[1],
+        *spread(tuple(line.count for line in phase)), *steps, *to_steps,
+    ]  # fmt: skip
+    return Launch(
+        function=f"convolve_{kind}",
+        text=lambda name: kernels.product_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(packed), whole(table)),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=2.0 * count * groups * rows * max(depth, 1) / 8,
+        label=f"convolution {groups}x{rows}x{count}x{depth}",
+    )
+
+
+TEMPLATES["convolution"] = Template(accepts, nothing_packed, forward)
+TEMPLATES["convolution_transpose"] = Template(accepts, nothing_packed, transposed)
