@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import convolution as kernels
-from adjoint.backends.llvm.walks import RANK, outer_tile
+from adjoint.backends.llvm import filters
+from adjoint.backends.llvm.walks import RANK, inner_tile, outer_tile
 from adjoint.compiler.geometry import (
     Phase,
     forward_phases,
@@ -25,6 +26,7 @@ from adjoint.core.dtype import int64
 from adjoint.graph.ir import Node, Value
 
 KINDS = {"float32": "f32", "float64": "f64"}
+COLUMNS = 576  # taps times channels in a piece of a gradient by the weights
 PIECES = 8  # a convolution is dealt out in at least so many pieces, where it can be
 
 
@@ -198,5 +200,92 @@ def multiply(
     )
 
 
+# -- by the weights -----------------------------------------------------------------------------
+
+
+def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of the gradient by the weights; `operands` are input and gradient."""
+    x, gradient = operands
+    out = results[0]
+    kind = KINDS[out.buffer.dtype.name]
+    groups = node.params["groups"]
+    phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
+    source, launches = padded(x, reach([phase]))
+    cut = Parts(out, groups, positions(phase, x.shape[0]), kind)
+    target = out
+    if cut.parts > 1:
+        buffer = Buffer(ARENA, out.buffer.dtype, cut.parts * prod(out.shape), name="parts")
+        target = row_major(buffer, (cut.parts, *out.shape))
+    start, steps = steps_from(phase, source)
+    to_start, to_steps = steps_to(phase, gradient)
+    words: list[Any] = [
+        address(source, start), address(gradient, to_start), address(target, target.offset),
+        cut.rows, cut.columns, cut.taps, cut.positions, cut.part, cut.block, cut.pieces,
+        cut.row_part, cut.row_parts, cut.column_part, cut.column_parts, groups,
+        out.shape[1] * source.strides[1], cut.rows * gradient.strides[1],
+        source.strides[1], gradient.strides[1],
+        *spread(tuple(line.count for line in phase)), *steps, *to_steps,
+        *(at for _, at in tap_offsets(phase, (0,) * len(phase), source.strides[2:])),
+    ]  # fmt: skip
+    launch = Launch(
+        function=f"filters_{kind}",
+        text=lambda name: filters.filters_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(gradient.buffer)),
+        writes=(whole(target.buffer),),
+        pieces=cut.pieces,
+        cost=2.0 * cut.positions * groups * cut.rows * cut.columns / 8,
+        label=f"convolution_weight {groups}x{cut.rows}x{cut.columns}x{cut.positions}",
+    )
+    launches.append(launch)
+    if cut.parts > 1:
+        launches.append(sum_parts(target, out, cut.parts))
+    return launches
+
+
+class Parts:
+    """How a gradient by the weights is cut into pieces: by its shape alone."""
+
+    def __init__(self, out: Place, groups: int, count: int, kind: str) -> None:
+        tile = inner_tile(kind)
+        self.rows = out.shape[0] // groups
+        self.taps = prod(out.shape[2:])
+        self.columns = out.shape[1] * self.taps
+        self.positions = count
+        self.row_part = min(filters.ROWS, -(-self.rows // tile.rows) * tile.rows)
+        self.row_parts = -(-self.rows // self.row_part)
+        self.column_part = max(-(-COLUMNS // tile.vectors) * tile.vectors, 1)
+        self.column_parts = -(-self.columns // self.column_part)
+        whole_pieces = groups * self.row_parts * self.column_parts
+        largest = filters.block_size(kind)
+        wanted = min(-(-PIECES // whole_pieces), -(-count // (largest // 2)))
+        # Blocks of one size, so that none is a small rest.
+        self.part = -(-(-(-count // wanted)) // tile.lanes) * tile.lanes
+        self.parts = -(-count // self.part)
+        blocks = -(-self.part // largest)
+        self.block = -(-(-(-self.part // blocks)) // tile.lanes) * tile.lanes
+        self.pieces = whole_pieces * self.parts
+
+
+def sum_parts(parts: Place, out: Place, count: int) -> Launch:
+    """The sum of partial results."""
+    kind = KINDS[out.buffer.dtype.name]
+    size = prod(out.shape)
+    pieces = -(-size // filters.CHUNK)
+    return Launch(
+        function=f"sum_parts_{kind}",
+        text=lambda name: filters.sums_text(name, kind),
+        words=[
+            address(parts, parts.offset), address(out, out.offset), size, count, pieces,
+        ],  # fmt: skip
+        reads=(whole(parts.buffer),),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=float(size * count),
+        label="sum of parts",
+    )
+
+
 TEMPLATES["convolution"] = Template(accepts, nothing_packed, forward)
 TEMPLATES["convolution_transpose"] = Template(accepts, nothing_packed, transposed)
+TEMPLATES["convolution_weight"] = Template(accepts, nothing_packed, by_weight)

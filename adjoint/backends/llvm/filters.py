@@ -1,0 +1,226 @@
+"""The kernel of convolutions' gradients by the weights.
+
+Note [filters]
+    dw[m, k] = sum over p of g[m, at[p]] x[place[p] + tap[k]]
+
+    with positions p (Note [walks]) along the lanes, so that rows of both operands are copied into
+    panels as they lie. A piece of work is a part of the positions, of the output channels and of
+    the taps; parts of the positions have results of their own, which `sums_text` adds in order.
+    Parts depend on shapes alone, so results do not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.vector import V, mad, select
+from adjoint.backends.llvm.walks import RANK, Walk, inner_tile
+from adjoint.backends.llvm.writer import Writer
+
+ROWS = 64  # output channels whose panels are packed together, at most
+BYTES = 2048  # of positions packed at a time
+
+(
+    F_FROM, F_GRADIENT, F_TO, F_M, F_K, F_TAP_COUNT, F_POSITIONS, F_PART, F_BLOCK, F_PIECES,
+    F_ROWS, F_ROW_PARTS, F_COLUMNS, F_COLUMN_PARTS, F_GROUPS, F_GROUP_FROM, F_GROUP_GRADIENT,
+    F_CHANNEL_FROM, F_CHANNEL_GRADIENT,
+) = range(19)  # fmt: skip
+F_SIZES = 19  # of the positions' coordinates
+F_STEPS = F_SIZES + RANK  # in the input: example, coordinates; then in the gradient
+F_TAPS = F_STEPS + 2 * (RANK + 1)  # offsets of the taps in the input
+
+
+def block_size(kind: str) -> int:
+    """Positions packed at a time, at most."""
+    return BYTES // (4 if kind == "f32" else 8)
+
+
+class Filters:
+    """Writes the kernel of Note [filters]."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.tile = inner_tile(kind)
+        self.w = w = Writer()
+        self.word = w.words(F_TAPS)
+        self.source, self.gradient, self.target = (
+            w.pointer(self.word[k]) for k in (F_FROM, F_GRADIENT, F_TO)
+        )
+        self.taps = w.at("%args", "i64", w.int(F_TAPS))
+        self.size = block_size(kind)
+        tile = self.tile
+        self.rows = w.reserve(kind, -(-ROWS // tile.rows) * tile.rows * self.size)
+        self.columns = w.reserve(kind, tile.vectors * self.size)
+        self.result = w.reserve(kind, tile.rows * tile.vectors * tile.lanes)
+        self.places, self.outs = w.reserve("i64", self.size), w.reserve("i64", self.size)
+        steps = self.word[F_STEPS:]
+        sizes = self.word[F_SIZES : F_SIZES + RANK]
+        self.walk = Walk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 : 2 * RANK + 2]))
+
+    def text(self, name: str) -> Text:
+        low, high = self.w.share(self.word[F_PIECES])
+        self.w.loop(low, high, self.piece)
+        return self.w.finish(name)
+
+    def piece(self, p: V) -> None:
+        """A part of the positions, output channels and taps of one group."""
+        w, word, tile, kind = self.w, self.word, self.tile, self.kind
+        rest, column_part = w.split(p, word[F_COLUMN_PARTS])
+        rest, row_part = w.split(rest, word[F_ROW_PARTS])
+        part, group = w.split(rest, word[F_GROUPS])
+        first = part * word[F_PART]
+        stop = w.least(first + word[F_PART], word[F_POSITIONS])
+        row = row_part * word[F_ROWS]
+        rows = w.least(word[F_M] - row, word[F_ROWS])
+        column = column_part * word[F_COLUMNS]
+        columns = w.least(column + word[F_COLUMNS], word[F_K])
+        source = w.at(self.source, kind, group * word[F_GROUP_FROM])
+        start = group * word[F_GROUP_GRADIENT] + row * word[F_CHANNEL_GRADIENT]
+        gradient = w.at(self.gradient, kind, start)
+        # Results lie [part][group][row][column].
+        to = ((part * word[F_GROUPS] + group) * word[F_M] + row) * word[F_K]
+        target = w.at(self.target, kind, to)
+
+        def block(begin: V, end: V) -> None:
+            count = end - begin
+            vectors = (count + (tile.lanes - 1)).quotient(w.int(tile.lanes))
+            # The walk goes to the end of the last vector; there it repeats the last position.
+            self.walk.fill((self.places, self.outs), begin, vectors * tile.lanes, end)
+            full = (rows + (tile.rows - 1)).quotient(w.int(tile.rows)) * tile.rows
+
+            def pack_row(r: V) -> None:
+                at = w.least(r, rows - 1) * word[F_CHANNEL_GRADIENT]
+                panel, lane = w.split(r, w.int(tile.rows))
+                to = panel * (self.size * tile.rows) + lane * tile.lanes
+                self.pack(gradient, at, self.outs, self.rows, to, tile.rows, vectors, count)
+
+            w.loop(0, full, pack_row)
+
+            def panel(c: V) -> None:
+                for j in range(tile.vectors):
+                    k = w.least(c + j, word[F_K] - 1)
+                    channel, tap = w.split(k, word[F_TAP_COUNT])
+                    at = channel * word[F_CHANNEL_FROM] + w.load(self.taps, "i64", tap)
+                    w.store(at, self.offsets, w.int(j))
+
+                def pack_column(j: V) -> None:
+                    self.pack(
+                        source, w.load(self.offsets, "i64", j), self.places, self.columns,
+                        j * tile.lanes, tile.vectors, vectors, count,
+                    )  # fmt: skip
+
+                w.loop(0, w.int(tile.vectors), pack_column)
+
+                def tile_rows(r: V) -> None:
+                    self.multiply(r * self.size, vectors)
+                    self.put(target, r, w.least(rows - r, tile.rows), c, columns, begin > first)
+
+                w.loop(0, rows, tile_rows, step=tile.rows)
+
+            w.loop(column, columns, panel, step=tile.vectors)
+
+        self.offsets = w.reserve("i64", tile.vectors)
+        blocks = (stop - first + (word[F_BLOCK] - 1)).quotient(word[F_BLOCK])
+
+        def numbered(b: V) -> None:
+            begin = first + b * word[F_BLOCK]
+            block(begin, w.least(begin + word[F_BLOCK], stop))
+
+        w.loop(0, blocks, numbered)
+
+    def pack(
+        self, base: str, at: V, table: str, target: str, to: V, step: int, vectors: V, count: V
+    ) -> None:
+        """One row of positions into its place in a panel; zeros beyond the last."""
+        w, tile, kind = self.w, self.tile, self.kind
+        lanes = tile.lanes
+
+        def vector(v: V) -> None:
+            j = v * lanes
+            where = to + v * (step * lanes)
+
+            def near() -> None:
+                place = w.load(table, "i64", j) + at
+                w.store(w.load(base, kind, place, lanes), target, where)
+
+            def far() -> None:
+                places = [w.load(table, "i64", j + lane) + at for lane in range(lanes)]
+                x = w.gather(base, kind, places)
+                numbers = w.code.splat(j, lanes) + w.code.iota("i64", lanes)
+                inside = numbers < w.code.splat(count, lanes)
+                w.store(select(inside, x, 0), target, where)
+
+            whole = self.walk.neighbours(table, j, lanes) & (j + lanes <= count)
+            w.either(whole, near, far)
+
+        w.loop(0, vectors, vector)
+
+    def multiply(self, rows: V, vectors: V) -> None:
+        """The microkernel: a panel of rows times the panel of columns."""
+        w, tile, kind = self.w, self.tile, self.kind
+        mine = w.at(self.rows, kind, rows)
+        zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
+
+        def turn(v: V, *sums: V) -> list[V]:
+            xs = [
+                w.load(self.columns, kind, (v * tile.vectors + j) * tile.lanes, tile.lanes)
+                for j in range(tile.vectors)
+            ]
+            out: list[V] = []
+            for r in range(tile.rows):
+                a = w.load(mine, kind, (v * tile.rows + r) * tile.lanes, tile.lanes)
+                out += [mad(x, a, sums[r * tile.vectors + j]) for j, x in enumerate(xs)]
+            return out
+
+        for n, total in enumerate(w.loop(0, vectors, turn, zero)):
+            w.store(total, self.result, w.int(n * tile.lanes))
+
+    def put(self, target: str, r: V, rows: V, c: V, columns: V, later: V) -> None:
+        """Sums over the lanes into the result."""
+        w, tile, kind = self.w, self.tile, self.kind
+
+        def row(i: V) -> None:
+            def column(j: V) -> None:
+                to = (r + i) * self.word[F_K] + c + j
+                found = w.load(
+                    self.result, kind, (i * tile.vectors + j) * tile.lanes, tile.lanes
+                )
+                x, old = w.total(found), w.load(target, kind, to)
+                w.store(select(later, x + old, x), target, to)
+
+            w.loop(0, w.least(columns - c, tile.vectors), column)
+
+        w.loop(0, rows, row)
+
+
+def filters_text(name: str, kind: str) -> Text:
+    """The kernel of Note [filters]; its words are named above."""
+    return Filters(kind).text(name)
+
+
+# -- sums of parts ------------------------------------------------------------------------------
+
+S_FROM, S_TO, S_COUNT, S_PARTS, S_PIECES, S_WORDS = range(6)
+CHUNK = 1024  # results in a piece
+LANES = 8
+
+
+def sums_text(name: str, kind: str) -> Text:
+    """Results of several parts, added in their order."""
+    w = Writer()
+    word = w.words(S_WORDS)
+    source, target = w.pointer(word[S_FROM]), w.pointer(word[S_TO])
+    low, high = w.share(word[S_PIECES])
+    start = low * CHUNK
+    stop = w.least(high * CHUNK, word[S_COUNT])
+    whole = start + w.most(stop - start, 0).quotient(w.int(LANES)) * LANES
+
+    def some(i: V, lanes: int) -> None:
+        def part(p: V, sum_: V) -> list[V]:
+            return [sum_ + w.load(source, kind, p * word[S_COUNT] + i, lanes)]
+
+        first = w.load(source, kind, i, lanes)
+        w.store(w.loop(1, word[S_PARTS], part, [first])[0], target, i)
+
+    w.loop(start, whole, lambda i: some(i, LANES), step=LANES)
+    w.loop(whole, stop, lambda i: some(i, 1))
+    return w.finish(name)
