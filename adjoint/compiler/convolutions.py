@@ -51,6 +51,16 @@ def address(place: Place, offset: int = 0) -> Address:
     return Address(place.buffer, offset * place.buffer.dtype.itemsize)
 
 
+def parts_of(n: int, size: int) -> int:
+    """How many parts of a size there are, the last perhaps smaller."""
+    return -(-n // size)
+
+
+def rounded(n: int, multiple: int) -> int:
+    """The next multiple."""
+    return parts_of(n, multiple) * multiple
+
+
 # -- zeros around the input ---------------------------------------------------------------------
 
 
@@ -139,17 +149,26 @@ def phase_steps(
     taps = tap_offsets(phase, weight.strides[2:], source.strides[2:])
     depth = channels * len(taps)
     tile = outer_tile(kind)
-    panels = -(-rows // tile.rows)
+    panels = parts_of(rows, tile.rows)
     packed = Buffer(ARENA, dtype, groups * panels * tile.rows * max(depth, 1), name="panels")
     table = Buffer(ARENA, int64, max(depth, 1), name="taps")
     pack = Launch(
         function=f"panels_{kind}",
         text=lambda name: kernels.weights_text(name, kind),
         words=[
-            address(weight, weight.offset), Address(packed), Address(table), rows, channels,
-            len(taps), groups, steps[1], steps[2], steps[0], source.strides[1],
+            address(weight, weight.offset),
+            Address(packed),
+            Address(table),
+            rows,
+            channels,
+            len(taps),
+            groups,
+            steps[1],
+            steps[2],
+            steps[0],
+            source.strides[1],
             *(offset for tap in taps for offset in tap),
-        ],  # fmt: skip
+        ],
         reads=(whole(weight.buffer),),
         writes=(whole(packed), whole(table)),
         pieces=groups * panels,
@@ -174,11 +193,11 @@ def multiply(
     kind = KINDS[out.buffer.dtype.name]
     tile, width = outer_tile(kind), kernels.piece_columns(kind)
     count = positions(phase, out.shape[0])
-    column_parts = -(-count // width)
+    column_parts = parts_of(count, width)
     # Cut by shape, never by the number of workers, so that results do not depend on it.
-    row_parts = max(1, min(-(-PIECES // (column_parts * groups)), -(-rows // tile.rows)))
-    part = -(-(-(-rows // row_parts)) // tile.rows) * tile.rows
-    row_parts = -(-rows // part)
+    row_parts = min(parts_of(PIECES, column_parts * groups), parts_of(rows, tile.rows))
+    part = rounded(parts_of(rows, row_parts), tile.rows)
+    row_parts = parts_of(rows, part)
     start, steps = steps_from(phase, source)
     to_start, to_steps = steps_to(phase, out)
     pieces = groups * row_parts * column_parts
@@ -252,18 +271,17 @@ class Parts:
         self.taps = prod(out.shape[2:])
         self.columns = out.shape[1] * self.taps
         self.positions = count
-        self.row_part = min(filters.ROWS, -(-self.rows // tile.rows) * tile.rows)
-        self.row_parts = -(-self.rows // self.row_part)
-        self.column_part = max(-(-COLUMNS // tile.vectors) * tile.vectors, 1)
-        self.column_parts = -(-self.columns // self.column_part)
+        self.row_part = min(filters.ROWS, rounded(self.rows, tile.rows))
+        self.row_parts = parts_of(self.rows, self.row_part)
+        self.column_part = rounded(COLUMNS, tile.vectors)
+        self.column_parts = parts_of(self.columns, self.column_part)
         whole_pieces = groups * self.row_parts * self.column_parts
         largest = filters.block_size(kind)
-        wanted = min(-(-PIECES // whole_pieces), -(-count // (largest // 2)))
+        wanted = min(parts_of(PIECES, whole_pieces), parts_of(count, largest // 2))
         # Blocks of one size, so that none is a small rest.
-        self.part = -(-(-(-count // wanted)) // tile.lanes) * tile.lanes
-        self.parts = -(-count // self.part)
-        blocks = -(-self.part // largest)
-        self.block = -(-(-(-self.part // blocks)) // tile.lanes) * tile.lanes
+        self.part = rounded(parts_of(count, wanted), tile.lanes)
+        self.parts = parts_of(count, self.part)
+        self.block = rounded(parts_of(self.part, parts_of(self.part, largest)), tile.lanes)
         self.pieces = whole_pieces * self.parts
 
 
@@ -271,13 +289,17 @@ def sum_parts(parts: Place, out: Place, count: int) -> Launch:
     """The sum of partial results."""
     kind = KINDS[out.buffer.dtype.name]
     size = prod(out.shape)
-    pieces = -(-size // filters.CHUNK)
+    pieces = parts_of(size, filters.CHUNK)
     return Launch(
         function=f"sum_parts_{kind}",
         text=lambda name: filters.sums_text(name, kind),
         words=[
-            address(parts, parts.offset), address(out, out.offset), size, count, pieces,
-        ],  # fmt: skip
+            address(parts, parts.offset),
+            address(out, out.offset),
+            size,
+            count,
+            pieces,
+        ],
         reads=(whole(parts.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,

@@ -81,20 +81,20 @@ def reach(phases: list[Phase]) -> list[tuple[int, int]]:
     used = [phase for phase in phases if all(line.taps for line in phase)]
     if not used:
         return [(0, 0)] * len(phases[0])
-    return [(min(x.low for x in lines), max(x.high for x in lines)) for lines in zip(*used)]
+    return [
+        (min(x.low for x in lines), max(x.high for x in lines)) for lines in zip(*used, strict=True)
+    ]
 
 
 def tap_offsets(phase: Phase, weight: Shape, source: Shape) -> list[tuple[int, int]]:
     """For each tap of a phase its offset in the weights and in the input."""
-    found = []
-    for tap in product(*(line.taps for line in phase)):
-        found.append(
-            (
-                sum(k * s for (k, _), s in zip(tap, weight, strict=True)),
-                sum(t * s for (_, t), s in zip(tap, source, strict=True)),
-            )
+    return [
+        (
+            sum(k * s for (k, _), s in zip(tap, weight, strict=True)),
+            sum(t * s for (_, t), s in zip(tap, source, strict=True)),
         )
-    return found
+        for tap in product(*(line.taps for line in phase))
+    ]
 
 
 def positions(phase: Phase, examples: int) -> int:

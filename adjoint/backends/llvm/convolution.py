@@ -13,8 +13,10 @@ Note [implicit product]
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from adjoint.backends.llvm.library import Text
-from adjoint.backends.llvm.vector import V, mad, width
+from adjoint.backends.llvm.vector import V, mad, select
 from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
 from adjoint.backends.llvm.writer import Writer
 
@@ -44,18 +46,16 @@ def weights_text(name: str, kind: str) -> Text:
     rows = outer_tile(kind).rows
     word = w.words(W_TAPS)
     source, target, table = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_TABLE))
-    taps = w.at("%args", "i64", w.int(W_TAPS))
+    taps = w.at("%args", "i64", w.whole(W_TAPS))
     depth = word[W_C] * word[W_T]
-    panels = (word[W_M] + (rows - 1)).quotient(w.int(rows))
+    panels = (word[W_M] + (rows - 1)).quotient(w.whole(rows))
     low, high = w.share(panels * word[W_GROUPS])
 
     def panel(p: V) -> None:
         group, first = w.split(p, panels)
         first = first * rows
         base = group * word[W_STEP_GROUP]
-        places = [
-            base + w.least(first + r, word[W_M] - 1) * word[W_STEP_M] for r in range(rows)
-        ]
+        places = [base + w.least(first + r, word[W_M] - 1) * word[W_STEP_M] for r in range(rows)]
         valid = [first + r < word[W_M] for r in range(rows)]
         to = p * depth * rows
 
@@ -66,7 +66,7 @@ def weights_text(name: str, kind: str) -> Text:
                 for r in range(rows):
                     x = w.load(source, kind, places[r] + at)
                     zero = w.code.const(0, kind)
-                    w.store(_select(valid[r], x, zero), target, k + r)
+                    w.store(select(valid[r], x, zero), target, k + r)
 
             w.loop(0, word[W_T], tap)
 
@@ -86,11 +86,6 @@ def weights_text(name: str, kind: str) -> Text:
 
     w.when(w.code.value("%worker", "i64", 1).eq(0), offsets)
     return w.finish(name)
-
-
-def _select(mask: V, a: V, b: V) -> V:
-    text = f"select i1 {mask.ref}, {a.type} {a.ref}, {b.type} {b.ref}"
-    return V(a.code, a.code.let(text), a.kind, a.lanes)
 
 
 # -- zeros around the input ---------------------------------------------------------------------
@@ -114,11 +109,11 @@ def pad_text(name: str, kind: str) -> Text:
     low, high = w.share(word[P_PLANES] * sizes[0])
     zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
 
-    def run(start: V, stop: V, each: object) -> None:
+    def run(start: V, stop: V, each: Callable[[V, int], None]) -> None:
         """Vectors while there are, then single elements."""
-        whole = start + (stop - start).quotient(w.int(PAD_LANES)) * PAD_LANES
-        w.loop(start, w.most(whole, start), lambda x: each(x, PAD_LANES), step=PAD_LANES)  # type: ignore[operator]
-        w.loop(w.most(whole, start), stop, lambda x: each(x, 1))  # type: ignore[operator]
+        whole = start + (stop - start).quotient(w.whole(PAD_LANES)) * PAD_LANES
+        w.loop(start, w.most(whole, start), lambda x: each(x, PAD_LANES), step=PAD_LANES)
+        w.loop(w.most(whole, start), stop, lambda x: each(x, 1))
 
     def plane(p: V) -> None:
         which, z = w.split(p, sizes[0])
@@ -143,8 +138,8 @@ def pad_text(name: str, kind: str) -> Text:
             def single(x: V) -> None:
                 w.store(w.load(source, kind, at + x * steps[4]), target, to + x)
 
-            start = _select(inside, left, sizes[2])
-            run(w.int(0), start, zeros)
+            start = select(inside, left, sizes[2])
+            run(w.whole(0), start, zeros)
             w.when(near, lambda: run(left, right, copy))
             w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
             w.when(inside, lambda: run(right, sizes[2], zeros))
@@ -201,15 +196,13 @@ class Product:
         group, row_part = w.split(group_part, word[C_ROW_PARTS])
         first = part * size
         count = w.least(word[C_POSITIONS] - first, size)
-        panels = (count + (tile.columns - 1)).quotient(w.int(tile.columns))
-        self.walk.fill(
-            (self.places, self.outs), first, panels * tile.columns, word[C_POSITIONS]
-        )
+        panels = (count + (tile.columns - 1)).quotient(w.whole(tile.columns))
+        self.walk.fill((self.places, self.outs), first, panels * tile.columns, word[C_POSITIONS])
         source = w.at(self.source, self.kind, group * word[C_GROUP_FROM])
         target = w.at(self.target, self.kind, group * word[C_GROUP_TO])
         row = row_part * word[C_ROWS]
         stop = w.least(row + word[C_ROWS], word[C_M])
-        padded = (word[C_M] + (tile.rows - 1)).quotient(w.int(tile.rows)) * tile.rows
+        padded = (word[C_M] + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
         weights = w.at(self.weights, self.kind, group * padded * word[C_K])
 
         def block(k: V) -> None:
@@ -234,7 +227,7 @@ class Product:
         w, tile, kind = self.w, self.tile, self.kind
 
         def vector(v: V) -> None:
-            panel, which = w.split(v, w.int(tile.vectors))
+            panel, which = w.split(v, w.whole(tile.vectors))
             to = panel * (DEPTH * tile.columns) + which * tile.lanes
             j = v * tile.lanes
             places = [w.load(self.places, "i64", j + lane) for lane in range(tile.lanes)]
@@ -275,7 +268,7 @@ class Product:
             return out
 
         for n, total in enumerate(w.loop(0, depth, turn, zero)):
-            w.store(total, self.result, w.int(n * tile.lanes))
+            w.store(total, self.result, w.whole(n * tile.lanes))
 
     def row_weights(self, weights: str, i: V) -> list[V]:
         """The weights of each row at one k, in all lanes."""
@@ -308,25 +301,20 @@ class Product:
                     found = r * tile.columns + v * tile.lanes + lane
                     x = w.load(self.result, kind, found, lanes)
                     old = w.load(target, kind, to, lanes)
-                    w.store(_select(later, x + old, x), target, to)
+                    w.store(select(later, x + old, x), target, to)
 
                 w.loop(0, rows, row)
 
             near = self.walk.neighbours(self.outs, j, tile.lanes) & (left >= tile.lanes)
             w.either(
                 near,
-                lambda: write(w.int(0), tile.lanes),
+                lambda: write(w.whole(0), tile.lanes),
                 lambda: w.loop(0, w.least(left, tile.lanes), lambda lane: write(lane, 1)),
             )
 
-        w.loop(0, w.int(tile.vectors), vector)
+        w.loop(0, w.whole(tile.vectors), vector)
 
 
 def product_text(name: str, kind: str) -> Text:
     """The kernel of Note [implicit product]; its words are named above."""
     return Product(kind).text(name)
-
-
-def item_size(kind: str) -> int:
-    """Bytes of an element."""
-    return width(kind) // 8

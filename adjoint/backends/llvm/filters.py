@@ -45,7 +45,7 @@ class Filters:
         self.source, self.gradient, self.target = (
             w.pointer(self.word[k]) for k in (F_FROM, F_GRADIENT, F_TO)
         )
-        self.taps = w.at("%args", "i64", w.int(F_TAPS))
+        self.taps = w.at("%args", "i64", w.whole(F_TAPS))
         self.size = block_size(kind)
         tile = self.tile
         self.rows = w.reserve(kind, -(-ROWS // tile.rows) * tile.rows * self.size)
@@ -82,14 +82,14 @@ class Filters:
 
         def block(begin: V, end: V) -> None:
             count = end - begin
-            vectors = (count + (tile.lanes - 1)).quotient(w.int(tile.lanes))
+            vectors = (count + (tile.lanes - 1)).quotient(w.whole(tile.lanes))
             # The walk goes to the end of the last vector; there it repeats the last position.
             self.walk.fill((self.places, self.outs), begin, vectors * tile.lanes, end)
-            full = (rows + (tile.rows - 1)).quotient(w.int(tile.rows)) * tile.rows
+            full = (rows + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
 
             def pack_row(r: V) -> None:
                 at = w.least(r, rows - 1) * word[F_CHANNEL_GRADIENT]
-                panel, lane = w.split(r, w.int(tile.rows))
+                panel, lane = w.split(r, w.whole(tile.rows))
                 to = panel * (self.size * tile.rows) + lane * tile.lanes
                 self.pack(gradient, at, self.outs, self.rows, to, tile.rows, vectors, count)
 
@@ -100,7 +100,7 @@ class Filters:
                     k = w.least(c + j, word[F_K] - 1)
                     channel, tap = w.split(k, word[F_TAP_COUNT])
                     at = channel * word[F_CHANNEL_FROM] + w.load(self.taps, "i64", tap)
-                    w.store(at, self.offsets, w.int(j))
+                    w.store(at, self.offsets, w.whole(j))
 
                 def pack_column(j: V) -> None:
                     self.pack(
@@ -108,7 +108,7 @@ class Filters:
                         j * tile.lanes, tile.vectors, vectors, count,
                     )  # fmt: skip
 
-                w.loop(0, w.int(tile.vectors), pack_column)
+                w.loop(0, w.whole(tile.vectors), pack_column)
 
                 def tile_rows(r: V) -> None:
                     self.multiply(r * self.size, vectors)
@@ -172,7 +172,7 @@ class Filters:
             return out
 
         for n, total in enumerate(w.loop(0, vectors, turn, zero)):
-            w.store(total, self.result, w.int(n * tile.lanes))
+            w.store(total, self.result, w.whole(n * tile.lanes))
 
     def put(self, target: str, r: V, rows: V, c: V, columns: V, later: V) -> None:
         """Sums over the lanes into the result."""
@@ -181,9 +181,7 @@ class Filters:
         def row(i: V) -> None:
             def column(j: V) -> None:
                 to = (r + i) * self.word[F_K] + c + j
-                found = w.load(
-                    self.result, kind, (i * tile.vectors + j) * tile.lanes, tile.lanes
-                )
+                found = w.load(self.result, kind, (i * tile.vectors + j) * tile.lanes, tile.lanes)
                 x, old = w.total(found), w.load(target, kind, to)
                 w.store(select(later, x + old, x), target, to)
 
@@ -212,7 +210,7 @@ def sums_text(name: str, kind: str) -> Text:
     low, high = w.share(word[S_PIECES])
     start = low * CHUNK
     stop = w.least(high * CHUNK, word[S_COUNT])
-    whole = start + w.most(stop - start, 0).quotient(w.int(LANES)) * LANES
+    whole = start + w.most(stop - start, 0).quotient(w.whole(LANES)) * LANES
 
     def some(i: V, lanes: int) -> None:
         def part(p: V, sum_: V) -> list[V]:

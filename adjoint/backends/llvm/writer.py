@@ -22,7 +22,7 @@ class Writer:
 
     # -- numbers --------------------------------------------------------------------------------
 
-    def int(self, value: int) -> V:
+    def whole(self, value: int) -> V:
         """A whole number."""
         return self.code.const(value, "i64")
 
@@ -88,9 +88,7 @@ class Writer:
         for lane, place in enumerate(places):
             x = self.load(base, kind, place)
             vector = type_text(kind, lanes)
-            result = self.code.let(
-                f"insertelement {vector} {result}, {x.type} {x.ref}, i64 {lane}"
-            )
+            result = self.code.let(f"insertelement {vector} {result}, {x.type} {x.ref}, i64 {lane}")
         return self.code.value(result, kind, lanes)
 
     def lane(self, x: V, lane: int) -> V:

@@ -1,0 +1,203 @@
+"""Convolutions in native code, against float64 and at several thread counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.compiler import compile
+from adjoint.compiler.build import Builder
+from adjoint.compiler.steps import Call
+
+CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Examples, channels in and out, sizes, kernel and the rest of a convolution's geometry."""
+
+    n: int
+    channels: int
+    outputs: int
+    sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+
+
+CASES = [
+    Case(2, 3, 5, (7, 7), (3, 3)),
+    Case(2, 1, 32, (12, 12), (3, 3), padding=1),  # a first layer
+    Case(2, 16, 24, (9, 9), (3, 3), padding=1),
+    Case(2, 16, 24, (9, 10), (3, 3), stride=2, padding=1),
+    Case(3, 8, 12, (11, 11), (3, 3), padding=2, dilation=2),
+    Case(3, 16, 9, (11, 11), (1, 1)),
+    Case(3, 16, 24, (11, 11), (1, 1), stride=2),  # most phases of its gradient have no taps
+    Case(2, 16, 24, (11, 11), (5, 5), stride=3, padding=2, groups=4),
+    Case(1, 70, 66, (5, 5), (3, 3), padding=1),  # several blocks of k, rows split
+    Case(3, 12, 12, (8, 8), (3, 3), padding=1, groups=12),  # depthwise
+    Case(3, 12, 24, (8, 9), (3, 3), stride=2, padding=1, groups=12),
+    Case(2, 4, 6, (33,), (5,), stride=2, padding=1),
+    Case(2, 3, 4, (300,), (280,)),
+    Case(2, 4, 6, (5, 6, 7), (3, 2, 3), stride=(1, 2, 1), padding=1),
+    Case(2, 4, 6, (6, 6), (3, 3), padding=5),
+    Case(5, 2, 3, (1, 1), (1, 1)),
+    Case(1, 2, 3, (9, 8), (2, 3), stride=(4, 1)),  # a stride larger than the kernel
+]
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Several numbers of workers."""
+    before = ad.get_num_threads()
+    ad.set_num_threads(request.param)
+    yield request.param
+    ad.set_num_threads(before)
+
+
+def step(case: Case, transposed: bool = False) -> Any:
+    """The convolution and its two gradients."""
+    rank = len(case.sizes)
+
+    def run(x: Any, w: Any, scale: Any) -> Any:
+        if transposed:
+            y = TRANSPOSED[rank](
+                x, w, None, case.stride, case.padding, 0, case.groups, case.dilation
+            )
+        else:
+            y = CONV[rank](x, w, None, case.stride, case.padding, case.dilation, case.groups)
+        return y, *ad.autograd.grad(y, (x, w), y * scale)
+
+    return run
+
+
+def operands(case: Case, dtype: Any, transposed: bool = False) -> Any:
+    """An input, weights and a number, fresh random."""
+    rng = np.random.default_rng(0)
+    inner = (case.channels // case.groups, case.outputs)
+    if transposed:
+        shape: tuple[int, ...] = (case.channels, case.outputs // case.groups, *case.kernel)
+    else:
+        shape = (inner[1], inner[0], *case.kernel)
+    x = rng.standard_normal((case.n, case.channels, *case.sizes))
+    w = rng.standard_normal(shape)
+    return (
+        ad.tensor(x, dtype=dtype, requires_grad=True),
+        ad.tensor(w, dtype=dtype, requires_grad=True),
+        ad.tensor(rng.standard_normal(()), dtype=dtype),
+    )
+
+
+def agree(got: Any, want: Any, dtype: Any) -> None:
+    tolerance = 3e-6 if dtype is ad.float32 else 1e-13
+    for a, b in zip(got, want, strict=True):
+        a, b = a.detach().numpy(), b.detach().numpy()
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, atol=tolerance * max(np.abs(b).max(), 1), rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_values_and_gradients(case: Case, dtype: Any) -> None:
+    got = compile(step(case), backend="native")(*operands(case, dtype))
+    agree(got, step(case)(*operands(case, ad.float64)), dtype)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.padding != 5], ids=str)
+def test_transposed(case: Case) -> None:
+    run = step(case, transposed=True)
+    got = compile(run, backend="native")(*operands(case, ad.float32, True))
+    agree(got, run(*operands(case, ad.float64, True)), ad.float32)
+
+
+@pytest.mark.parametrize("case", CASES[:12:3], ids=str)
+def test_any_number_of_threads_gives_the_same_bits(case: Case, threads: int) -> None:
+    before = ad.get_num_threads()
+    got = compile(step(case), backend="native")(*operands(case, ad.float32))
+    ad.set_num_threads(1)
+    want = compile(step(case), backend="native")(*operands(case, ad.float32))
+    ad.set_num_threads(before)
+    for a, b in zip(got, want, strict=True):
+        assert np.array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_operands_lie_anyhow() -> None:
+    """Channels last, expanded, transposed: strides are words of the kernels."""
+    rng = np.random.default_rng(1)
+    x = ad.tensor(rng.standard_normal((2, 6, 9, 8)))
+    w = ad.tensor(rng.standard_normal((3, 3, 8, 10)))
+
+    def run(x: Any, w: Any) -> Any:
+        image = x.permute(0, 2, 1, 3)  # (2, 9, 6, 8)
+        last = x.permute(0, 3, 1, 2)  # (2, 8, 6, 9)
+        kernel = w.permute(3, 2, 0, 1)  # (10, 8, 3, 3)
+        wide = image[:, :1].expand(2, 8, 6, 8)
+        return F.conv2d(last, kernel, padding=1), F.conv2d(wide, kernel), F.conv2d(last, kernel)
+
+    agree(compile(run, backend="native")(x, w), run(x, w), ad.float64)
+
+
+def test_values_that_are_not_numbers_stay_where_they_belong() -> None:
+    """Padding and unused lanes are zeros, not memory's remains: NaN reaches its windows alone."""
+    x = ad.zeros(1, 2, 7, 7)
+    x[0, 0, 0, 0] = float("nan")
+    x[0, 1, 6, 6] = float("inf")
+    w = ad.ones(3, 2, 3, 3)
+    run = step(Case(1, 2, 3, (7, 7), (3, 3), padding=1))
+    arguments = (x.requires_grad_(), w.requires_grad_(), ad.tensor(1.0))
+    got = compile(run, backend="native")(*arguments)
+    want = run(*arguments)
+    for a, b in zip(got, want, strict=True):
+        assert np.array_equal(a.detach().numpy(), b.detach().numpy(), equal_nan=True)
+
+
+def test_no_part_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = []
+    build = Builder.plan
+
+    def plan(self: Builder) -> Any:
+        plans.append(build(self))
+        return plans[-1]
+
+    monkeypatch.setattr(Builder, "plan", plan)
+    case = CASES[2]
+    compile(step(case), backend="native")(*operands(case, ad.float32))
+    assert plans
+    assert not [s.label for p in plans for s in p.steps if isinstance(s, Call)]
+
+
+@st.composite
+def geometries(draw: Any) -> Case:
+    rank = draw(st.integers(1, 3))
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    small = st.integers(1, 3)
+    kernel = tuple(draw(st.integers(1, 4)) for _ in range(rank))
+    stride = tuple(draw(small) for _ in range(rank))
+    dilation = tuple(draw(st.integers(1, 2)) for _ in range(rank))
+    padding = tuple(draw(st.integers(0, 3)) for _ in range(rank))
+    sizes = tuple(
+        max(d * (k - 1) + 1 - 2 * p, 1) + draw(st.integers(0, 9))
+        for k, d, p in zip(kernel, dilation, padding, strict=True)
+    )
+    return Case(
+        draw(small), groups * draw(st.integers(1, 5)), groups * draw(st.integers(1, 9)),
+        sizes, kernel, stride, padding, dilation, groups,
+    )  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(geometries())
+def test_any_geometry(case: Case) -> None:
+    got = compile(step(case), backend="native")(*operands(case, ad.float32))
+    agree(got, step(case)(*operands(case, ad.float64)), ad.float32)
