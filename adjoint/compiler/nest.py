@@ -22,7 +22,7 @@ from adjoint.compiler.fuse import REDUCE as REDUCES
 from adjoint.compiler.fuse import Unit
 from adjoint.compiler.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.compiler.places import Place, expand_to
-from adjoint.compiler.spaces import Map, settle
+from adjoint.compiler.spaces import Map, flatten, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
 from adjoint.core.spec import contiguous_strides
@@ -168,7 +168,8 @@ class Nest:
             return
         where = self.unit.maps[out]
         name, args, params, compute = self.point(node, where)
-        full = any((k == "v" and self.ops[x]["full"]) for k, x in args)
+        # By its place, not by what it depends on: a constant may have to be stored everywhere.
+        full = bool(self.reduced) and any(a in self.reduced for a in flatten(where))
         number = self.add(
             out,
             kind=POINT, name=name, args=args, params=params, compute=compute,
@@ -187,14 +188,12 @@ class Nest:
         by_atom = strides_over(strides, where)
         name = out.spec.dtype.name
         self.refs.append(Ref(place.buffer, out.spec.dtype, place.offset, by_atom, picks))
-        varies = any(a in self.reduced for a in by_atom) or any(
-            k == "v" and self.ops[x]["full"] for k, x in indices
-        )
         number = self.add(
             out,
             kind=LOAD, name=name, args=(("r", len(self.refs) - 1), *indices),
             params=node.params.get("wrap", node.record.name == "index"), compute=name, dtype=name,
-            full=bool(self.reduced) and varies, stage=self.stage_of(indices),
+            full=bool(self.reduced) and any(a in self.reduced for a in flatten(where)),
+            stage=self.stage_of(indices),
         )  # fmt: skip
         self.faults[number] = [bounds_fault(node, j) for j in range(len(indices))]
 

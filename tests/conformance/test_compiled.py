@@ -67,7 +67,7 @@ def test_compiled_equals_eager(row: Any, dtype: str) -> None:
         pytest.skip(f"not defined in {dtype}")
     ad.manual_seed(0)
     got, got_grads = compile(run, backend="native")(*case.tensors)
-    assert len(got) == len(want) and len(got_grads) == len(want_grads)
+    assert (len(got), len(got_grads)) == (len(want), len(want_grads))
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
         compare(a, b, f"result {k}")
     for k, (a, b) in enumerate(zip(got_grads, want_grads, strict=True)):
