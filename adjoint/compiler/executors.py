@@ -14,7 +14,7 @@ Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
 _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
 # Backends whose modules are imported when first asked for; each registers itself.
 LAZY: dict[str, str] = {"native": "adjoint.compiler.native"}
-DEFAULT = "interpret"
+DEFAULT = "native"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 

@@ -23,7 +23,7 @@ from adjoint.compiler.places import ARENA, INPUT, RESULT
 from adjoint.compiler.steps import Address, Call, Launch, Number, Status
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
-from adjoint.graph.execution import Executable, Task
+from adjoint.graph.execution import Executable, Task, interpreted
 from adjoint.graph.ir import Value
 from adjoint.graph.sources import State
 
@@ -296,7 +296,11 @@ def load_functions(plan: Plan) -> dict[str, library.Function]:
 
 
 def compile_task(task: Task) -> Executable:
-    """The executor factory of native code."""
+    """The executor factory of native code; other devices' programs are interpreted."""
+    if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
+        v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
+    ):
+        return interpreted(task)
     return Native(task, Builder(task).plan())
 
 
