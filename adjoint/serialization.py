@@ -1,4 +1,4 @@
-"""`save` and `load` under their second address."""
+"""`save` and `load` under their second address, and the classes files may hold objects of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
+from adjoint.io.objects import add_safe_globals as add_safe_globals
+from adjoint.io.objects import clear_safe_globals as clear_safe_globals
+from adjoint.io.objects import get_safe_globals as get_safe_globals
+from adjoint.io.objects import safe_globals as safe_globals
 
 
 def get_default_load_endianness() -> None:

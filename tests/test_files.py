@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
+import collections
 import contextlib
+import dataclasses
+import datetime
+import enum
 import os
 import pickle
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections import Counter, OrderedDict
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -108,6 +114,100 @@ def test_what_cannot_be_saved_is_named(value: Any, text: str) -> None:
         again(value)
 
 
+@dataclasses.dataclass
+class Settings:
+    rate: float = 0.1
+    sizes: list[int] = dataclasses.field(default_factory=lambda: [1, 2])
+
+
+class Mode(enum.Enum):
+    ON = 1
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Block(ad.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = ad.nn.Sequential(ad.nn.Conv1d(2, 3, 3), ad.nn.BatchNorm1d(3), ad.nn.GELU())
+        self.cell = ad.nn.GRUCell(3, 4)
+        self.activation = ad.nn.functional.relu
+        self.settings = Settings()
+        self.register_buffer("scratch", ad.ones(1), persistent=False)
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return self.activation(self.cell(self.layers(x).mean(2)))
+
+
+def whole(value: Any, **options: Any) -> Any:
+    file = BytesIO()
+    ad.save(value, file, pickle_module=pickle)
+    file.seek(0)
+    return ad.load(file, **options)
+
+
+def test_whole_modules_come_back() -> None:
+    net, x = Block().eval(), ad.randn(2, 2, 6)
+    back = whole({"net": net, "epoch": 3}, weights_only=False)["net"]
+    assert isinstance(back, Block)
+    assert back(x).tolist() == net(x).tolist()
+    assert list(back.state_dict()) == list(net.state_dict())
+    assert back.settings == net.settings
+    back.train()(x).sum().backward()
+    assert back.cell.weight_ih.grad is not None
+    with pytest.raises(
+        pickle.UnpicklingError, match=r"asks for tests.test_files.Block.*weights_only=False"
+    ):
+        whole(net)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        argparse.Namespace(lr=0.1, name="a"),
+        Settings(0.5, [3]),
+        Mode.ON,
+        Point(1, 2),
+        Path("a/b"),
+        datetime.datetime(2020, 1, 2, 3),
+        collections.defaultdict(list, {"a": [1]}),
+        np.arange(6.0).reshape(2, 3),
+        frozenset([1, 2]),
+        len,
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_objects_come_back(value: Any) -> None:
+    if value is len:
+        with pytest.raises(pickle.UnpicklingError, match="asks for builtins.len"):
+            whole(value, weights_only=False)
+        return
+    back = whole([value, value], weights_only=False)
+    assert back[0] is back[1]
+    assert type(back[0]) is type(value)
+    assert np.array_equal(back[0], value) if isinstance(value, np.ndarray) else back[0] == value
+
+
+def test_classes_declared_safe() -> None:
+    value = argparse.Namespace(a=1)
+    with pytest.raises(pickle.UnpicklingError, match="add_safe_globals"):
+        whole(value)
+    with ad.serialization.safe_globals([argparse.Namespace]):
+        assert whole(value) == value
+        assert ad.serialization.get_safe_globals() == [argparse.Namespace]
+    assert ad.serialization.get_safe_globals() == []
+
+
+def test_what_has_no_name_cannot_be_saved() -> None:
+    with pytest.raises(TypeError, match=r"at \['fn'\]: a local or nested function"):
+        whole({"fn": lambda: 0})
+    with pytest.raises(TypeError, match="cannot save a _io.BytesIO|cannot save a _thread"):
+        whole([threading.Lock()])
+
+
 class Call:
     def __init__(self, fn: Any, *args: Any) -> None:
         self.fn, self.args = fn, args
@@ -141,6 +241,14 @@ def hostile(value: Any, protocol: int) -> BytesIO:
 def test_hostile_pickles_are_refused_by_name(call: Call, name: str, protocol: int) -> None:
     with pytest.raises(pickle.UnpicklingError, match=f"asks for {name}"):
         ad.load(hostile({"weights": [call]}, protocol))
+    with pytest.raises(pickle.UnpicklingError, match=f"asks for {name}"):
+        ad.load(hostile({"weights": [call]}, protocol), weights_only=False)
+
+
+def test_own_classes_and_functions_are_not_called() -> None:
+    for call in (Call(Settings, 1.0), Call(again, 3), Call(Block), Call(ad.nn.Linear, 1, 1)):
+        with pytest.raises(pickle.UnpicklingError, match="tries to call|refused"):
+            ad.load(hostile([call], 2), weights_only=False)
 
 
 def test_hostile_opcodes() -> None:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from adjoint.core import config
+from adjoint.io import objects
 
 # The release of PyTorch whose API this is: what a script's version checks see.
 PYTORCH_VERSION = "2.13.0"
@@ -124,6 +125,7 @@ def install() -> None:
     facade: Any = importlib.import_module("adjoint")
     sys.meta_path.insert(0, TorchFinder())
     config.display_name = "torch"
+    objects.Defaults.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     importlib.import_module("torch")
     _reach_children()

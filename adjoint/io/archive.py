@@ -77,10 +77,10 @@ class Writer:
         return (Persistent(pid), offset, shape, strides, grad, OrderedDict())
 
 
-def write(value: Any, file: IO[bytes]) -> None:
-    """Write a value to a binary file."""
+def write(value: Any, file: IO[bytes], pickles: bool = False) -> None:
+    """Write a value to a binary file; with `pickles`, objects that are no plain values too."""
     writer, pickled = Writer(), BytesIO()
-    Pickler(pickled.write, writer.reduce).dump(value)
+    Pickler(pickled.write, writer.reduce, pickles).dump(value)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _record(archive, "data.pkl", np.frombuffer(pickled.getvalue(), np.uint8))
         _record(archive, ".format_version", b"1")
@@ -112,9 +112,13 @@ class Reader:
         source: its name, for messages.
         map_location: where storages go, see `load`.
         mapped: the file as a memory map, or None to read.
+        weights_only: whether objects that are no plain values are refused.
     """
 
-    def __init__(self, file: Any, source: str, map_location: Any, mapped: Any) -> None:
+    def __init__(
+        self, file: Any, source: str, map_location: Any, mapped: Any, weights_only: bool = True
+    ) -> None:
+        self.weights_only = weights_only
         self.file = file
         self.source = source
         self.map_location = map_location
@@ -137,7 +141,7 @@ class Reader:
     def load(self) -> Any:
         """The value."""
         pickled = BytesIO(bytes(self._read("data.pkl")))
-        return Unpickler(pickled, names(), self._storage, self.source).load()
+        return Unpickler(pickled, names(), self._storage, self.source, self.weights_only).load()
 
     def _storage(self, pid: Any) -> Stored:
         try:

@@ -15,6 +15,7 @@ import numpy as np
 from adjoint.io import archive, safetensors
 from adjoint.io.atomic import atomic_write
 from adjoint.io.legacy import LegacyReader
+from adjoint.io.objects import Defaults
 
 # What the zip and number readers raise on bytes that make no sense.
 _DAMAGE = (ValueError, struct.error, zlib.error)
@@ -41,14 +42,16 @@ def save(
     """Write a value to a file that `load`, and `torch.load(weights_only=True)`, read.
 
     The value may consist of None, numbers, strings, bytes, lists, tuples, dicts, sets, tensors,
-    parameters, sizes, dtypes and devices; NumPy's scalars become Python's. A file is replaced
+    parameters, sizes, dtypes and devices; NumPy's scalars become Python's. Other objects, such as
+    whole modules, are written only with `pickle_module=pickle` (under `adjoint run`, where a
+    program expects it, always), and read only with `weights_only=False`. A file is replaced
     atomically: whatever happens, the old one or the new one is there. A path that ends in
     `.safetensors` is written in that format.
 
     Args:
         obj: the value; for a module or an optimizer, its `state_dict()`.
         f: a path, or an open binary file.
-        pickle_module: accepted as PyTorch has it; files are written by Adjoint's own code.
+        pickle_module: pass `pickle` to write objects that are no plain values.
         pickle_protocol: accepted as PyTorch has it.
         metadata: strings kept in a `.safetensors` file.
 
@@ -69,15 +72,16 @@ def save(
             )
         safetensors.save_file(obj, f, metadata)
         return
+    pickles = pickle_module is not None or Defaults.pickles
     if metadata is not None:
         raise ValueError("save: metadata belongs to .safetensors files; put it into the value")
     if _is_path(f):
         with atomic_write(f) as file:
-            archive.write(obj, file)
+            archive.write(obj, file, pickles)
         return
     if not hasattr(f, "write"):
         raise TypeError(f"save: expected a path or a binary file, received {type(f).__name__}")
-    archive.write(obj, f)
+    archive.write(obj, f, pickles)
 
 
 def load(
@@ -99,7 +103,8 @@ def load(
         map_location: where tensors go: a device, a dict from saved to wanted device, or a function
             of storage and saved device. Unless given, where they were.
         pickle_module: accepted as PyTorch has it.
-        weights_only: accepted as PyTorch has it; loading is always restricted.
+        weights_only: False also rebuilds objects: modules, optimizers, and those of the running
+            program's own classes, made without calling them. All else stays refused.
         mmap: map the file instead of reading it: elements come from the disk when first used, and
             writes to them stay in memory.
 
@@ -120,12 +125,12 @@ def load(
     if _is_path(f):
         with open(f, "rb") as file:
             mapped = np.memmap(f, np.uint8, "c").view(np.ndarray) if mmap and _size(file) else None
-            return _load(file, source, map_location, mapped)
+            return _load(file, source, map_location, mapped, weights_only is not False)
     if not hasattr(f, "read"):
         raise TypeError(f"load: expected a path or a binary file, received {type(f).__name__}")
     if not all(hasattr(f, name) for name in ("seek", "tell", "readinto")) or f.tell() != 0:
         f = BytesIO(f.read())  # from where it stands
-    return _load(f, source, map_location, None)
+    return _load(f, source, map_location, None, weights_only is not False)
 
 
 def _name(f: Any) -> str:
@@ -140,19 +145,19 @@ def _size(file: Any) -> int:
     return int(size)
 
 
-def _load(file: Any, source: str, map_location: Any, mapped: Any) -> Any:
+def _load(file: Any, source: str, map_location: Any, mapped: Any, weights_only: bool) -> Any:
     start = file.read(4)
     if not start:
         raise EOFError(f"load: {source} is empty")
     try:
         if start == _ZIP:
             file.seek(0)
-            return archive.Reader(file, source, map_location, mapped).load()
+            return archive.Reader(file, source, map_location, mapped, weights_only).load()
         if mapped is not None:
             raise RuntimeError(f"load: {source}: mmap=True needs the zip layout of PyTorch 1.6")
         contents = BytesIO(start + file.read())
         length = len(contents.getvalue())
-        return LegacyReader(contents, length, source, map_location).load()
+        return LegacyReader(contents, length, source, map_location, weights_only).load()
     except zipfile.BadZipFile as error:
         raise RuntimeError(
             f"load: {source}: the zip archive is damaged or truncated ({error})"

@@ -26,7 +26,10 @@ class LegacyReader:
         map_location: where storages go, see `load`.
     """
 
-    def __init__(self, file: Any, length: int, source: str, map_location: Any) -> None:
+    def __init__(
+        self, file: Any, length: int, source: str, map_location: Any, weights_only: bool = True
+    ) -> None:
+        self.weights_only = weights_only
         self.file = file
         self.length = length
         self.source = source
@@ -37,7 +40,7 @@ class LegacyReader:
 
     def load(self) -> Any:
         """The value."""
-        unpickler = Unpickler(self.file, names(), self._storage, self.source)
+        unpickler = Unpickler(self.file, names(), self._storage, self.source, self.weights_only)
         try:
             magic = unpickler.load()
         except (UnpicklingError, EOFError, ValueError) as error:

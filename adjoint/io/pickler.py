@@ -10,13 +10,16 @@ import pickle as op
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from struct import pack
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
+from adjoint.core.epoch import TrackedDict
 from adjoint.core.spec import Size
+from adjoint.io import objects
 from adjoint.tensor.tensor import Tensor
 
 MAX_DEPTH = 400
@@ -28,10 +31,17 @@ class Pickler:
     Args:
         write: takes bytes.
         reduce_tensor: gives (name of a rebuilding function, its arguments) for a tensor.
+        pickles: whether other objects are written, by class and state (Note [objects in files]).
     """
 
-    def __init__(self, write: Callable[[bytes], Any], reduce_tensor: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], Any],
+        reduce_tensor: Callable[[Any], Any],
+        pickles: bool = False,
+    ) -> None:
         self.write = write
+        self.pickles = pickles
         self.reduce_tensor = reduce_tensor
         self.memo: dict[Any, int] = {}
         self.kept: list[Any] = []  # so that ids stay unique
@@ -65,8 +75,40 @@ class Pickler:
             self.write(op.BINPERSID)
         elif isinstance(value, Global):
             self._global(value)
+        elif self.pickles:
+            self._object(value)
         else:
             raise TypeError(self._refusal(value))
+
+    def _object(self, value: Any) -> None:
+        try:
+            if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+                self._global(Global(objects.global_name(value)))
+                return
+            maker, args, new, state, items, pairs = objects.reduce(value)
+            name = Global(objects.global_name(maker))
+        except (TypeError, AttributeError) as error:
+            where = "".join(self.path) or "the object itself"
+            raise TypeError(
+                f"save: cannot save a {type(value).__module__}.{type(value).__qualname__} at "
+                f"{where}: {error}"
+            ) from error
+        self._global(name)
+        self._tuple(args)
+        self.write(op.NEWOBJ if new else op.REDUCE)
+        self._put(value)
+        if items is not None:
+            listed = list(items)
+            if listed:
+                self.write(op.MARK)
+                for i, item in enumerate(listed):
+                    self._at(f"[{i}]", item)
+                self.write(op.APPENDS)
+        if pairs is not None:
+            self._items(dict(pairs))
+        if state is not None:
+            self._at(".__dict__", state)
+            self.write(op.BUILD)
 
     def _refusal(self, value: Any) -> str:
         where = "".join(self.path) or "the object itself"
@@ -251,6 +293,7 @@ _SAVERS: dict[type, Callable[[Pickler, Any], None]] = {
     list: Pickler._list,
     dict: Pickler._dict,
     OrderedDict: Pickler._ordered,
+    TrackedDict: Pickler._dict,
     Counter: Pickler._counter,
     set: Pickler._set,
     Size: Pickler._size,

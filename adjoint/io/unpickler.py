@@ -16,6 +16,7 @@ from struct import error as StructError
 from struct import unpack
 from typing import Any
 
+from adjoint.io import objects
 from adjoint.io.builders import Builder, set_numpy_state
 
 _MARK: Any = object()
@@ -29,6 +30,7 @@ class Unpickler:
         names: what a name in the file stands for.
         persistent_load: gives the storage a persistent id means.
         source: the file's name, for messages.
+        weights_only: whether objects that are no plain values are refused.
     """
 
     def __init__(
@@ -37,7 +39,10 @@ class Unpickler:
         names: Mapping[str, Any],
         persistent_load: Callable[[Any], Any],
         source: str,
+        weights_only: bool = True,
     ) -> None:
+        self.weights_only = weights_only
+        self.made: list[Any] = []  # objects whose state may follow
         self.file = file
         self.names = names
         self.persistent_load = persistent_load
@@ -109,10 +114,18 @@ class Unpickler:
         module = IMPORT_MAPPING.get(module, module)  # as Python 2 called them
         found = self.names.get(f"{module}.{name}")
         if found is None:
+            found = objects.find(module, name, self.weights_only)
+        if found is None:
+            remedy = (
+                "Save a state_dict instead of whole objects, declare the class with "
+                "serialization.add_safe_globals, or pass weights_only=False, which rebuilds "
+                "objects of this program's own classes."
+                if self.weights_only
+                else "Only classes of this program, of nn and of optim are rebuilt."
+            )
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file asks for {module}.{name}, which is not "
-                "among the plain containers, scalars and tensors that may be loaded. Nothing was "
-                "executed. Save a state_dict instead of whole objects."
+                f"among what may be loaded. Nothing was executed. {remedy}"
             )
         self._push(found)
 
@@ -130,7 +143,14 @@ class Unpickler:
         args, callee = self._pop(), self._pop()
         self._call(callee, args)
 
-    def _call(self, callee: Any, args: Any) -> None:
+    def _call(self, callee: Any, args: Any, new: bool = False) -> None:
+        if isinstance(callee, type) and isinstance(args, tuple):  # one that `objects.find` gave
+            try:
+                self.made.append(objects.make(callee, args, new))
+            except (TypeError, ValueError, UnpicklingError) as error:
+                raise UnpicklingError(f"load: {self.source}: {error}") from error
+            self._push(self.made[-1])
+            return
         if not isinstance(callee, Builder) or not isinstance(args, tuple):
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file tries to call {callee!r}. Nothing was "
@@ -145,12 +165,14 @@ class Unpickler:
 
     def _newobj(self) -> None:
         args, cls = self._pop(), self._pop()
-        self._call(cls, args)
+        self._call(cls, args, new=True)
 
     def _build(self) -> None:
         state, target = self._pop(), self.stack[-1]
         if type(target) is OrderedDict and isinstance(state, dict):
             target.__dict__.update(state)
+        elif any(target is made for made in self.made):
+            objects.set_state(target, state)
         elif not set_numpy_state(target, state):
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file sets the state of a "
@@ -163,9 +185,7 @@ class Unpickler:
     # -- containers ---------------------------------------------------------------------------
 
     def _container(self, kind: type) -> Any:
-        if type(self.stack[-1]) is not kind and not (
-            kind is dict and isinstance(self.stack[-1], dict)
-        ):
+        if not isinstance(self.stack[-1], kind):
             raise UnpicklingError(
                 f"load: {self.source}: the pickle is damaged ({kind.__name__} expected, "
                 f"{type(self.stack[-1]).__name__} found)"

@@ -326,8 +326,10 @@ class Module(Traversal, Conversion, StateDict):
     def __setstate__(self, state: dict[str, Any]) -> None:
         EPOCH.count += 1
         self.__dict__.update(state)
-        for table in TABLES:  # absent from what an older version pickled
-            self.__dict__.setdefault(table, TrackedDict())
+        for table in TABLES:  # absent from what an older version pickled; plain dicts in files
+            held = self.__dict__.setdefault(table, TrackedDict())
+            if type(held) is not TrackedDict:
+                self.__dict__[table] = TrackedDict(held)
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
