@@ -81,6 +81,58 @@ RULES: dict[str, tuple[Callable[..., Any], Callable[[], Any], dict[str, int]]] =
     "sum of one": (lambda x: x.reshape(10, 1).sum(1), special, {"reshape": 2, "add": 1}),
     "sum of one square": (lambda x: (x * x).reshape(10, 1).sum(1), special, {"mul": 1}),
     "largest of one": (lambda x: x.reshape(10, 1).amax(1), special, {}),
+    "guard of a guarded root": (
+        lambda x: _guarded((x * x).sum(), 0, 0, ad.sqrt),
+        lambda: ad.tensor([0.0, 1.0]),
+        {"mul": 1, "sum": 1, "sqrt": 1},
+    ),
+    "guard of a root that may be -0.0": (
+        lambda x: _guarded(x, 0, 0, ad.sqrt),
+        special,
+        {"eq": 1, "sqrt": 1, "where": 1},
+    ),
+    "guard of another value": (
+        lambda x: _guarded(x, 1, 5, ad.exp),
+        special,
+        {"eq": 1, "exp": 1, "where": 1},
+    ),
+    "a condition as a number": (
+        lambda x: (x > 1).float() == 0,
+        special,
+        {"gt": 1, "logical_not": 1},
+    ),
+    "a condition as a number, not zero": (lambda x: (x > 1).double() != 0, special, {"gt": 1}),
+    "expanded operand": (
+        lambda x: x[0].exp().expand(3, 4) + x,
+        matrix,
+        {"slice": 1, "exp": 1, "add": 1},
+    ),
+    "function of an expanded operand": (
+        lambda x: (1 / x[0].expand(3, 4)).exp() * x,
+        matrix,
+        {"slice": 1, "div": 1, "exp": 1, "mul": 1},
+    ),
+    "expanded scalar stays": (
+        lambda x: x.sum().expand(3, 4) + x,
+        matrix,
+        {"sum": 1, "expand": 1, "add": 1},
+    ),
+    "indexed by a range": (lambda x: x[ad.arange(3)] * 2, matrix, {"mul": 1}),
+    "indexed by part of a range": (
+        lambda x: x[:, ad.arange(1, 4, 2)] * 2,
+        matrix,
+        {"slice": 1, "mul": 1},
+    ),
+    "added at a range": (
+        lambda x: ad.zeros(3, 4).index_put((ad.arange(3),), x, accumulate=True),
+        matrix,
+        {"add": 1},
+    ),
+    "put at a range": (
+        lambda x: x.index_put((ad.arange(2),), x[1:].exp()),
+        matrix,
+        {"slice": 1, "exp": 1, "view_scatter": 1},
+    ),
     "clone": (lambda x: x.clone() * 2, special, {"mul": 1}),
     "cat of one": (lambda x: ad.cat([x]) * 2, special, {"mul": 1}),
     "reshape of reshape": (
@@ -129,6 +181,12 @@ RULES: dict[str, tuple[Callable[..., Any], Callable[[], Any], dict[str, int]]] =
     "written twice": (lambda x: _twice(x), matrix, {"slice": 1, "neg": 1, "view_scatter": 1}),
     "written with itself": (lambda x: _itself(x), matrix, {}),
 }
+
+
+def _guarded(x: Any, at: float, value: float, fn: Any) -> Any:
+    """fn(x), but `value` where x is `at`, and fn does not get to see that."""
+    there = x == at
+    return ad.where(there, value, fn(ad.where(there, 1, x)))
 
 
 def _put(x: Any, view: Any) -> Any:

@@ -12,12 +12,11 @@ from math import copysign, frexp
 from typing import Any
 
 from adjoint.core.dtype import BOOL, FLOAT, INT, DType
-from adjoint.core.record import REGISTRY, Record
+from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.arithmetic import ADD, MUL, NEG, SUB
-from adjoint.ops.convert import CAST
 from adjoint.ops.division import DIV
 from adjoint.ops.power import SQRT
 from adjoint.ops.reduction import SUM, reduced_shape
@@ -112,6 +111,25 @@ def literal_operand(record: Record, *positions: int) -> Rule:
             if NUMBERS.index(type(number)) != dtype.category or not _rounds_alike(number, dtype):
                 continue
             return b.emit(record, *((number, other) if i == 0 else (other, number)))
+        return None
+
+    return rule
+
+
+def expanded_operand(record: Record) -> Rule:
+    """An operand need not be expanded to the shape the other has."""
+
+    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+        x, y = inputs
+        for node, other, first in (
+            (made_by(x, "expand"), y, True),
+            (made_by(y, "expand"), x, False),
+        ):
+            if node is None or other.__class__ is not Value or other.spec.shape != spec.shape:
+                continue
+            source = node.inputs[0]
+            if other.spec.dtype is source.spec.dtype and source.spec.shape:  # promotion as before
+                return b.emit(record, *((source, other) if first else (other, source)))
         return None
 
     return rule
@@ -218,72 +236,6 @@ def simplify_pow(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     if y == -1 and is_real(spec.dtype):
         return b.emit(DIV, 1, x)
     return None
-
-
-# -- choices and conversions ---------------------------------------------------------------------
-
-
-def simplify_where(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-    """A condition that is constant or negated, or a choice between the same."""
-    condition, x, y = inputs
-    number = number_in(condition)
-    if number is not None:
-        chosen = x if number else y
-        if alike(chosen, spec):
-            return chosen
-    if x is y and alike(x, spec):
-        return x
-    negated = made_by(condition, "logical_not")
-    if negated is not None and negated.inputs[0].spec.dtype.category == BOOL:
-        return b.emit(REGISTRY["where"], negated.inputs[0], y, x)
-    return None
-
-
-_OPPOSITE = {"eq": "ne", "ne": "eq"}  # the orderings are not: NaN fails both
-
-
-def simplify_not(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-    """not not x, not x == y."""
-    x = inputs[0]
-    inner = made_by(x, "logical_not")
-    if inner is not None and alike(inner.inputs[0], spec):
-        return inner.inputs[0]
-    node = x.node if x.__class__ is Value else None
-    if node is not None and node.record.name in _OPPOSITE:
-        return b.emit(REGISTRY[_OPPOSITE[node.record.name]], *node.inputs)
-    return None
-
-
-def widens(a: DType, b: DType) -> bool:
-    """Whether every number of dtype a is one of dtype b."""
-    if a is b or a.category == BOOL:
-        return True
-    if a.category == INT and b.category == INT:
-        if a.is_signed and not b.is_signed:
-            return False
-        return a.itemsize < b.itemsize or (a.itemsize == b.itemsize and a.is_signed == b.is_signed)
-    if a.category == INT and b.category == FLOAT:
-        return a.itemsize * 2 <= b.itemsize
-    return a.category == b.category and a.itemsize < b.itemsize
-
-
-def simplify_cast(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-    """A cast to the dtype x has, and a cast after one that lost nothing."""
-    x = inputs[0]
-    if alike(x, spec):
-        return x
-    inner = made_by(x, "cast")
-    if inner is None:
-        return None
-    source = inner.inputs[0]
-    if source.__class__ is not Value or not widens(source.spec.dtype, x.spec.dtype):
-        return None
-    if source.spec.dtype is spec.dtype:
-        return source
-    # Out of range, a float becomes whatever integer the way there makes of it.
-    if source.spec.dtype.category >= FLOAT and spec.dtype.category == INT:
-        return None
-    return b.emit(CAST, source, dtype=spec.dtype)
 
 
 # -- reductions ----------------------------------------------------------------------------------

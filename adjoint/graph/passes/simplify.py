@@ -11,7 +11,7 @@ from typing import Any
 from adjoint.core.record import REGISTRY, Record
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Graph, Node, Value
-from adjoint.graph.passes import algebra, view_rules
+from adjoint.graph.passes import algebra, choice_rules, index_rules, view_rules
 from adjoint.graph.passes.algebra import Inputs, Params, Rule
 from adjoint.graph.passes.rewrite import Builder, rebuild
 from adjoint.graph.verify import as_operand
@@ -37,7 +37,14 @@ def _views(name: str, rule: Rule) -> tuple[Rule, ...]:
 
 
 def _binary(name: str, *rules: Rule) -> tuple[Rule, ...]:
-    return (*rules, algebra.literal_operand(REGISTRY[name], 1, 0))
+    record = REGISTRY[name]
+    literal, expanded = algebra.literal_operand(record, 1, 0), algebra.expanded_operand(record)
+    return (*rules, literal, expanded)
+
+
+def _comparison(name: str, *rules: Rule) -> tuple[Rule, ...]:
+    # A number cannot be the first operand of these.
+    return (*rules, algebra.literal_operand(REGISTRY[name], 1))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -45,15 +52,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "sub": _binary("sub", algebra.simplify_sub),
     "mul": _binary("mul", algebra.simplify_mul),
     "div": _binary("div", algebra.simplify_div),
-    **{  # a number cannot be the first operand of these
-        name: (algebra.literal_operand(REGISTRY[name], 1),)
-        for name in ("eq", "ne", "lt", "le", "gt", "ge")
-    },
+    "eq": _comparison("eq", choice_rules.simplify_eq),
+    "ne": _comparison("ne", choice_rules.simplify_ne),
+    **{name: _comparison(name) for name in ("lt", "le", "gt", "ge")},
     "neg": (algebra.simplify_neg,),
     "pow": (algebra.simplify_pow,),
-    "where": (algebra.simplify_where,),
-    "logical_not": (algebra.simplify_not,),
-    "cast": (algebra.simplify_cast,),
+    "where": (choice_rules.simplify_where,),
+    "logical_not": (choice_rules.simplify_not,),
+    "cast": (choice_rules.simplify_cast,),
     "to_device": (simplify_move,),
     "sum": (algebra.simplify_sum,),
     **dict.fromkeys(("amax", "amin", "prod"), (algebra.simplify_extreme,)),
@@ -63,6 +69,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "permute": _views("permute", view_rules.simplify_permute),
     "expand": _views("expand", view_rules.simplify_expand),
     "slice": _views("slice", view_rules.simplify_slice),
+    "index": (index_rules.simplify_index,),
+    "index_put": (index_rules.simplify_index_put,),
     "view_scatter": (view_rules.simplify_view_scatter,),
 }
 
@@ -81,11 +89,25 @@ class Simplifier(Builder):
         return self.graph.add_node(record, inputs, params, (spec,))[0]
 
 
+def rules_of(record: Record) -> tuple[Rule, ...]:
+    """The rules for a record: those of the table, and what holds for its family."""
+    found = _RULES_OF.get(record)
+    if found is None:
+        found = RULES.get(record.name, ())
+        if record.family == "elementwise":
+            found = (*found, view_rules.before_expanding(record))
+        _RULES_OF[record] = found
+    return found
+
+
+_RULES_OF: dict[Record, tuple[Rule, ...]] = {}
+
+
 def apply_rules(
     b: Builder, record: Record, inputs: Inputs, params: Params, spec: Spec
 ) -> Value | None:
     """What the first rule that has something to say makes of a node."""
-    for rule in RULES.get(record.name, ()):
+    for rule in rules_of(record):
         found = rule(b, inputs, params, spec)
         if found is not None:
             return found
@@ -98,7 +120,7 @@ def simplify(graph: Graph) -> Graph:
     laid_out = {v for v in graph.outputs if v.node is not None and _sets_layout(v.node)}
 
     def visit(b: Builder, node: Node, inputs: Inputs) -> tuple[Value, ...] | None:
-        if node.record.name not in RULES or node.outputs[0] in laid_out:
+        if len(node.outputs) != 1 or node.outputs[0] in laid_out:
             return None
         found = apply_rules(b, node.record, inputs, node.params, node.outputs[0].spec)
         return None if found is None else (found,)

@@ -84,6 +84,27 @@ def simplify_expand(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> V
     return b.emit(EXPAND, inner.inputs[0], shape=spec.shape)
 
 
+def before_expanding(record: Record) -> Rule:
+    """An elementwise function of an expanded tensor alone is computed before it is expanded."""
+
+    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+        found = None
+        for x in inputs:
+            if x.__class__ is Value and not x.host:
+                if found is not None:
+                    return None
+                found = x
+        node = made_by(found, "expand")
+        # Promotion tells tensors without dimensions apart.
+        if node is None or not node.inputs[0].spec.shape:
+            return None
+        source = node.inputs[0]
+        small = b.emit(record, *[source if x is found else x for x in inputs], **params)
+        return b.emit(EXPAND, small, shape=spec.shape)
+
+    return rule
+
+
 def _adds_leading(old: Shape, new: Shape) -> bool:
     added = len(new) - len(old)
     return added >= 0 and new[added:] == old and prod(new[:added]) == 1
