@@ -15,6 +15,7 @@ from adjoint.backends.loops import Kernel, can_fail
 from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
     joins,
+    pools,
     products,
     scatters,
 )
@@ -250,7 +251,7 @@ class Builder:
                 return []
             return [kernel_step(nest.finish())]
         if unit.kind == "template":
-            operands = [self.place_of(x) for x in node.inputs]
+            operands = [None if x in self.fusion.fills else self.place_of(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
             return TEMPLATES[node.record.name].steps(node, operands, results)
         reads = tuple(

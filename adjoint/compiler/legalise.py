@@ -13,7 +13,7 @@ from adjoint.backends.llvm.operations import KIND, supports
 from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.compiler.indexed import picks_rows
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
-from adjoint.compiler.templates import template_for
+from adjoint.compiler.templates import TEMPLATES, template_for
 from adjoint.core.promotion import promote
 from adjoint.core.record import REGISTRY
 from adjoint.graph.ir import Graph, Node, Value
@@ -148,9 +148,18 @@ class Legal:
                 if node.outputs[0] in used:
                     used.add(node.inputs[0])
             elif kind in (TEMPLATE, CALL) or node.record.name in PICKED:
-                used.update(x for x in node.inputs if isinstance(x, Value))
+                zeros = TEMPLATES[node.record.name].zeros if kind == TEMPLATE else ()
+                for i, x in enumerate(node.inputs):
+                    if isinstance(x, Value) and not (i in zeros and is_zero(x)):
+                        used.add(x)
             elif kind == POINT and node.record.name == "full" and node.outputs[0] not in used:
                 self.kinds[node] = FREE
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a value is zeros, as a node says that makes nothing else."""
+    node = value.node
+    return node is not None and node.record.name == "full" and node.inputs[0] == 0
 
 
 def virtual(value: Value) -> Place:

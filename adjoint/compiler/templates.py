@@ -21,6 +21,8 @@ class Template:
     steps: Callable[..., list[Any]]  # (node, places of operands, places of results) -> steps
     # Where in the result each operand lies, if the result is nothing but its operands.
     parts: Callable[[Node, Place], list[Place]] | None = None
+    # Operands that may be zeros nobody has written: their places are then None.
+    zeros: frozenset[int] = frozenset()
 
 
 TEMPLATES: dict[str, Template] = {}

@@ -1,0 +1,160 @@
+"""Pooling, resampling and scattering in native code equal eager execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.compiler import compile
+from adjoint.compiler.build import Builder
+from adjoint.compiler.steps import Call
+
+Pool = Callable[[Any], Any]
+
+
+def max_pool(rank: int, *arguments: Any, **options: Any) -> Pool:
+    pool = getattr(F, f"max_pool{rank}d")
+    return lambda x: pool(x, *arguments, return_indices=True, **options)
+
+
+CASES: list[tuple[str, tuple[int, ...], Pool]] = [
+    ("halves", (2, 3, 28, 30), max_pool(2, 2)),
+    ("overlapping", (2, 3, 29, 28), max_pool(2, 3, 2, 1)),
+    ("step 1", (1, 2, 11, 40), max_pool(2, 3, 1, 1)),
+    ("dilated", (2, 3, 29, 28), max_pool(2, 3, 2, 1, 2)),
+    ("ceil", (2, 3, 10, 11), max_pool(2, 3, 2, ceil_mode=True)),
+    ("one dimension", (2, 3, 40), max_pool(1, 3)),
+    ("three dimensions", (2, 3, 6, 7, 20), max_pool(3, 2)),
+    ("no tap inside", (1, 1, 2), max_pool(1, 2, 1, 2, 5)),
+    ("adaptive", (2, 3, 13, 17), lambda x: F.adaptive_max_pool2d(x, 5, return_indices=True)),
+    ("regular and not", (3, 12, 17), lambda x: F.adaptive_max_pool2d(x, (4, 5), True)),
+    ("mean", (2, 3, 12, 17), lambda x: F.avg_pool2d(x, 2)),
+    ("mean of what is there", (2, 3, 12, 17), lambda x: F.avg_pool2d(x, 3, 2, 1, False, False)),
+    ("mean, one dimension", (2, 3, 33), lambda x: F.avg_pool1d(x, 4, 3)),
+    ("adaptive mean", (2, 3, 12, 17), lambda x: F.adaptive_avg_pool2d(x, (5, 4))),
+    ("one mean", (2, 3, 12, 17), lambda x: F.adaptive_avg_pool2d(x, 1)),
+    ("nearest", (2, 3, 5, 7), lambda x: F.interpolate(x, scale_factor=2)),
+    ("bilinear", (2, 3, 5, 7), lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear")),
+    ("reflected", (2, 3, 5, 7), lambda x: F.pad(x, (1, 2, 3, 1), mode="reflect")),
+    ("put back", (2, 3, 12, 16), lambda x: F.max_unpool2d(*max_pool(2, 2)(x), 2)),
+    ("transposed", (2, 3, 12, 16), lambda x: F.max_pool2d(x.transpose(2, 3), 3, 2)),
+]
+
+
+def both(pool: Pool) -> Pool:
+    """A pooling's results, and the gradient of the first."""
+
+    def run(x: Any) -> Any:
+        y = pool(x)
+        many = y if isinstance(y, tuple) else (y,)
+        return *many, *ad.autograd.grad(many[0], (x,), many[0].detach() * 1.5 + 1)
+
+    return run
+
+
+def source(shape: tuple[int, ...], dtype: Any = ad.float32) -> Any:
+    x = np.random.default_rng(0).standard_normal(shape)
+    return ad.tensor(x, dtype=dtype, requires_grad=True)
+
+
+def agree(got: Any, want: Any) -> None:
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype is b.dtype
+        limit = 2e-6 if a.dtype is ad.float32 else 1e-13
+        np.testing.assert_allclose(
+            a.detach().numpy(), b.detach().numpy(), rtol=limit, atol=limit, equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize(("shape", "pool"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_equals_eager(shape: tuple[int, ...], pool: Pool, dtype: Any) -> None:
+    run = both(pool)
+    agree(compile(run, backend="native")(source(shape, dtype)), run(source(shape, dtype)))
+
+
+def test_native_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = []
+    build = Builder.plan
+
+    def plan(self: Builder) -> Any:
+        plans.append(build(self))
+        return plans[-1]
+
+    monkeypatch.setattr(Builder, "plan", plan)
+    for name, shape, pool in CASES:
+        if name != "no tap inside":
+            compile(both(pool), backend="native")(source(shape))
+    assert plans
+    assert not [s.label for p in plans for s in p.steps if isinstance(s, Call)]
+
+
+def test_not_a_number_is_the_largest_and_the_last_of_them_is_meant() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 2, 9, 20)).astype("float32")
+    x.reshape(-1)[::7] = np.nan
+    x[:, :, 4:6] = -np.inf
+    pool = max_pool(2, 2)
+    agree(compile(pool, backend="native")(ad.tensor(x)), pool(ad.tensor(x)))
+
+
+def test_the_first_of_equals_is_meant() -> None:
+    pool = max_pool(2, 3, 2, 1)
+    x = ad.zeros(1, 2, 9, 30)
+    agree(compile(pool, backend="native")(x), pool(x))
+
+
+def test_an_index_out_of_bounds_is_refused() -> None:
+    def run(x: Any, at: Any) -> Any:
+        return ad.zeros(3, 5).scatter_add(1, at, x)
+
+    compiled = compile(run, backend="native")
+    at = ad.tensor([[0, 4, 0], [1, 1, 1], [2, 2, 3]])
+    agree([compiled(ad.ones(3, 3), at)], [run(ad.ones(3, 3), at)])
+    with pytest.raises(RuntimeError, match="out of bounds for dimension 1 with size 5"):
+        compiled(ad.ones(3, 3), at + 1)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_scatter(dim: int, accumulate: bool) -> None:
+    rng = np.random.default_rng(0)
+    shape = [4, 5, 6]
+    x = ad.tensor(rng.standard_normal(shape))
+    shape[dim] = 9
+    y = ad.tensor(rng.standard_normal(shape))
+    at = ad.tensor(rng.integers(0, x.shape[dim], shape))
+
+    def run(x: Any, y: Any, at: Any) -> Any:
+        return x.scatter_add(dim, at, y) if accumulate else x.scatter(dim, at, y)
+
+    agree([compile(run, backend="native")(x, y, at)], [run(x, y, at)])
+
+
+@st.composite
+def pools(draw: Any) -> tuple[tuple[int, ...], Pool]:
+    rank = draw(st.integers(1, 3))
+    kernel = [draw(st.integers(1, 4)) for _ in range(rank)]
+    step = [draw(st.integers(1, 3)) for _ in range(rank)]
+    dilation = [draw(st.integers(1, 2)) for _ in range(rank)]
+    pad = [draw(st.integers(0, k // 2)) for k in kernel]
+    sizes = [
+        d * (k - 1) + 1 + draw(st.integers(0, 20)) for k, d in zip(kernel, dilation, strict=True)
+    ]
+    ceil = draw(st.booleans())
+    return (2, 2, *sizes), max_pool(rank, kernel, step, pad, dilation, ceil_mode=ceil)
+
+
+@settings(max_examples=30, deadline=None)
+@given(pools())
+def test_any_window(case: tuple[tuple[int, ...], Pool]) -> None:
+    shape, pool = case
+    run = both(pool)
+    agree(compile(run, backend="native")(source(shape)), run(source(shape)))
