@@ -322,6 +322,10 @@ def find(name: str) -> Any:
         return importlib.import_module(f"adjoint.{name}")
     if name in ELSEWHERE:
         return getattr(importlib.import_module(ELSEWHERE[name]), name)
+    if name.startswith("_foreach_"):
+        found = importlib.import_module("adjoint.backends.array.foreach").find(name)
+        if found is not None:
+            return found
     if not name.startswith("__"):
         load_lazy()
         if ("", name) in PUBLIC:

@@ -350,3 +350,32 @@ def test_a_shared_gradient_is_scaled_for_each_holder() -> None:
         return params[0].grad.numpy()
 
     np.testing.assert_array_equal(clipped(None), clipped(False))
+
+
+def test_functions_on_lists_differentiate_and_capture() -> None:
+    def loss(x: Any, y: Any) -> Any:
+        scaled = ad._foreach_mul([x, y], 3.0)
+        moved = [t.clone() for t in scaled]
+        ad._foreach_add_(moved, [x, y], alpha=2.0)
+        return sum(t.square().sum() for t in moved)
+
+    x, y = ad.ones(2, requires_grad=True), ad.full((3,), 2.0).requires_grad_()
+    loss(x, y).backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full(2, 50.0))  # type: ignore[union-attr]
+    captured = capture(lambda x, y: ad.func.grad(loss)(x, y))
+    for _ in range(2):
+        np.testing.assert_allclose(captured(x.detach(), y.detach()).numpy(), np.full(2, 50.0))
+
+
+def test_functions_on_lists_in_place() -> None:
+    xs = [ad.ones(2), ad.zeros(3), ad.ones(SMALL + 1)]
+    held = xs[0]
+    with ad.no_grad():
+        ad._foreach_add_(xs, 1)
+        ad._foreach_lerp_(xs, [ad.zeros_like(x) for x in xs], 0.5)
+    assert xs[0] is held
+    assert [float(x[0]) for x in xs] == [1.0, 0.5, 1.0]
+    with pytest.raises(RuntimeError, match="same number of tensors"):
+        ad._foreach_mul_(xs, [ad.ones(2)])
+    with pytest.raises(AttributeError, match="_foreach_nothing"):
+        ad._foreach_nothing  # noqa: B018
