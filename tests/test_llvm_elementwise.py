@@ -44,7 +44,7 @@ EXACT_IN_FLOATS = {
 }  # fmt: skip
 
 # SciPy's squares of large arguments lose digits that ours keep (tests/test_llvm_math.py).
-ROUGH_IN_SCIPY = {"erfc", "erfcx", "ndtr", "log_ndtr"}
+ROUGH_IN_SCIPY = {"erfc", "erfcx", "ndtr", "log_ndtr", "lgamma"}
 
 
 def values(dtype: DType, seed: int, count: int = 300) -> Any:
@@ -71,6 +71,8 @@ def operands(record: Record, dtype: DType) -> list[Any]:
         xs[1] = np.where(xs[1] == 0, np.ones((), xs[1].dtype), xs[1])
     if record.name == "where":
         xs[0] = values(ad.bool, 5, xs[1].size)[: xs[1].size]
+    if record.name == "ldexp":  # what integer a NaN becomes depends on the processor
+        xs[1] = np.where(np.isnan(xs[1]), np.ones((), xs[1].dtype), xs[1])
     if record.name == "bernoulli":
         xs[1] = np.random.default_rng(2).random(xs[1].size).astype(xs[1].dtype)
     return xs

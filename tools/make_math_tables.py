@@ -171,7 +171,19 @@ def tables() -> list[Table]:
         lambda t: mp.erfc(t) / mp.erf(t), "log(erfc t) = p(t), 0.87 <= t <= 3.95")  # fmt: skip
     add("ERFCX", scaled_erfcx, -1, 1, 0, 27, relative(scaled_erfcx),
         "e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0")  # fmt: skip
+    # the gamma function
+    add("LGAMMA", near(lambda t: mp.loggamma(2 + t) / t, 1 - mp.euler), -0.5, 0.5, 0, 18,
+        note="log gamma(2 + t) = t p(t), |t| <= 1/2")  # fmt: skip
+    add("STIRLING", stirling, 0, mp.mpf(1) / 64, 0, 8, lambda z: mp.mpf(1),
+        note="log gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + p(z) / x, z = x**-2, x >= 8")  # fmt: skip
     return out
+
+
+def stirling(z: Any) -> Any:
+    x = 1 / mp.sqrt(z)
+    with mp.workdps(90):
+        rest = mp.loggamma(x) - ((x - mp.mpf(1) / 2) * mp.log(x) - x + mp.log(2 * mp.pi) / 2)
+        return rest * x
 
 
 def scaled_erfcx(u: Any) -> Any:
@@ -241,7 +253,7 @@ def blocks(wanted: list[str]) -> dict[str, str]:
             made[table.name] = kept[table.name]
             continue
         c, error = table.solve()
-        note = f"{table.note}; weighted error 2**{float(mp.log(error, 2)):.1f}"
+        note = f"{table.note}; error 2**{float(mp.log(error, 2)):.1f}"
         made[table.name] = block(table.name, note, [hex_line(x) for x in c])
     return made
 

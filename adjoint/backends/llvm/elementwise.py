@@ -18,6 +18,7 @@ from adjoint.backends.llvm.math import (
     division,
     error,
     exponential,
+    gamma,
     inverse,
     logarithm,
     power,
@@ -128,6 +129,7 @@ _functions(logarithm, "log", "log2", "log10", "log1p")
 _functions(trigonometric, "sin", "cos", "tan")
 _functions(inverse, "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
 _functions(error, "erf", "erfc", "erfcx", "erfinv", "ndtr", "ndtri", "log_ndtr")
+_functions(gamma, "lgamma")
 lowers("pow", "if")(power.power)
 
 # -- arithmetic ---------------------------------------------------------------------------------
@@ -186,6 +188,8 @@ lowers("floor_divide", "if")(division.floor_divide)
 lowers("trunc_divide", "if")(division.trunc_divide)
 lowers("remainder", "if")(division.remainder)
 lowers("fmod", "if")(lambda x, y: division.fmod(x, y) if x.is_float else division.int_fmod(x, y))
+lowers("gcd", "i")(division.gcd)
+lowers("lcm", "i")(division.lcm)
 
 
 @lowers("ldexp")

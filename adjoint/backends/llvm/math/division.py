@@ -172,3 +172,59 @@ def integer_power(x: V, y: V) -> V:
     parity = select((y & 1).eq(0), x.like(1), x.like(-1))
     inverse = select(x.eq(1), x.like(1), select(x.eq(-1), parity, x.like(0)))
     return select(y < 0, inverse, out)
+
+
+def gcd(x: V, y: V) -> V:
+    """Greatest common divisor, lane by lane (Euclid)."""
+    a, b = (abs(v.convert("i64")) for v in (x, y))
+    code, lanes = x.code, x.lanes
+    name = f"@adjoint.gcd.v{lanes}"
+    code.declarations.add(_gcd_function(lanes, name))
+    made = code.let(f"call {a.type} {name}({a.type} {a.ref}, {b.type} {b.ref})")
+    return V(code, made, "i64", lanes).convert(x.kind)
+
+
+def lcm(x: V, y: V) -> V:
+    """Least common multiple; 0 beside a 0."""
+    divisor = gcd(x, y)
+    safe = select(divisor.eq(0), 1, divisor)
+    a, b = abs(x), abs(y)
+    unsigned = "u" + x.kind[1:]  # the absolute value of the least number, and its divisors
+    return abs(
+        (a.bitcast(unsigned).quotient(safe.bitcast(unsigned)) * b.bitcast(unsigned)).bitcast(x.kind)
+    )
+
+
+def _gcd_function(lanes: int, name: str) -> str:
+    vector = type_text("i64", lanes)
+    return f"""define internal {vector} {name}({vector} %as, {vector} %bs) noinline {{
+entry:
+  %pa = alloca {vector}
+  %pb = alloca {vector}
+  store {vector} %as, ptr %pa
+  store {vector} %bs, ptr %pb
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %tail ]
+  %at = getelementptr i64, ptr %pa, i64 %i
+  %bt = getelementptr i64, ptr %pb, i64 %i
+  %a = load i64, ptr %at
+  %b = load i64, ptr %bt
+  br label %test
+test:
+  %u = phi i64 [ %a, %head ], [ %v, %step ]
+  %v = phi i64 [ %b, %head ], [ %w, %step ]
+  %end = icmp eq i64 %v, 0
+  br i1 %end, label %tail, label %step
+step:
+  %w = urem i64 %u, %v
+  br label %test
+tail:
+  store i64 %u, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, {lanes}
+  br i1 %more, label %head, label %done
+done:
+  %out = load {vector}, ptr %pa
+  ret {vector} %out
+}}"""

@@ -76,7 +76,7 @@ TWO_OVER_PI = (
     7677882, 13102053, 15825725, 473591, 9065106, 15363067, 6271263, 9264392,
     5636912, 4652155, 7056368, 13614112,
 )
-# e**r = 1 + r + r**2 p(r); weighted error 2**-28.2
+# e**r = 1 + r + r**2 p(r); error 2**-28.2
 EXP_F32 = (
     float.fromhex("0x1.fffffc0000000p-2"),
     float.fromhex("0x1.5554920000000p-3"),
@@ -84,7 +84,7 @@ EXP_F32 = (
     float.fromhex("0x1.1239ba0000000p-7"),
     float.fromhex("0x1.6a3f6e0000000p-10"),
 )
-# e**r = 1 + r + r**2 p(r); weighted error 2**-57.8
+# e**r = 1 + r + r**2 p(r); error 2**-57.8
 EXP_F64 = (
     float.fromhex("0x1.000000000000ap-1"),
     float.fromhex("0x1.5555555555505p-3"),
@@ -97,7 +97,7 @@ EXP_F64 = (
     float.fromhex("0x1.28ae7c3eb6f2cp-22"),
     float.fromhex("0x1.adac1fbc7b1fap-26"),
 )
-# e**r - 1 = r + r**2 p(r); weighted error 2**-26.1
+# e**r - 1 = r + r**2 p(r); error 2**-26.1
 EXPM1_F32 = (
     float.fromhex("0x1.0000000000000p-1"),
     float.fromhex("0x1.5554b00000000p-3"),
@@ -105,7 +105,7 @@ EXPM1_F32 = (
     float.fromhex("0x1.1227f00000000p-7"),
     float.fromhex("0x1.6d5b2a0000000p-10"),
 )
-# e**r - 1 = r + r**2 p(r); weighted error 2**-61.7
+# e**r - 1 = r + r**2 p(r); error 2**-61.7
 EXPM1_F64 = (
     float.fromhex("0x1.0000000000000p-1"),
     float.fromhex("0x1.5555555555559p-3"),
@@ -119,7 +119,7 @@ EXPM1_F64 = (
     float.fromhex("0x1.af5fc7f1077b6p-26"),
     float.fromhex("0x1.1f8610ff23e35p-29"),
 )
-# 2**r = 1 + r p(r); weighted error 2**-28.2
+# 2**r = 1 + r p(r); error 2**-28.2
 EXP2_F32 = (
     float.fromhex("0x1.62e4300000000p-1"),
     float.fromhex("0x1.ebfbe00000000p-3"),
@@ -128,7 +128,7 @@ EXP2_F32 = (
     float.fromhex("0x1.5f0be60000000p-10"),
     float.fromhex("0x1.4430000000000p-13"),
 )
-# 2**r = 1 + r p(r); weighted error 2**-59.7
+# 2**r = 1 + r p(r); error 2**-59.7
 EXP2_F64 = (
     float.fromhex("0x1.62e42fefa39efp-1"),
     float.fromhex("0x1.ebfbdff82c58fp-3"),
@@ -143,7 +143,7 @@ EXP2_F64 = (
     float.fromhex("0x1.ec3bd6a411ca8p-32"),
     float.fromhex("0x1.c047383f36911p-36"),
 )
-# log(1 + f) = f - f**2 / 2 + f**3 p(f); weighted error 2**-27.3
+# log(1 + f) = f - f**2 / 2 + f**3 p(f); error 2**-27.3
 LOG_F32 = (
     float.fromhex("0x1.5555540000000p-2"),
     float.fromhex("-0x1.0002200000000p-2"),
@@ -154,7 +154,7 @@ LOG_F32 = (
     float.fromhex("0x1.0541460000000p-3"),
     float.fromhex("-0x1.38a5a60000000p-4"),
 )
-# log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s**2; weighted error 2**-59.5
+# log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s**2; error 2**-59.5
 ATANH_F64 = (
     float.fromhex("0x1.5555555555592p-1"),
     float.fromhex("0x1.999999997ff05p-2"),
@@ -164,14 +164,14 @@ ATANH_F64 = (
     float.fromhex("0x1.39a1e65d33ef5p-3"),
     float.fromhex("0x1.2f03d2ba33d6ap-3"),
 )
-# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; weighted error 2**-43.7
+# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; error 2**-43.7
 ATANH2_F32 = (
     float.fromhex("0x1.9999980000000p-2"),
     float.fromhex("0x1.2493b60000000p-2"),
     float.fromhex("0x1.c63d9c0000000p-3"),
     float.fromhex("0x1.9086fc0000000p-3"),
 )
-# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; weighted error 2**-73.4
+# log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)), z = s**2; error 2**-73.4
 ATANH2_F64 = (
     float.fromhex("0x1.9999999999996p-2"),
     float.fromhex("0x1.2492492492f4fp-2"),
@@ -182,14 +182,14 @@ ATANH2_F64 = (
     float.fromhex("0x1.de3e15bffe6f6p-4"),
     float.fromhex("0x1.eac00aaa9ecb2p-4"),
 )
-# sin x = x + x z p(z), z = x**2; weighted error 2**-32.5
+# sin x = x + x z p(z), z = x**2; error 2**-32.5
 SIN_F32 = (
     float.fromhex("-0x1.5555560000000p-3"),
     float.fromhex("0x1.1111760000000p-7"),
     float.fromhex("-0x1.a05bae0000000p-13"),
     float.fromhex("0x1.7cd1760000000p-19"),
 )
-# sin x = x + x z p(z), z = x**2; weighted error 2**-63.2
+# sin x = x + x z p(z), z = x**2; error 2**-63.2
 SIN_F64 = (
     float.fromhex("-0x1.5555555555555p-3"),
     float.fromhex("0x1.1111111111068p-7"),
@@ -199,13 +199,13 @@ SIN_F64 = (
     float.fromhex("0x1.610929b4c835dp-33"),
     float.fromhex("-0x1.9fae7ef00feedp-41"),
 )
-# cos x = 1 - z / 2 + z**2 p(z); weighted error 2**-33.1
+# cos x = 1 - z / 2 + z**2 p(z); error 2**-33.1
 COS_F32 = (
     float.fromhex("0x1.55554a0000000p-5"),
     float.fromhex("-0x1.6c0c1c0000000p-10"),
     float.fromhex("0x1.99e2200000000p-16"),
 )
-# cos x = 1 - z / 2 + z**2 p(z); weighted error 2**-64.1
+# cos x = 1 - z / 2 + z**2 p(z); error 2**-64.1
 COS_F64 = (
     float.fromhex("0x1.555555555554cp-5"),
     float.fromhex("-0x1.6c16c16c15217p-10"),
@@ -214,7 +214,7 @@ COS_F64 = (
     float.fromhex("0x1.1ee9efd51a0b0p-29"),
     float.fromhex("-0x1.8fb042664d7e4p-37"),
 )
-# atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8); weighted error 2**-65.9
+# atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8); error 2**-65.9
 ATAN_F64 = (
     float.fromhex("-0x1.5555555555555p-2"),
     float.fromhex("0x1.999999999988ap-3"),
@@ -230,7 +230,7 @@ ATAN_F64 = (
     float.fromhex("0x1.9ff0dbb90c45bp-6"),
     float.fromhex("-0x1.2c85bdcf616dep-7"),
 )
-# asin x = x + x z p(z), z = x**2, |x| <= 1/2; weighted error 2**-27.6
+# asin x = x + x z p(z), z = x**2, |x| <= 1/2; error 2**-27.6
 ASIN_F32 = (
     float.fromhex("0x1.5555c80000000p-3"),
     float.fromhex("0x1.3301f20000000p-4"),
@@ -238,7 +238,7 @@ ASIN_F32 = (
     float.fromhex("0x1.8c194e0000000p-6"),
     float.fromhex("0x1.59809e0000000p-5"),
 )
-# asin x = x + x z p(z), z = x**2, |x| <= 1/2; weighted error 2**-59.8
+# asin x = x + x z p(z), z = x**2, |x| <= 1/2; error 2**-59.8
 ASIN_F64 = (
     float.fromhex("0x1.5555555555578p-3"),
     float.fromhex("0x1.333333332df24p-4"),
@@ -254,7 +254,7 @@ ASIN_F64 = (
     float.fromhex("-0x1.59d6291ee243fp-6"),
     float.fromhex("0x1.0bda42c43efd9p-5"),
 )
-# erf x = x + x p(z), z = x**2, |x| <= 0.89; weighted error 2**-25.9
+# erf x = x + x p(z), z = x**2, |x| <= 0.89; error 2**-25.9
 ERF_F32 = (
     float.fromhex("0x1.06eba60000000p-3"),
     float.fromhex("-0x1.8126ee0000000p-2"),
@@ -263,7 +263,7 @@ ERF_F32 = (
     float.fromhex("0x1.47d8ba0000000p-8"),
     float.fromhex("-0x1.3cb7dc0000000p-11"),
 )
-# erf x = x + x p(z), z = x**2, |x| <= 0.76; weighted error 2**-56.2
+# erf x = x + x p(z), z = x**2, |x| <= 0.76; error 2**-56.2
 ERF_F64 = (
     float.fromhex("0x1.06eba8214db69p-3"),
     float.fromhex("-0x1.812746b037a29p-2"),
@@ -277,7 +277,7 @@ ERF_F64 = (
     float.fromhex("-0x1.5d37daaedc2f6p-23"),
     float.fromhex("0x1.afb90491763f6p-27"),
 )
-# log(erfc t) = p(t), 0.87 <= t <= 3.95; weighted error 2**-28.8
+# log(erfc t) = p(t), 0.87 <= t <= 3.95; error 2**-28.8
 ERF_TAIL_F32 = (
     float.fromhex("-0x1.0cb0c80000000p-13"),
     float.fromhex("-0x1.20c1f00000000p+0"),
@@ -287,7 +287,7 @@ ERF_TAIL_F32 = (
     float.fromhex("-0x1.95e0f20000000p-9"),
     float.fromhex("0x1.a66f120000000p-13"),
 )
-# e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0; weighted error 2**-54.6
+# e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0; error 2**-54.6
 ERFCX_F64 = (
     float.fromhex("0x1.3ba5916e9fd7fp+0"),
     float.fromhex("-0x1.1df1ad154a28ep-3"),
@@ -316,5 +316,37 @@ ERFCX_F64 = (
     float.fromhex("0x1.5ac6ea1cffcb7p-28"),
     float.fromhex("-0x1.560eee0e9aeeap-33"),
     float.fromhex("-0x1.b8bab0ef5673fp-31"),
+)
+# log gamma(2 + t) = t p(t), |t| <= 1/2; error 2**-56.0
+LGAMMA_F64 = (
+    float.fromhex("0x1.b0ee6072093cep-2"),
+    float.fromhex("0x1.4a34cc4a60fa8p-2"),
+    float.fromhex("-0x1.13e001a557547p-4"),
+    float.fromhex("0x1.51322ac7d6f78p-6"),
+    float.fromhex("-0x1.e404fc21dbadbp-8"),
+    float.fromhex("0x1.7add6eb018330p-9"),
+    float.fromhex("-0x1.38ac5bfbfefcfp-10"),
+    float.fromhex("0x1.0b36ae88da658p-11"),
+    float.fromhex("-0x1.d3fd6ae205d53p-13"),
+    float.fromhex("0x1.a128238c14c2ep-14"),
+    float.fromhex("-0x1.78d8f02ab5ad8p-15"),
+    float.fromhex("0x1.57fe9a16172f3p-16"),
+    float.fromhex("-0x1.3d4d5ff0854b4p-17"),
+    float.fromhex("0x1.26cd938100e26p-18"),
+    float.fromhex("-0x1.08f9178570a02p-19"),
+    float.fromhex("0x1.e3f0fe6b6a0e7p-21"),
+    float.fromhex("-0x1.38097030fabc4p-21"),
+    float.fromhex("0x1.3e0c2873b4e51p-22"),
+)
+# log gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + p(z) / x, z = x**-2, x >= 8; error 2**-57.6
+STIRLING_F64 = (
+    float.fromhex("0x1.5555555555555p-4"),
+    float.fromhex("-0x1.6c16c16c069f2p-9"),
+    float.fromhex("0x1.a01a009f4a20ep-11"),
+    float.fromhex("-0x1.381200b50f426p-11"),
+    float.fromhex("0x1.b83f2ad7be019p-11"),
+    float.fromhex("-0x1.c42a50e287545p-10"),
+    float.fromhex("-0x1.588bef48d2e42p-9"),
+    float.fromhex("0x1.1fe4a4d27bc09p-3"),
 )
 # fmt: on

@@ -7,6 +7,8 @@ product is a multiple of 4 turns nothing and are left out.
 
 from __future__ import annotations
 
+import math
+
 from adjoint.backends.llvm.math import tables
 from adjoint.backends.llvm.math.angles import huge_angle
 from adjoint.backends.llvm.math.common import fast_two_sum, polynomial, two_sum
@@ -37,6 +39,14 @@ def tan(x: V) -> V:
     top = select(odd, cosine, sine)
     bottom = select(odd, -sine, cosine)
     return _finite(x, select(x.eq(0.0), x, top / bottom))
+
+
+def sin_inside(x: V) -> V:
+    """sin(x) in float64 for 0 <= x <= pi/2."""
+    far = x > math.pi / 4
+    zero = x.like(0.0)
+    other = (tables.PI_F64[0] / 2 - x) + tables.PI_F64[1] / 2
+    return select(far, _cosine(other, zero), _sine(x, zero))
 
 
 def _turned(x: V, quarter: int) -> V:
