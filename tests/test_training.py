@@ -9,13 +9,15 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint import nn
 from adjoint.metrics import Accuracy
 from adjoint.training import EarlyStopping, NonFiniteLoss, Progress, Trainer, save_plot, summary
-from adjoint.training.events import SummaryWriter, crc32c
+from adjoint.training.events import crc32c
+from adjoint.training.writer import SummaryWriter
 from adjoint.utils.data import DataLoader, TensorDataset
 
 
@@ -202,6 +204,95 @@ def test_event_files(tmp_path: Path) -> None:
     assert version.endswith(b"brain.Event:2")
     assert b"\x10\xac\x02" in scalar  # step 300
     assert scalar.endswith(b"\x0a\x04loss\x15" + struct.pack("<f", 0.5))
+
+
+def fields(message: bytes) -> dict[int, list[Any]]:
+    """A protocol buffer message: values by field number."""
+
+    def varint(at: int) -> tuple[int, int]:
+        value, shift = 0, 0
+        while True:
+            byte = message[at]
+            value |= (byte & 127) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 128:
+                return value, at
+
+    at = 0
+    found: dict[int, list[Any]] = {}
+    while at < len(message):
+        key, at = varint(at)
+        kind = key & 7
+        value: Any
+        if kind == 0:
+            value, at = varint(at)
+        elif kind == 1:
+            (value,), at = struct.unpack_from("<d", message, at), at + 8
+        elif kind == 5:
+            (value,), at = struct.unpack_from("<f", message, at), at + 4
+        else:
+            length, at = varint(at)
+            value, at = message[at : at + length], at + length
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def shown(folder: Path) -> list[dict[int, list[Any]]]:
+    """The values of the events in a folder's file."""
+    events = [fields(r) for r in records(next(folder.glob("events.out.tfevents.*")))[1:]]
+    return [fields(fields(e[5][0])[1][0]) for e in events if 5 in e]
+
+
+def test_histograms_images_and_texts(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path, filename_suffix=".end") as writer:
+        writer.add_histogram("h", ad.tensor([-1.0, 0.0, 0.0, 2.0]), 1)
+        writer.add_image("i", ad.rand(3, 4, 5), 2)
+        writer.add_images("n", np.zeros((10, 4, 5, 1), np.uint8), 2, dataformats="NHWC")
+        writer.add_text("t", "**bold**", 3)
+        with pytest.raises(ValueError, match="does not fit dataformats='CHW'"):
+            writer.add_image("i", ad.rand(4, 5))
+        with pytest.raises(ValueError, match="not all finite"):
+            writer.add_histogram("h", [math.nan])
+    histogram, image, images, text = shown(tmp_path)
+    body = fields(histogram[5][0])
+    assert [body[i][0] for i in range(1, 6)] == [-1.0, 2.0, 4.0, 1.0, 5.0]
+    limits = struct.unpack(f"<{len(body[6][0]) // 8}d", body[6][0])
+    counts = struct.unpack(f"<{len(body[7][0]) // 8}d", body[7][0])
+    assert len(limits) == len(counts)
+    assert sum(counts) == 4
+    assert limits[-1] > 2.0 >= limits[-2]
+    assert list(limits) == sorted(limits)
+    picture = fields(image[4][0])
+    assert [picture[i][0] for i in (1, 2, 3)] == [4, 5, 3]
+    assert picture[4][0][:4] == b"\x89PNG"
+    grid = fields(images[4][0])
+    assert [grid[i][0] for i in (1, 2, 3)] == [8, 40, 1]
+    assert text[1] == [b"t/text_summary"]
+    assert fields(text[8][0])[8] == [b"**bold**"]
+    assert next(tmp_path.iterdir()).name.endswith(".end")
+
+
+def test_graphs_hyperparameters_and_groups_of_numbers(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_graph(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), ad.ones(1, 2))
+        writer.add_scalars("loss/all", {"train": 1.0, "test": 2.0}, 5)
+        writer.add_hparams(
+            {"lr": 0.1, "name": "a", "flag": True}, {"accuracy": 0.5}, run_name="run"
+        )
+        with pytest.raises(ValueError, match="received list"):
+            writer.add_hparams({"x": [1]}, {}, run_name="other")
+    graph = fields(fields(records(next(tmp_path.glob("events*")))[1])[4][0])
+    operations = [fields(node)[2][0] for node in graph[1]]
+    assert b"input" in operations
+    assert b"relu" in operations
+    (test,) = shown(tmp_path / "loss_all_test")
+    assert (test[1], test[2]) == ([b"loss/all"], [2.0])
+    experiment, start, end, metric = shown(tmp_path / "run")
+    assert experiment[1] == [b"_hparams_/experiment"]
+    content = fields(fields(fields(start[9][0])[1][0])[2][0])
+    settings = {fields(s)[1][0]: fields(fields(s)[2][0]) for s in fields(content[3][0])[1]}
+    assert settings == {b"lr": {2: [0.1]}, b"name": {3: [b"a"]}, b"flag": {4: [1]}}
+    assert (end[1], metric[2]) == ([b"_hparams_/session_end_info"], [0.5])
 
 
 def test_curves_are_valid_png(tmp_path: Path) -> None:

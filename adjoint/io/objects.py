@@ -178,8 +178,8 @@ def global_name(value: Any) -> str:
         raise TypeError(f"a local or nested {type(value).__name__}, {name}")
     for package in ("nn", "optim"):  # under the name PyTorch knows it by
         if module.startswith(f"adjoint.{package}."):
-            space = importlib.import_module(f"adjoint.{package}")
-            if getattr(space, name, None) is value:
+            known = importlib.import_module(f"adjoint.{package}")
+            if getattr(known, name, None) is value:
                 return f"torch.{package} {name}"
             return f"torch.{module.removeprefix('adjoint.')} {name}"
     return f"{module} {name}"

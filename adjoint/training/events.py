@@ -1,7 +1,8 @@
-"""TensorBoard's event files, scalars only, written directly.
+"""TensorBoard's event files, written directly.
 
 A file is a sequence of records: length, its checksum, payload, its checksum. A payload is an Event
-message in protocol buffer encoding: wall time, step, and a summary of tagged numbers.
+message in protocol buffer encoding: wall time, step, and a summary of tagged values, whose forms
+are in `summaries`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import struct
 import time
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 _serial = count()
 
@@ -70,74 +70,50 @@ def nested(field: int, payload: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(payload)) + payload
 
 
-def event(wall_time: float, step: int | None = None, tag: str = "", value: float = 0.0) -> bytes:
-    """An Event: the first of a file names the version, the others one scalar each."""
-    out = b"\x09" + struct.pack("<d", wall_time)
+def number(field: int, value: int) -> bytes:
+    """A whole number; 0 is the default and not written."""
+    return varint(field << 3) + varint(value) if value else b""
+
+
+def double(field: int, value: float) -> bytes:
+    """A number of eight bytes."""
+    return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def text(field: int, value: str) -> bytes:
+    """A string."""
+    return nested(field, value.encode())
+
+
+def event(wall_time: float, step: int | None = None, content: bytes = b"") -> bytes:
+    """An Event: the first of a file names the version, the others hold a summary or a graph."""
+    out = double(1, wall_time)
     if step is None:
-        return out + nested(3, b"brain.Event:2")
-    scalar = nested(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
-    return out + b"\x10" + varint(step) + nested(5, nested(1, scalar))
+        return out + text(3, "brain.Event:2")
+    return out + b"\x10" + varint(step) + content
 
 
-class SummaryWriter:
-    """Writes scalars where TensorBoard finds them.
+class EventFile:
+    """A file TensorBoard reads, in a folder of its own or with others."""
 
-    Args:
-        log_dir: the folder; `runs/<time>_<host>` by default.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
-        ...     writer.add_scalar("loss", 0.25, 3)
-    """
-
-    def __init__(self, log_dir: str | os.PathLike[str] | None = None, comment: str = "") -> None:
-        if log_dir is None:
-            log_dir = f"runs/{time.strftime('%b%d_%H-%M-%S')}_{socket.gethostname()}{comment}"
-        self.log_dir = str(log_dir)
-        folder = Path(log_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
-        self._file = (folder / f"events.out.tfevents.{name}").open("ab")
+    def __init__(self, folder: str | os.PathLike[str], suffix: str = "") -> None:
+        where = Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        name = f"{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_serial)}{suffix}"
+        self._file = (where / f"events.out.tfevents.{name}").open("ab")
         self._file.write(record(event(time.time())))
         self._file.flush()
 
-    def get_logdir(self) -> str:
-        """The folder written to."""
-        return self.log_dir
-
-    def add_scalar(
-        self,
-        tag: str,
-        scalar_value: Any,
-        global_step: int | None = None,
-        walltime: float | None = None,
-    ) -> None:
-        """One number under a name at a step."""
+    def add(self, content: bytes, step: int | None, walltime: float | None) -> None:
+        """Write an event with a summary or a graph."""
         moment = time.time() if walltime is None else walltime
-        self._file.write(record(event(moment, global_step or 0, tag, float(scalar_value))))
-
-    def add_scalars(
-        self,
-        main_tag: str,
-        tag_scalar_dict: dict[str, Any],
-        global_step: int | None = None,
-        walltime: float | None = None,
-    ) -> None:
-        """Several numbers under one name."""
-        for tag, value in tag_scalar_dict.items():
-            self.add_scalar(f"{main_tag}/{tag}", value, global_step, walltime)
+        self._file.write(record(event(moment, int(step or 0), content)))
 
     def flush(self) -> None:
         """Bring what was added to disk."""
-        self._file.flush()
+        if not self._file.closed:
+            self._file.flush()
 
     def close(self) -> None:
         """End the file."""
         self._file.close()
-
-    def __enter__(self) -> SummaryWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -19,10 +19,10 @@ from adjoint.nn.utils import clip_grad_norm_, clip_grad_value_
 from adjoint.ops.join import cat
 from adjoint.training import state as parts
 from adjoint.training.curves import save_plot
-from adjoint.training.events import SummaryWriter
 from adjoint.training.nan import NonFiniteLoss, name_of_first_nan
 from adjoint.training.progress import Progress
 from adjoint.training.stopping import EarlyStopping
+from adjoint.training.writer import SummaryWriter
 
 PRECISIONS: dict[str, DType | None] = {"float32": None, "bfloat16": bfloat16, "float16": float16}
 History = list[dict[str, float]]

@@ -1,3 +1,3 @@
 """`SummaryWriter`, where PyTorch has it."""
 
-from adjoint.training.events import SummaryWriter as SummaryWriter
+from adjoint.training.writer import SummaryWriter as SummaryWriter
