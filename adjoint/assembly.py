@@ -316,6 +316,15 @@ def find_method(cls: type[Tensor], name: str) -> Any:
 HOOKS.find_method = find_method
 
 
+def executor_named(name: str) -> Any:
+    """The factory of executables that `compile(backend=name)` would use."""
+    executors = importlib.import_module("adjoint.compiler.executors")
+    return executors.factory_for(name, "default", {})
+
+
+HOOKS.executor = executor_named
+
+
 def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:

@@ -64,6 +64,8 @@ def test_picture_of_a_graph() -> None:
     assert "exp" in texts(captured.svg(expand={"softmax"}))
     assert "exp" in texts(captured.svg(expand=True))
     assert "exp" not in texts(captured.svg(expand={"gelu"}))
+    assert captured.graph._repr_svg_() == captured.svg()  # type: ignore[attr-defined]
+    assert str(captured.graph) == captured.graph_text()
 
 
 def test_branches_are_drawn_inside() -> None:

@@ -259,6 +259,32 @@ def test_training_by_a_session_equals_eager() -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-7)
 
 
+def test_executors_by_name() -> None:
+    g, x, y = simple()
+    for name in ad.compiler.list_backends():
+        assert ad.Session(g, executor=name).run(y, {x: [1.0, 2.0, 3.0]}).tolist() == [3, 5, 7]
+    with pytest.raises(RuntimeError, match="no backend 'abacus'"):
+        ad.Session(g, executor="abacus")
+
+
+def test_training_by_native_code() -> None:
+    losses = []
+    for name in ("interpret", "native"):
+        model, opt = model_and_optimizer()
+        with ad.Graph() as g:
+            x, y = g.placeholder((8, 4), name="x"), g.placeholder((8,), ad.int64, "y")
+            with g.update("train") as step:
+                loss = F.cross_entropy(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+        session = ad.Session(g, executor=name)
+        feeds = {"x": ad.linspace(-1, 1, 32).reshape(8, 4), "y": [0, 1, 2, 0, 1, 2, 0, 1]}
+        losses.append([session.run([loss, step], feeds)[0].item() for _ in range(5)])
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert losses[1][-1] < losses[1][0]
+
+
 def test_a_rate_the_host_changes() -> None:
     w = ad.tensor([1.0], requires_grad=True)
     opt = ad.optim.SGD([w], lr=0.5)

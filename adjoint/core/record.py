@@ -151,6 +151,7 @@ class Hooks:
     scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views
     array: Any = None  # the backend that makes and reads buffers: backends.array
+    executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
 
 
 HOOKS = Hooks()

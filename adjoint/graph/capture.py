@@ -15,6 +15,7 @@ from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
+from adjoint.graph.ir import Graph
 from adjoint.graph.program import Program, build
 from adjoint.graph.retracing import Retraces
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
@@ -200,6 +201,11 @@ class Captured:
     def latest(self) -> Program:
         """The program of the most recent trace."""
         return list(self.programs.values())[-1][-1]
+
+    @property
+    def graph(self) -> Graph:
+        """The latest program's graph; `print` shows it as Python, a notebook as a picture."""
+        return self.latest.graph
 
     def graph_text(self) -> str:
         """The latest program's graph as Python."""

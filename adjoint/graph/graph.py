@@ -255,9 +255,13 @@ class Graph:
         """The nodes as Python."""
         return to_text(self.shown())
 
+    __str__ = text
+
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The nodes as a picture; `expand` names composites to look into, True all of them."""
         return to_svg(self.shown(), expand)
+
+    _repr_svg_ = svg  # what notebooks ask for
 
     # -- files --------------------------------------------------------------------------------
 

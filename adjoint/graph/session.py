@@ -10,7 +10,7 @@ import numpy as np
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.public import PUBLIC
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.tree import flatten, unflatten
 from adjoint.graph import ir
 from adjoint.graph.building import Building, Fed, Update
@@ -56,7 +56,8 @@ class Session:
 
     Args:
         graph: what to run.
-        executor: what runs it: by default the reference interpreter.
+        executor: what runs it: the reference interpreter unless given, by name ("native": compiled
+            code, made at the first run of a set of fetches) or as a factory of executables.
 
     Example:
         >>> import adjoint as ad
@@ -68,9 +69,9 @@ class Session:
         {'square': tensor([1., 4., 9.]), 'sum': tensor([1., 4., 9.])}
     """
 
-    def __init__(self, graph: Graph, *, executor: ExecutorFactory = interpreted) -> None:
+    def __init__(self, graph: Graph, *, executor: str | ExecutorFactory = interpreted) -> None:
         self.graph = graph
-        self.executor = executor
+        self.executor = HOOKS.executor(executor) if isinstance(executor, str) else executor
         self._plans: dict[Any, Plan] = {}
         self._closed = False
 

@@ -208,3 +208,6 @@ def _arrow(points: list[tuple[float, float]]) -> str:
         path.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
         x, y = to_x, to_y
     return f'<path d="{"".join(path)}"/>'
+
+
+Graph._repr_svg_ = to_svg  # type: ignore[attr-defined]  # what notebooks ask for

@@ -137,3 +137,6 @@ def load(text: str, name: str = "graph") -> Callable[..., Any]:
     scope: dict[str, Any] = {}
     exec(compile(text, f"<{name}>", "exec"), scope)
     return scope[name]
+
+
+Graph.__str__ = to_text  # type: ignore[assignment,method-assign]
