@@ -367,6 +367,8 @@ def test_to_graph_of_structures_and_statics() -> None:
     a, b = ad.ones(2), ad.arange(2.0)
     graph = Model().to_graph((a, b), scale=3.0, mask=a > 0)
     assert graph.arguments == ["pair_0", "pair_1", "mask"]
+    assert graph.results["sum"] == "output"
+    assert graph.results["parts"] == ["pair_0", None]
     got = graph(b, b, ad.tensor([True, False]))
     assert got["sum"].tolist() == [0, 6]
     assert got["parts"][0].tolist() == [0, 1]
@@ -397,13 +399,16 @@ def test_to_graph_in_evaluation_mode() -> None:
 def test_extending_a_recorded_graph() -> None:
     model = nn.Linear(2, 1)
     graph = model.to_graph(ad.ones(4, 2))
-    (output,) = [graph[graph.results]]
     with graph:
         target = ad.placeholder((4, 1), name="target")
-        loss = graph.name(F.mse_loss(output, target), "loss")
+        loss = graph.name(F.mse_loss(graph["output"], target), "loss")
+        (slope,) = ad.autograd.grad(loss, [graph["weight"]])
     feeds = {"input": ad.ones(4, 2), target: ad.zeros(4, 1)}
-    got = ad.Session(graph).run(loss, feeds)
-    assert got.item() == pytest.approx((model(ad.ones(4, 2)) ** 2).mean().item())
+    got, by_weight = ad.Session(graph).run([loss, slope], feeds)
+    expected = (model(ad.ones(4, 2)) ** 2).mean()
+    assert got.item() == pytest.approx(expected.item())
+    expected.backward()
+    np.testing.assert_allclose(by_weight.numpy(), model.weight.grad.numpy(), rtol=1e-6)
 
 
 def test_a_graph_without_results_cannot_be_called() -> None:

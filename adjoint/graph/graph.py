@@ -55,6 +55,7 @@ class Graph:
         self.trace = Building(self)
         self.names: dict[str, Value] = {}
         self.tensors: dict[str, Tensor] = {}  # the variables
+        self._known: dict[str, Tensor] = {}  # tensors of the graph by name, with their history
         self.updates: dict[str, Update] = {}
         self.arguments: list[str] = []  # the placeholders, in order
         self.results: Any = None  # names of values in a structure: what calling the graph returns
@@ -102,7 +103,8 @@ class Graph:
         value = self.trace.add_input(spec, source)
         source.name = self._enter(name or value.name, value)
         self.arguments.append(source.name)
-        return self.trace.present(value).requires_grad_(requires_grad)
+        made = self._known[source.name] = self.trace.present(value).requires_grad_(requires_grad)
+        return made
 
     def variable(
         self, initial: Any, name: str | None = None, *, requires_grad: bool | None = None
@@ -140,6 +142,7 @@ class Graph:
         """Give a tensor of the graph a name by which it can be fetched; returns the tensor."""
         self._check_free(name)
         self._enter(name, self.value_of(tensor))
+        self._known[name] = tensor
         return tensor
 
     def assign(self, target: Tensor, value: Any, name: str | None = None) -> Update:
@@ -195,7 +198,11 @@ class Graph:
     def __getitem__(self, name: str) -> Tensor:
         """The tensor that stands for a named value."""
         value = self.value_of(name)
-        return self.tensors[name] if name in self.tensors else self.trace.present(value)
+        if name in self.tensors:
+            return self.tensors[name]
+        if name not in self._known:
+            self._known[name] = self.trace.present(value)
+        return self._known[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -207,7 +214,10 @@ class Graph:
     # -- running, showing ---------------------------------------------------------------------
 
     def set_results(self, results: Any) -> None:
-        """Say what calling the graph returns: tensors of it, or names, in any structure."""
+        """Say what calling the graph returns: tensors of it, or names, in any structure.
+
+        Tensors that have no name yet are called "output", "output_1", ...
+        """
         self.results = map_tree(self._named, results)
 
     def _named(self, x: Any) -> Any:
@@ -217,7 +227,11 @@ class Graph:
         for name, held in self.names.items():
             if held is value:
                 return name
-        return self._enter(value.name, value)
+        count = 0
+        while (name := f"output_{count}" if count else "output") in self.names:
+            count += 1
+        self.name(x, name)
+        return name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Feed the placeholders in order, or by name; returns the graph's results."""
