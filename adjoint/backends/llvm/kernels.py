@@ -10,6 +10,11 @@ Note [kernel words]
         | host numbers
     Work is dealt out in pieces; worker w of n does the pieces from total * w // n to
     total * (w + 1) // n, so which worker does a piece never changes what it computes.
+
+Note [sums]
+    Rounding errors of a long sum grow with its length. Sums run in blocks of BLOCK turns whose
+    totals are added up, over several lanes at a time: the error of n terms is that of about
+    BLOCK + n / (BLOCK * lanes).
 """
 
 from __future__ import annotations
@@ -25,7 +30,28 @@ from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form
 from adjoint.core.dtype import named
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
+BLOCK = 64  # turns of a loop whose sum is taken apart
 Env = dict[int, V]
+Turn = Callable[[str, list[V]], list[V]]
+
+
+class Scope(Env):
+    """Values inside a loop: those from outside are spread over the lanes when asked for."""
+
+    def __init__(self, outside: Env, lanes: int) -> None:
+        super().__init__()
+        self.outside = outside
+        self.lanes = lanes
+
+    def get(self, k: int, default: Any = None) -> Any:
+        """A value, made here or outside."""
+        found = super().get(k)
+        if found is None:
+            found = self.outside.get(k)
+            if found is None:
+                return default
+            found = self[k] = found.code.splat(found, self.lanes)
+        return found
 
 
 def words_of(form: Form) -> list[tuple[str, int, int]]:
@@ -54,6 +80,9 @@ def lanes_of(form: Form) -> int:
     if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
         return 4
     wide = ("float64", "int64")
+    # Sums of columns read a little of every row: take much of it at a time.
+    if form.inner and not form.rows and len(form.ops) <= 4:
+        return 16 if any(op.dtype in wide for op in form.ops) else 32
     return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
 
 
@@ -146,11 +175,7 @@ class Emitter:
 
         def columns(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
-                self.run(
-                    {k: self.code.splat(v, lanes) for k, v in shared.items()},
-                    lanes,
-                    {self.vector: i},
-                )
+                self.run(Scope(shared, lanes), lanes, {self.vector: i})
                 return []
 
             return body
@@ -405,7 +430,7 @@ class Emitter:
             ]
 
         def body(here: dict[int, str], width: int, totals: list[V]) -> list[V]:
-            inside = {k: code.splat(v, width) for k, v in env.items()}
+            inside = Scope(env, width)
             for v, r in stored:
                 self.store(r, here, self.get(v, inside, width, here, stage))
             result = []
@@ -419,6 +444,21 @@ class Emitter:
                 result.append(combine(form.ops[k].name, total, value.convert(total.kind)))
             return result
 
+        def run(start: str, stop: str, step: int, totals: list[V], turn: Turn, by: bool) -> list[V]:
+            """A loop; with `by`, in blocks that are summed apart (Note [sums])."""
+            if not by or not any(op.name == "sum" and KIND[op.compute][0][0] == "f" for op in ops):
+                return self.blocks.loop(start, stop, step, totals, turn)
+
+            def block(i: str, sums: list[V]) -> list[V]:
+                end = code.let(f"add i64 {i}, {step * BLOCK}")
+                short = code.let(f"icmp slt i64 {end}, {stop}")
+                end = code.let(f"select i1 {short}, i64 {end}, i64 {stop}")
+                zero = [identity(code, o.name, t.kind, t.lanes) for o, t in zip(ops, sums, strict=True)]
+                parts = self.blocks.loop(i, end, step, zero, turn)
+                return [combine(o.name, t, p) for o, t, p in zip(ops, sums, parts, strict=True)]
+
+            return self.blocks.loop(start, stop, step * BLOCK, totals, block)
+
         def level(d: int, here: dict[int, str], totals: list[V]) -> list[V]:
             if d == form.outer + form.inner:
                 return body(here, lanes, totals)
@@ -426,20 +466,18 @@ class Emitter:
             if split and d == self.vector:
                 n = len(reductions)
                 whole = code.let(f"and i64 {size}, {-self.lanes}")
-                wide = self.blocks.loop(
-                    "0",
-                    whole,
-                    self.lanes,
-                    totals[n:],
-                    lambda i, t: body({**here, d: i}, self.lanes, t),
-                )
+                wide = run(
+                    "0", whole, self.lanes, totals[n:],
+                    lambda i, t: body({**here, d: i}, self.lanes, t), True,
+                )  # fmt: skip
                 one = self.blocks.loop(
                     whole, size, 1, totals[:n], lambda i, t: body({**here, d: i}, 1, t)
                 )
                 return one + wide
-            return self.blocks.loop(
-                "0", size, 1, totals, lambda i, t: level(d + 1, {**here, d: i}, t)
-            )
+            return run(
+                "0", size, 1, totals, lambda i, t: level(d + 1, {**here, d: i}, t),
+                not split and d == form.outer,
+            )  # fmt: skip
 
         totals = level(form.outer, where, start)
         for j, (k, op) in enumerate(zip(reductions, ops, strict=True)):
