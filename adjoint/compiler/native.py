@@ -2,165 +2,115 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.llvm import library
+from adjoint.backends.llvm import blas, library, store
+from adjoint.backends.llvm.jit import target_key
 from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
-from adjoint.backends.loops import Form
 from adjoint.backends.threads import get_num_threads
 from adjoint.compiler.build import Builder, Plan
+from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
-from adjoint.compiler.indexed import Fault
-from adjoint.compiler.memory import assign
-from adjoint.compiler.places import ARENA, INPUT, RESULT
-from adjoint.compiler.steps import Address, Call, Launch, Number, Status
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import HOOKS
+from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
+from adjoint.compiler.naming import Unnameable, task_key
+from adjoint.compiler.places import INPUT
+from adjoint.compiler.steps import Call
+from adjoint.core.dtype import named
 from adjoint.graph.execution import Executable, Task, interpreted
-from adjoint.graph.ir import Value
 from adjoint.graph.sources import State
 
-ALONE = 20_000.0  # a program of less work than this runs on the caller's thread
-SERIAL = 4096.0  # so does a launch
-
-
-def form_name(form: Form) -> str:
-    """The name of a form's function: a digest of all that decides its text."""
-    digest = hashlib.blake2b(repr(form).encode(), digest_size=12).hexdigest()
-    return f"k{digest}"
+ALIGN = 64
 
 
 class Native:
-    """An executable whose kernels are machine code."""
+    """An executable whose kernels are machine code.
 
-    def __init__(self, task: Task, plan: Plan) -> None:
-        self.task, self.plan = task, plan
-        functions = load_functions(plan)
-        size = assign(plan)
-        self.arena = np.empty(size + 64, np.uint8)
+    One call at a time: the arena and the words are its own. Other threads wait.
+    """
+
+    def __init__(
+        self, task: Task, image: Image, functions: dict[str, library.Function], plan: Plan | None
+    ) -> None:
+        self.task, self.image, self.plan = task, image, plan
+        self.functions = functions  # keeps their code
+        self.lock = threading.Lock()
+        self.arena = np.empty(image.arena + ALIGN, np.uint8)
         base = self.arena.ctypes.data
-        self.origin = base + (-base) % 64
-        self.patches: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        self.numbers: dict[Value, list[int]] = {}
-        self.status: list[int] = []
-        self.faults: list[Fault] = []
-        self.words = self.lay_out(functions)
-        self.fixed()
-        self.segments = self.tables(functions)
-        self.keep = list(functions.values())
-        work = sum(s.cost for s in plan.steps if isinstance(s, Launch))
-        self.parallel = work > ALONE
-        self.inputs = [
-            (i, self.patches.get((INPUT, i), []))
-            for i, s in enumerate(task.sources)
-            if not task.graph.inputs[i].host and not isinstance(s, State)
-        ]
-        self.inputs = [(i, p) for i, p in self.inputs if p]
-        self.hosts = [
-            (i, self.numbers[v], v.spec.dtype.is_floating_point)
-            for i, v in enumerate(plan.graph.inputs)
-            if v in self.numbers
-        ]
+        self.origin = base + (-base) % ALIGN
+        self.words = image.words
+        self.words[image.inside] += self.origin
         self.floats = self.words.view(np.float64)
-        self.results = [
-            (
-                k,
-                tuple(task.graph.outputs[k].spec.shape),
-                NUMPY_OF[b.dtype],
-                self.patches.get((RESULT, k), []),
-            )
-            for k, b in plan.results.items()
-        ]
-        self.targets = [
-            (w, self.patches[("target", b.number)])
-            for w, b in enumerate(plan.targets)
-            if b.kind == "target" and ("target", b.number) in self.patches
-        ]
         self.outputs = len(task.graph.outputs)
+        for at, name in image.symbols:
+            self.words[at] = blas.address(name)
+        self.fix_state()
+        self.segments = self.tables()
+        self.pool = the_pool()
 
-    # -- words ----------------------------------------------------------------------------------
+    def patches(self, kind: str, number: int) -> list[tuple[int, int]]:
+        return [(at, shift) for at, shift in self.image.patches.get(f"{kind} {number}", ())]
 
-    def lay_out(self, functions: dict[str, library.Function]) -> Any:
-        """All launches' words in one array; what changes from call to call is noted."""
-        total = 0
-        self.starts: list[int] = []
-        for step in self.plan.steps:
-            self.starts.append(total)
-            if isinstance(step, Launch):
-                total += len(step.words)
-        words = np.zeros(max(total, 1), np.int64)
-        for step, start in zip(self.plan.steps, self.starts, strict=True):
-            if isinstance(step, Launch):
-                for k, word in enumerate(step.words, start):
-                    words[k] = self.word(word, k)
-        return words
-
-    def word(self, word: Any, at: int) -> int:
-        if isinstance(word, Address):
-            buffer = word.buffer
-            if buffer.kind == ARENA:
-                return self.origin + buffer.start + word.shift
-            self.patches.setdefault((buffer.kind, buffer.number), []).append((at, word.shift))
-            return 0
-        if isinstance(word, Status):
-            self.status.append(at)
-            return 0
-        if isinstance(word, Fault):
-            self.faults.append(word)
-            return len(self.faults)
-        if isinstance(word, Number):
-            self.numbers.setdefault(word.value, []).append(at)
-            return 0
-        return int(word)
-
-    def fixed(self) -> None:
-        """Addresses of state, which do not change."""
-        task = self.task
+    def fix_state(self) -> None:
+        """Fill in addresses of state, which do not change; note what is filled in at each call."""
+        task, image = self.task, self.image
+        self.inputs: list[tuple[int, list[tuple[int, int]]]] = []
         for i, source in enumerate(task.sources):
+            patches = self.patches(INPUT, i)
+            if not patches:
+                continue
             if isinstance(source, State):
                 address = task.examples[i].ctypes.data
-                for at, shift in self.patches.get((INPUT, i), ()):
+                for at, shift in patches:
                     self.words[at] = address + shift
+            else:
+                self.inputs.append((i, patches))
+        self.hosts = [
+            (i, places, task.graph.inputs[i].spec.dtype.is_floating_point)
+            for i, places in image.numbers.items()
+        ]
+        self.results = [
+            (k, shape, NUMPY_OF[named(dtype)], self.patches("result", k))
+            for k, shape, dtype in image.results
+        ]
+        self.targets = [(w, self.patches("target", w)) for w in range(len(task.writes))]
+        self.targets = [(w, patches) for w, patches in self.targets if patches]
 
-    def tables(self, functions: dict[str, library.Function]) -> list[Any]:
+    def tables(self) -> list[Any]:
         """Native tables, separated by calls of the eager table."""
         segments: list[Any] = []
-        entries: list[Entry] = []
         base = self.words.ctypes.data
-        first = 0
-
-        def close() -> None:
-            nonlocal first
-            if entries:
-                table = Table(entries)
-                segments.append(table)
-                last = (entries[-1].arguments - base) // 8
-                for at in self.status:
-                    if first <= at and self.words[at] == 0:
-                        self.words[at] = table.status_address
-                first = last
-                entries.clear()
-
-        for step, start in zip(self.plan.steps, self.starts, strict=True):
-            if isinstance(step, Call):
-                close()
-                segments.append(Called(step, self))
+        calls = iter([s for s in self.plan.steps if isinstance(s, Call)] if self.plan else ())
+        for number, entries in enumerate(self.image.segments):
+            if entries is None:
+                assert self.plan is not None
+                segments.append(Called(next(calls), self.plan, self.arena, self.origin))
                 continue
-            parallel = step.pieces > 1 and step.cost > SERIAL
-            entries.append(Entry(functions[name_of(step)].address, base + 8 * start, parallel))
-        close()
+            table = Table(
+                [
+                    Entry(self.functions[name].address, base + 8 * start, everyone)
+                    for name, start, everyone in entries
+                ]
+            )
+            segments.append(table)
+            for at, where in self.image.status:
+                if where == number:
+                    self.words[at] = table.status_address
         return segments
 
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        with self.lock:
+            return self.call(inputs, targets)
+
+    def call(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """Fill in this call's addresses and numbers, and run."""
         words = self.words
         for i, patches in self.inputs:
             address = inputs[i].ctypes.data
@@ -187,16 +137,15 @@ class Native:
         return results
 
     def run(self, inputs: list[Any], results: list[Any]) -> None:
-        pool = the_pool()
-        workers = get_num_threads() if self.parallel else 1
+        pool = self.pool
+        workers = get_num_threads() if self.image.parallel else 1
         for segment in self.segments:
             if isinstance(segment, Called):
                 segment(inputs, results)
             else:
                 code = pool.run(segment.address, segment.count, workers)
                 if code:
-                    fault = self.faults[code - 1]
-                    raise fault.kind(fault.message)
+                    raise self.image.fault(code)
 
 
 def _signed(x: int) -> int:
@@ -204,104 +153,49 @@ def _signed(x: int) -> int:
     return x - 2**64 if x >> 63 else x
 
 
-class Called:
-    """A node run by the eager table on arrays in the program's memory."""
-
-    def __init__(self, step: Call, native: Native) -> None:
-        self.node = step.node
-        self.native = native
-        self.operands = [
-            x if not isinstance(x, Value) else (x if x.host else self.maker(x))
-            for x in step.node.inputs
-        ]
-        self.host_index = {v: i for i, v in enumerate(native.plan.graph.inputs)}
-        self.outs = [self.maker(v) for v in step.node.outputs]
-
-    def maker(self, value: Value) -> Callable[[list[Any], list[Any]], Any]:
-        """A function that gives a value's array."""
-        native = self.native
-        place = native.plan.places[value]
-        buffer, dtype = place.buffer, NUMPY_OF[value.spec.dtype]
-        strides = tuple(s * dtype.itemsize for s in place.strides)
-        shift = place.offset * dtype.itemsize
-        if buffer.kind == ARENA:
-            offset = native.origin - native.arena.ctypes.data + buffer.start
-            if 0 in place.shape:
-                empty = np.empty(place.shape, dtype)
-                return lambda inputs, results: empty
-            whole = native.arena[offset : offset + max(buffer.nbytes, 1)]
-            array = np.ndarray(place.shape, dtype, whole.data, shift, strides)
-            return lambda inputs, results: array
-
-        def window(source: Any) -> Any:
-            return np.lib.stride_tricks.as_strided(
-                source if place.offset == 0 else _moved(source, place.offset), place.shape, strides
-            )
-
-        if buffer.kind == INPUT:
-            number = buffer.number
-            return lambda inputs, results: window(inputs[number])
-        number = buffer.number
-        return lambda inputs, results: window(results[number])
-
-    def __call__(self, inputs: list[Any], results: list[Any]) -> None:
-        wrap = HOOKS.array.wrap
-        operands = []
-        for x in self.operands:
-            if callable(x):
-                operands.append(wrap(x(inputs, results)))
-            elif isinstance(x, Value):
-                operands.append(inputs[self.host_index[x]])
-            else:
-                operands.append(x)
-        with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-            made = self.node.record(*operands, **self.node.params)
-        many = made if isinstance(made, tuple) else (made,)
-        for value, out in zip(many, self.outs, strict=True):
-            np.copyto(out(inputs, results), value._array)
-
-
-def _moved(source: Any, offset: int) -> Any:
-    """An array that begins so many elements later in the same memory."""
-    interface = source.__array_interface__
-    address = interface["data"][0] + offset * source.dtype.itemsize
-    import ctypes
-
-    raw = (ctypes.c_char * source.dtype.itemsize).from_address(address)
-    return np.ndarray((1,), source.dtype, raw)
-
-
-def name_of(step: Launch) -> str:
-    """The name of the function a launch calls."""
-    if step.form is not None:
-        return form_name(step.form)
-    return step.function
-
-
-def load_functions(plan: Plan) -> dict[str, library.Function]:
-    """All functions the plan calls, from memory, disk or assembled now."""
-    wanted: dict[str, Callable[[], library.Text]] = {}
-    for step in plan.steps:
-        if isinstance(step, Call):
-            continue
-        name = name_of(step)
-        if name in wanted:
-            continue
-        if step.form is not None:
-            wanted[name] = lambda form=step.form, name=name: emit(form, name)  # type: ignore[misc]
-        else:
-            assert step.text is not None
-            wanted[name] = lambda text=step.text, name=name: text(name)  # type: ignore[misc]
-    return library.load(wanted)
-
-
-def compile_task(task: Task) -> Executable:
+def compile_task(task: Task, options: Any = ()) -> Executable:
     """The executor factory of native code; other devices' programs are interpreted."""
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
     ):
         return interpreted(task)
-    return Native(task, Builder(task).plan())
+    key = disk_key(task, options)
+    if key is not None:
+        kept = from_disk(task, key)
+        if kept is not None:
+            return kept
+    plan = Builder(task).plan()
+    functions = library.load(functions_of(plan, emit))
+    image = Layout(plan).make()
+    if key is not None and None not in image.segments:
+        store.put(key, to_bytes(image))
+    return Native(task, image, functions, plan)
+
+
+def disk_key(task: Task, options: Any) -> str | None:
+    """Under which name a task's image is kept, if it can be named."""
+    try:
+        return store.key_of("image", target_key(), library.writer_key(), task_key(task, options))
+    except Unnameable:
+        return None
+
+
+def from_disk(task: Task, key: str) -> Native | None:
+    """The executable of a task that was compiled before, if its image and code are all there."""
+    data = store.get(key)
+    if data is None:
+        return None
+    image = from_bytes(data)
+    names = {name for entries in image.segments if entries for name, _, _ in entries}
+    try:
+        functions = library.load(dict.fromkeys(names, _gone))
+    except KeyError:
+        return None
+    return Native(task, image, functions, None)
+
+
+def _gone() -> library.Text:
+    raise KeyError("the code of a kept program was removed")
 
 
 register_backend("native", lambda mode, options: compile_task)

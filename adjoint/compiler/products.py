@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.backends.llvm import blas
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, whole
+from adjoint.compiler.steps import Address, Launch, Symbol, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 
@@ -136,7 +136,7 @@ def launch(
     if m * n * k < SMALL or batch >= SLICES:
         block = length
     words: list[Any] = [0] * blas.WORDS
-    words[blas.FUNCTION] = library.sgemm if item == 4 else library.dgemm
+    words[blas.FUNCTION] = Symbol("sgemm" if item == 4 else "dgemm")
     for at, place in ((blas.A, a), (blas.B, b), (blas.C, c)):
         words[at] = Address(place.buffer, place.offset * item)
     words[blas.M], words[blas.N], words[blas.K] = m, n, k

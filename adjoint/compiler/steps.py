@@ -26,6 +26,13 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Symbol:
+    """A word that is the address of a function of another library, the same in no two processes."""
+
+    name: str  # "sgemm", "dgemm"
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """A word that is the address of the program's status."""
 

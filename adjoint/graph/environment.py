@@ -218,18 +218,33 @@ class Fingerprint:
             self._add(name, value, seen, depth + 1)
 
 
+# The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
+# out only for a message: a key may be a parameter, and printing that takes its time.
+Path = tuple[Any, Any, bool]
+
+
+def spell(path: Path) -> str:
+    """A way as Python writes it."""
+    before, key, item = path
+    if before is None:
+        return str(key)
+    return spell(before) + (f"[{key!r}]" if item else f".{key}")
+
+
 class Numbers:
     """The Python numbers in containers and objects a function can reach, by holder and name."""
 
     __slots__ = ("found", "kept")
 
     def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
-        self.found: dict[tuple[int, Any], tuple[str, Any]] = {}
+        self.found: dict[tuple[int, Any], tuple[Path, Any]] = {}
         self.kept: list[Any] = []  # so that ids stay unique
         seen: set[int] = set()
-        pending: list[tuple[tuple[int, Any], str, Any, int]]
-        pending = [((0, name), str(name), value, 0) for name, value in reached(fn)]
-        pending += [((1, i), f"argument {i}", value, 0) for i, value in enumerate(arguments)]
+        pending: list[tuple[tuple[int, Any], Path, Any, int]]
+        pending = [((0, name), (None, name, False), value, 0) for name, value in reached(fn)]
+        pending += [
+            ((1, i), (None, f"argument {i}", False), value, 0) for i, value in enumerate(arguments)
+        ]
         while pending:
             place, path, value, depth = pending.pop()
             if isinstance(value, (int, float, complex)) and not isinstance(value, bool):
@@ -240,8 +255,8 @@ class Numbers:
                 held = isinstance(value, (dict, list, tuple))
                 kind = type(value)  # a lazy module that became an ordinary one is another holder
                 for key, child in _own(value):
-                    step = f"[{key!r}]" if held else f".{key}"
-                    pending.append(((id(value), (kind, key)), path + step, child, depth + 1))
+                    step = (path, key, held)
+                    pending.append(((id(value), (kind, key)), step, child, depth + 1))
 
     def check_unchanged(self, now: Numbers) -> None:
         """Refuse a function that counts: its replay would not."""
@@ -249,7 +264,8 @@ class Numbers:
             after = now.found.get(place, (path, value))[1]
             if value == value and after != value:
                 raise RuntimeError(
-                    f"capture: the function changes a number of the host, {path}, from {value} to "
+                    f"capture: the function changes a number of the host, {spell(path)}, from "
+                    f"{value} to "
                     f"{after}; a replay would not. Change it outside the function, or keep it in "
                     "a tensor and write that in place."
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from adjoint.core.spec import Spec
@@ -19,6 +20,11 @@ def as_operand(x: Any) -> Any:
     if x.host:
         return {0: True, 1: 1, 2: 1.0, 3: 1j}[x.spec.dtype.category]
     return x.spec
+
+
+def verifying() -> bool:
+    """Whether graphs are verified wherever they are made (ADJOINT_VERIFY=1)."""
+    return os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
 
 
 def verify(graph: Graph) -> Graph:

@@ -68,6 +68,14 @@ def find() -> Blas | None:
     return None
 
 
+def address(name: str) -> int:
+    """Where a product is, "sgemm" or "dgemm"."""
+    library = find()
+    if library is None:
+        raise RuntimeError("no BLAS to call: install scipy, or NumPy from its wheels")
+    return int(getattr(library, name))
+
+
 def product_text(name: str, element: str, bits: int) -> str:
     """The kernel of products of `element`, "float" or "double".
 

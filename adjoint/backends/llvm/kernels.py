@@ -453,7 +453,9 @@ class Emitter:
                 end = code.let(f"add i64 {i}, {step * BLOCK}")
                 short = code.let(f"icmp slt i64 {end}, {stop}")
                 end = code.let(f"select i1 {short}, i64 {end}, i64 {stop}")
-                zero = [identity(code, o.name, t.kind, t.lanes) for o, t in zip(ops, sums, strict=True)]
+                zero = [
+                    identity(code, o.name, t.kind, t.lanes) for o, t in zip(ops, sums, strict=True)
+                ]
                 parts = self.blocks.loop(i, end, step, zero, turn)
                 return [combine(o.name, t, p) for o, t, p in zip(ops, sums, parts, strict=True)]
 

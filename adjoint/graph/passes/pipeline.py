@@ -5,7 +5,6 @@ With ADJOINT_VERIFY=1 in the environment, or `verify=True`, every pass's result 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 from adjoint.graph.ir import Graph
@@ -18,7 +17,7 @@ from adjoint.graph.passes.nested import in_subgraphs
 from adjoint.graph.passes.prune import prune
 from adjoint.graph.passes.simplify import simplify
 from adjoint.graph.passes.unsplit import unsplit
-from adjoint.graph.verify import GraphError
+from adjoint.graph.verify import GraphError, verifying
 from adjoint.graph.verify import verify as verify_graph
 
 Pass = Callable[[Graph], Graph]
@@ -48,7 +47,7 @@ def run_passes(
     `observe` is called with each pass's name and result.
     """
     if verify is None:
-        verify = os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
+        verify = verifying()
     graph = in_subgraphs(graph, lambda body: run_passes(body, passes, verify=verify))
     for name, run, _ in passes:
         graph = run(graph)
