@@ -230,6 +230,7 @@ ELSEWHERE = {
     "set_num_threads": "adjoint.backends.threads",
     "use_deterministic_algorithms": "adjoint.core.determinism",
     "compile": "adjoint.compiler.api",
+    "mark_dynamic": "adjoint.graph.dynamic",
     "GradScaler": "adjoint.amp.grad_scaler",
     "GradientTape": "adjoint.autodiff.gradient_tape",
     "Graph": "adjoint.graph.graph",

@@ -78,4 +78,4 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     )
     if isinstance(fn, Captured):
         fn = fn.fn
-    return Captured(fn, factory)
+    return Captured(fn, factory, dynamic=bool(settings["dynamic"]))

@@ -115,3 +115,29 @@ def wrap_dims(name: str, dims: Iterable[int], ndim: int) -> tuple[int, ...]:
             f"{ndim} dimensions"
         )
     return wrapped
+
+
+_PLAIN = frozenset((int, type(None)))
+
+
+def slice_bounds(k: slice, size: int) -> tuple[int, int, int]:
+    """`k.indices(size)`, in arithmetic of their own for ints that know how they were made.
+
+    >>> slice_bounds(slice(-3, None), 5)
+    (2, 5, 1)
+    """
+    start, stop, step = k.start, k.stop, k.step
+    if size.__class__ is int and start.__class__ in _PLAIN and stop.__class__ in _PLAIN:
+        return k.indices(size)
+    if not all(x is None or isinstance(x, int) for x in (start, stop, step)) or (step or 1) < 1:
+        return k.indices(size)
+    return _clamped(start, 0, size), _clamped(stop, size, size), step or 1
+
+
+def _clamped(x: int | None, default: int, size: int) -> int:
+    """A bound of a slice in 0 ... size."""
+    if x is None:
+        return default
+    if x < 0:
+        x = x + size
+    return 0 if x < 0 else size if x > size else x

@@ -11,8 +11,10 @@ from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
+from adjoint.core.spec import Spec
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
+from adjoint.graph.dynamic import Families
 from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.ir import Graph
@@ -58,7 +60,13 @@ class Captured:
         traced. Functions with effects run one call at a time.
     """
 
-    def __init__(self, fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        factory: ExecutorFactory = interpreted,
+        *,
+        dynamic: bool = False,
+    ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
@@ -66,6 +74,9 @@ class Captured:
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
         self.retraces = Retraces(fn)
+        self.dynamic = dynamic
+        name = getattr(fn, "__qualname__", type(fn).__name__)
+        self.families = Families(name, automatic=dynamic)
         self.seen: Fingerprint | None = None
         # What the quick way tries, replaced as a whole: other threads may be reading it.
         self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
@@ -110,10 +121,37 @@ class Captured:
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
                 return program
-        program = self.trace(leaves, structure, seen)
-        self.retraces.note(key, self.programs, program, leaves)
-        self.programs.setdefault(key, []).append(program)
+        made = None if opaque else self._for_sizes(key, leaves, structure, seen)
+        if made is None:
+            made = self.trace(leaves, structure, seen)
+            self.retraces.note(key, self.programs, made, leaves)
+        self.programs.setdefault(key, []).append(made)
         self._look(opaque)
+        return made
+
+    def _for_sizes(
+        self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
+    ) -> Program | None:
+        """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
+        reached = {storage.identity for storage in seen.storages()}
+        if any(is_tensor(x) and x._storage.identity in reached for x in leaves):
+            return None
+        program = self.families.find(key, seen)
+        if program is None:
+            family = self.families.start(
+                key,
+                list(self.programs),
+                leaves,
+                lambda stand_ins: self.trace_specs(stand_ins, structure, seen),
+            )
+            if family is None:
+                return None
+            self.traces += 1
+            family.fingerprint = self.environment.look()
+            program = self.families.find(key, family.fingerprint)
+        if program is not None:
+            program.fingerprint = self.environment.look()
+            program.prepare(leaves, self.factory)
         return program
 
     def _look(self, opaque: list[Any]) -> Fingerprint:
@@ -174,6 +212,27 @@ class Captured:
             program.prepare(leaves, self.factory)
             return program
 
+    def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
+        """Record the function for arguments of which only (spec, requires_grad) is known."""
+        trace = Trace()
+        attributes = Attributes(self.environment.owners())
+        leaves = [
+            trace.stand_in(i, x[0], requires_grad=x[1])
+            if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], Spec)
+            else x
+            for i, x in enumerate(stand_ins)
+        ]
+        try:
+            args, kwargs = unflatten(structure, leaves)
+            before = self.numbers([])
+            with CONTEXT.having(capture=trace):
+                result = self.fn(*args, **kwargs)
+                before.check_unchanged(self.numbers([]))
+                return build(trace, result, leaves, attributes, seen.watched)
+        finally:
+            attributes.undo(trace)
+            trace.undo()
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each instance has programs of its own."""
         if instance is None:
@@ -185,13 +244,13 @@ class Captured:
         found = methods.get(self)
         if found is None:
             bound = types.MethodType(self.fn, instance)
-            found = methods[self] = Captured(bound, self.factory)
+            found = methods[self] = Captured(bound, self.factory, dynamic=self.dynamic)
         return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
         if isinstance(self.fn, types.FunctionType):
             return self  # as functions are
-        return Captured(copy.deepcopy(self.fn, memo), self.factory)
+        return Captured(copy.deepcopy(self.fn, memo), self.factory, dynamic=self.dynamic)
 
     def capture_children(self) -> list[tuple[str, Any]]:
         """What a capture that reaches this one depends on: the function, not what is kept of it."""

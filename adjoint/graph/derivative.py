@@ -31,8 +31,8 @@ from adjoint.tensor.tensor import Tensor
 class Target:
     """Where a gradient goes: to a tensor from outside, or along an edge that is always the same."""
 
-    edge: Edge
-    ref: Ref | None  # None: the tape led to a node whose tensor is not known
+    edge: Edge | None  # None where the tensor is known: it is asked at each call
+    ref: Ref | None
     source: Source | None = None  # the graph's input that shows the tensor
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
 
@@ -134,8 +134,8 @@ def _target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor
         tensor = argument
     cell = trace.cells.get(tensor._storage.identity)
     if cell is None or cell.source is None:
-        return Target(edge, outputs.ref(tensor))
-    return Target(edge, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
+        return Target(None, outputs.ref(tensor))
+    return Target(None, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
 
 
 def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
@@ -147,7 +147,7 @@ def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[
             cell = trace.cells.get(tensor._storage.identity)
             if cell is not None and cell.source is not None:
                 chain = tensor._chain[len(cell.skip) :]
-                return Target(edge, outputs.ref(tensor), cell.source, chain)
+                return Target(None, outputs.ref(tensor), cell.source, chain)
     return Target(edge, None)
 
 

@@ -265,7 +265,7 @@ class _Effects:
         self.places: list[tuple[Ref, int]] = []
         self.flags: list[tuple[Ref, bool]] = []
         for tensor, (node, _, required, _, before) in trace.journal.items():
-            if type(tensor._array) is Window:
+            if type(tensor._array) is Window and id(tensor) not in outputs.positions:
                 continue  # made inside
             now = None if tensor._meta is None else tensor._meta.grad
             if now is not before:

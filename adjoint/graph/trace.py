@@ -99,6 +99,17 @@ class Trace:
         else:
             self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
 
+    def stand_in(self, position: int, spec: Spec, *, requires_grad: bool) -> Tensor:
+        """A tensor of the trace for an argument of which only the spec is known."""
+        value = self.graph.add_input(spec)
+        self.sources.append(Argument(position, whole=False))
+        storage = Storage(None, trace=self)
+        self.cells[storage.identity] = Cell(value, self.sources[-1], (), storage)
+        tensor = symbolic(spec, storage)
+        tensor._requires_grad = requires_grad
+        self.arguments[id(tensor)] = tensor
+        return tensor
+
     def derive(self, alias: Tensor, source: Tensor) -> None:
         """Note that one tensor was made in the trace as another window like `source`."""
         self.aliases[id(alias)] = alias

@@ -36,7 +36,10 @@ def ints(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
             raise TypeError(f"{name}: sizes given both by position and by keyword")
         args = (given,) if hasattr(given, "__index__") else given
     try:
-        return tuple([index(a) for a in args])
+        # An int of a class of its own stays one: sizes may know where they come from.
+        return tuple(
+            [a if isinstance(a, int) and a.__class__ is not bool else index(a) for a in args]
+        )
     except TypeError:
         shown = ", ".join(type(a).__name__ for a in args)
         raise TypeError(

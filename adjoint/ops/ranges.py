@@ -42,6 +42,8 @@ def _length(start: Any, end: Any, step: Any, dtype: DType) -> int:
             f"arange: upper bound and lower bound inconsistent with step sign: {start} -> {end} "
             f"by {step}"
         )
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        return -((start - end) // step)
     if dtype is dt.int64:
         return -((int(start) - int(end)) // int(step))
     return ceil((float(end) - float(start)) / float(step))

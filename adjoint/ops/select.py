@@ -8,7 +8,7 @@ from adjoint.core.dtype import INT
 from adjoint.core.layout import contiguous_format
 from adjoint.core.public import method, public
 from adjoint.core.record import is_tensor
-from adjoint.core.spec import wrap_dim
+from adjoint.core.spec import slice_bounds, wrap_dim
 from adjoint.ops.views import SLICE, scatter
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _bounds(name: str, x: Tensor, dim: int, start: Any, end: Any, step: int) -> 
     d = wrap_dim(name, dim, x.ndim)
     if step <= 0:
         raise RuntimeError(f"{name} step must be positive, received {step}")
-    first, last, _ = slice(start, end, step).indices(x._array.shape[d])
+    first, last, _ = slice_bounds(slice(start, end, step), x._array.shape[d])
     return index_range(x, d, first, max(first, last), step)
 
 

@@ -222,7 +222,9 @@ def expand(self: Tensor, *args: Any, size: Any = None, implicit: bool = False) -
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})"
         )
-    fits = min(sizes, default=0) >= 0
+    fits = True
+    for m in sizes:
+        fits = fits and m >= 0
     for n, m in zip(old, sizes[added:], strict=True):
         fits = fits and (n == m or n == 1)
     return EXPAND(self, shape=sizes if fits else _expanded(old, sizes, added))

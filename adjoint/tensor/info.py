@@ -15,7 +15,7 @@ from adjoint.tensor.tensor import Tensor
 @method(aliases=("nelement",))
 def numel(self: Tensor) -> int:
     """The number of elements."""
-    return int(self._array.size)
+    return self._array.size
 
 
 @method(aliases=("ndimension",))
@@ -118,7 +118,7 @@ def is_tensor(obj: Any) -> bool:
 @public(name="numel")
 def numel_function(input: Tensor) -> int:
     """The number of elements."""
-    return int(input._array.size)
+    return input._array.size
 
 
 @method

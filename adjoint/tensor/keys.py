@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint.core.dtype import bool_, int32, int64, uint8
 from adjoint.core.record import HOOKS, is_tensor
+from adjoint.core.spec import slice_bounds
 from adjoint.tensor.item import known
 from adjoint.tensor.tensor import Tensor
 
@@ -46,7 +47,7 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
             index.append(k + size if k < 0 else k)
         elif kind is slice:
             try:
-                start, stop, step = k.indices(size)
+                start, stop, step = slice_bounds(k, size)
             except (TypeError, ValueError):
                 return None
             if step <= 0:
@@ -131,7 +132,7 @@ def _entries(x: Tensor, key: Any) -> list[Any]:
 
 
 def _slice_entry(k: slice, size: int) -> tuple[int, int, int]:
-    start, stop, step = k.indices(size)
+    start, stop, step = slice_bounds(k, size)
     if step <= 0:
         raise ValueError(f"slice step must be greater than zero, received {step}")
     return start, max(start, stop), step

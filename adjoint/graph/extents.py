@@ -1,0 +1,264 @@
+"""Sizes that stand for any size: integers that know how they were made from dynamic dimensions.
+
+Note [extents]
+    While a function is recorded for dynamic sizes, a dynamic dimension is an `Extent`: an int with
+    the value of the present call that also carries a polynomial in the symbols. Sums and products
+    carry on; whatever a comparison decides becomes a guard on the sizes; a quotient that leaves a
+    remainder becomes a symbol of its own, computed from the others. Where an extent turns into a
+    plain int unseen (in `range`, say) it is baked into the recording as a constant. So a recording
+    is checked against a second one, made at other sizes, before it is used for any
+    (`graph.dynamic`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+Monomial = tuple[str, ...]
+Poly = dict[Monomial, int]  # monomial -> coefficient; no zeros
+Sizes = Mapping[str, int]
+_ROUNDED = "q"  # how the names of computed symbols begin
+
+
+def evaluate(poly: Poly, sizes: Sizes) -> int:
+    """The polynomial's value."""
+    return sum(c * prod(sizes[s] for s in mono) for mono, c in poly.items())
+
+
+class Scope:
+    """The guards that one recording's decisions about sizes came to."""
+
+    def __init__(self) -> None:
+        self.guards: dict[Any, tuple[Poly, Callable[..., Any], bool]] = {}
+        self.quotients: dict[Any, tuple[str, Poly, Poly]] = {}  # symbols that stand for a // b
+
+    def quotient(self, above: Poly, below: Poly) -> Poly:
+        """The symbol for a rounded quotient."""
+        key = (frozenset(above.items()), frozenset(below.items()))
+        if key not in self.quotients:
+            self.quotients[key] = (f"{_ROUNDED}{len(self.quotients)}", above, below)
+        return {(self.quotients[key][0],): 1}
+
+    def complete(self, sizes: Sizes) -> dict[str, int]:
+        """Sizes with the symbols that are computed from them."""
+        known = dict(sizes)
+        for name, above, below in self.quotients.values():
+            known[name] = evaluate(above, known) // evaluate(below, known)
+        return known
+
+    def decide(self, difference: Poly, compare: Callable[..., Any], outcome: bool) -> None:
+        """The recording holds for sizes at which `difference` compares with 0 like this."""
+        key = (frozenset(difference.items()), compare.__name__, outcome)
+        self.guards[key] = difference, compare, outcome
+
+    def allow(self, sizes: Sizes) -> bool:
+        """Whether every decision comes out the same at these sizes."""
+        known = self.complete(sizes)
+        return all(
+            compare(evaluate(difference, known), 0) == outcome
+            for difference, compare, outcome in self.guards.values()
+        )
+
+
+class Extent(int):
+    """A size made of dynamic dimensions."""
+
+    poly: Poly
+    scope: Scope
+
+    @staticmethod
+    def symbol(name: str, value: int, scope: Scope) -> Extent:
+        """A dynamic dimension itself."""
+        return _made({(name,): 1}, value, scope)  # type: ignore[return-value]
+
+    def __reduce__(self) -> Any:
+        return (int, (int(self),))
+
+    def __hash__(self) -> int:
+        # Unlike that of the plain int: a table filled by one must not answer for the other.
+        return hash((id(self.scope), frozenset(self.poly.items())))
+
+    def __bool__(self) -> bool:
+        return bool(self._compare(0, operator.ne))
+
+    def _compare(self, other: Any, compare: Callable[..., Any]) -> Any:
+        if not isinstance(other, int):
+            return compare(int(self), other)
+        outcome = compare(int(self), int(other))
+        difference = _sum(self.poly, _poly(other), -1)
+        if not _certain(difference, compare):
+            self.scope.decide(difference, compare, outcome)
+        return outcome
+
+    def pin(self) -> int:
+        """The plain value; the recording then holds for no other."""
+        self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
+        return int(self)
+
+    def __abs__(self) -> int:
+        return self if self >= 0 else -self
+
+
+class ExtentFloat(float):
+    """A float made of dynamic dimensions, such as the reciprocal of a size."""
+
+    at: Callable[[Sizes], float]
+
+    def __reduce__(self) -> Any:
+        return (float, (float(self),))
+
+
+def _certain(difference: Poly, compare: Callable[..., Any]) -> bool:
+    """Whether a comparison with 0 has one outcome at all sizes from 2 on, as far as signs tell."""
+    slopes = [c for mono, c in difference.items() if mono]
+    if not slopes:
+        return True
+    if min(slopes) < 0 < max(slopes) or any(_ROUNDED in "".join(mono) for mono in difference):
+        return False
+    edge = sum(c << len(mono) for mono, c in difference.items())  # where every symbol is 2
+    if slopes[0] > 0:  # grows from the edge on
+        return edge > 0 or (edge == 0 and compare in (operator.ge, operator.lt))
+    return edge < 0 or (edge == 0 and compare in (operator.le, operator.gt))
+
+
+def _poly(x: int) -> Poly:
+    if isinstance(x, Extent):
+        return x.poly
+    return {(): int(x)} if x else {}
+
+
+def _sum(a: Poly, b: Poly, sign: int = 1) -> Poly:
+    total = dict(a)
+    for mono, c in b.items():
+        total[mono] = total.get(mono, 0) + sign * c
+    return {m: c for m, c in total.items() if c}
+
+
+def _product(a: Poly, b: Poly) -> Poly:
+    total: Poly = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            mono = tuple(sorted(m + n))
+            total[mono] = total.get(mono, 0) + c * d
+    return {m: c for m, c in total.items() if c}
+
+
+def _quotient(a: Poly, b: Poly) -> Poly | None:
+    """a / b where b is one term that divides every term of a, else None."""
+    if len(b) != 1:
+        return None
+    ((below, d),) = b.items()
+    found: Poly = {}
+    for mono, c in a.items():
+        rest = list(mono)
+        for s in below:
+            if s not in rest:
+                return None
+            rest.remove(s)
+        if c % d:
+            return None
+        found[tuple(rest)] = c // d
+    return found
+
+
+def _made(poly: Poly, value: int, scope: Scope) -> int:
+    """An extent, or a plain int where no symbol is left."""
+    if not any(poly):
+        return value
+    made = int.__new__(Extent, value)
+    made.poly, made.scope = poly, scope
+    return made
+
+
+def _scope(a: Any, b: Any) -> Scope:
+    return a.scope if isinstance(a, Extent) else b.scope
+
+
+def _plain(x: Any) -> Any:
+    return x.pin() if isinstance(x, Extent) else x
+
+
+def _linear(fn: Callable[..., Any], combine: Callable[[Poly, Poly], Poly]) -> Any:
+    def method(a: Any, b: Any) -> Any:
+        if not isinstance(b, int) or not isinstance(a, int):
+            return _float(fn)(a, b)
+        return _made(combine(_poly(a), _poly(b)), fn(int(a), int(b)), _scope(a, b))
+
+    return method
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    if not isinstance(a, int) or not isinstance(b, int):
+        return operator.floordiv(_plain(a), _plain(b))
+    if not isinstance(b, Extent) and b <= 0:
+        return _plain(a) // b
+    scope, value = _scope(a, b), int(a) // int(b)
+    found = _quotient(_poly(a), _poly(b))
+    return _made(scope.quotient(_poly(a), _poly(b)) if found is None else found, value, scope)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    if not isinstance(a, int) or not isinstance(b, int):
+        return operator.mod(_plain(a), _plain(b))
+    return a - b * _floordiv(a, b)
+
+
+def _float(fn: Callable[..., Any]) -> Any:
+    """An operation whose result is a float of the sizes."""
+
+    def method(a: Any, b: Any) -> Any:
+        if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+            return NotImplemented
+        value = fn(_number(a), _number(b))
+        if not isinstance(value, float):  # an integer power of an extent, say
+            return fn(_plain(a), _plain(b))
+        made = ExtentFloat(value)
+        made.at = lambda sizes: fn(_at(a, sizes), _at(b, sizes))
+        return made
+
+    return method
+
+
+def _number(x: Any) -> Any:
+    """The plain number."""
+    return int(x) if isinstance(x, Extent) else float(x) if isinstance(x, ExtentFloat) else x
+
+
+def _at(x: Any, sizes: Sizes) -> Any:
+    if isinstance(x, ExtentFloat):
+        return x.at(sizes)
+    return evaluate(x.poly, sizes) if isinstance(x, Extent) else x
+
+
+def _pow(a: Any, b: Any) -> Any:
+    if isinstance(a, Extent) and type(b) is int and 0 < b < 4:
+        return prod([a] * b)
+    return _float(operator.pow)(a, b)
+
+
+_BINARY = {
+    "add": _linear(operator.add, _sum),
+    "sub": _linear(operator.sub, lambda a, b: _sum(a, b, -1)),
+    "mul": _linear(operator.mul, _product),
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "truediv": _float(operator.truediv),
+    "pow": _pow,
+    "divmod": lambda a, b: (_floordiv(a, b), _mod(a, b)),
+}
+for _name, _method in _BINARY.items():
+    setattr(Extent, f"__{_name}__", lambda self, other, _m=_method: _m(self, other))
+    setattr(Extent, f"__r{_name}__", lambda self, other, _m=_method: _m(other, self))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    _compare = getattr(operator, _name)
+    setattr(Extent, f"__{_name}__", lambda self, other, _c=_compare: self._compare(other, _c))
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    _method = _float(getattr(operator, _name))
+    setattr(ExtentFloat, f"__{_name}__", lambda self, other, _m=_method: _m(self, other))
+    setattr(ExtentFloat, f"__r{_name}__", lambda self, other, _m=_method: _m(other, self))
+Extent.__neg__ = lambda self: self * -1  # type: ignore[method-assign]
+ExtentFloat.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]
+Extent.__pos__ = lambda self: self  # type: ignore[method-assign]
