@@ -1,0 +1,120 @@
+"""Random programs compiled to native code: they agree with the reference interpreter.
+
+`ADJOINT_FUZZ=5000 pytest tests/test_native_programs.py` runs so many examples of each kind.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import adjoint as ad
+from adjoint.compiler import compile, legalise, native
+from tests.random_programs import Given, Program, function, lay, programs
+
+EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
+CALLS = 3
+FINE = {"float64": 1e-5, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
+
+
+@pytest.fixture(autouse=True)
+def _as_many_threads() -> Iterator[None]:
+    before = ad.get_num_threads()
+    yield
+    ad.set_num_threads(before)
+
+
+def observe(program: Program, backend: str | None, threads: int = 1) -> list[Any]:
+    """All that three calls return, change and draw; arrays, or texts of errors."""
+    ad.manual_seed(1)
+    ad.set_num_threads(threads)
+    rng = np.random.default_rng(0)
+    states: list[Any] = []
+    for spec in program.states:
+        states.append(lay(rng, spec, states))
+    run: Any = function(program, states)
+    if backend is not None:
+        run = compile(run, backend=backend)
+    seen: list[Any] = []
+    for _ in range(CALLS):
+        arguments: list[Any] = []
+        for spec in program.arguments:
+            arguments.append(lay(rng, spec, arguments))
+        try:
+            outs, grads, exact = run(*arguments)
+        except (RuntimeError, IndexError, ValueError) as error:
+            seen.append(type(error))
+            break
+        everything = [*outs, *grads, *arguments, *states]
+        seen.append(("exact", exact))
+        seen.append(("shared", sharing([*outs, *arguments, *states])))
+        seen += [None if t is None else t.detach().numpy().copy() for t in everything]
+        seen += [None if t is None else t.dtype.name for t in everything]
+    seen.append(ad.rand(2).numpy())
+    return seen
+
+
+def sharing(tensors: list[Any]) -> list[int]:
+    """Which tensors show the same memory."""
+    first: dict[Any, int] = {}
+    return [first.setdefault(t._storage.identity, k) for k, t in enumerate(tensors)]
+
+
+def halves(program: Program) -> bool:
+    named = {g.dtype for g in (*program.arguments, *program.states)}
+    return bool(named & {"float16", "bfloat16"}) or any(step[0] == "cast" for step in program.body)
+
+
+def agree(got: list[Any], want: list[Any], limit: float | None, what: str) -> None:
+    """Equal, floats within a limit (relative to the largest number around), or to the bit."""
+    assert len(got) == len(want), what
+    arrays = [w.astype(float) for w in want if isinstance(w, np.ndarray)]
+    scale = max([1.0, *(np.abs(w[np.isfinite(w)]).max(initial=0) for w in arrays)])
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        if not isinstance(w, np.ndarray):
+            assert g == w, f"{what} [{k}]"
+        elif limit is None:
+            assert g.dtype == w.dtype
+            assert g.shape == w.shape
+            assert g.tobytes() == w.tobytes(), f"{what} [{k}]:\n{g}\n{w}"
+        elif w.dtype.kind in "biu":
+            np.testing.assert_array_equal(g, w, err_msg=f"{what} [{k}]")
+        else:
+            fine = max(limit, FINE[w.dtype.name])
+            np.testing.assert_allclose(
+                g.astype(float), w.astype(float), fine, fine * scale, err_msg=f"{what} [{k}]"
+            )
+
+
+def check(program: Program) -> None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        want = observe(program, "interpret")
+        one = observe(program, "native", 1)
+        limit = 0.25 if halves(program) else 0.0
+        agree(one, want, limit, "native against the interpreter")
+        agree(observe(program, "native", 2), one, None, "2 threads against 1")
+        agree(observe(program, "native", 3), one, None, "3 threads against 1")
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_programs(program: Program) -> None:
+    check(program)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(20))
+def test_programs_in_parts(program: Program) -> None:
+    """Everything is divided among workers, sums go by parts, kernels are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "ALONE", 0.0)
+        patch.setattr(native, "SERIAL", 0.0)
+        patch.setattr(legalise, "LONG", 4)
+        check(program)
