@@ -80,7 +80,8 @@ class Builder:
         for unit in self.units:
             self.steps += self.unit_steps(unit)
         for value, place in self.last:
-            self.steps.append(self.copy_step(value, place))
+            if 0 not in place.shape:
+                self.steps.append(self.copy_step(value, place))
         self.steps = batch(self.steps)
         return Plan(self.graph, self.steps, self.inputs, self.targets, self.results, self.places)
 

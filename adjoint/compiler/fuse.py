@@ -188,7 +188,7 @@ class Fusion:
             return None
         where = maps[0]
         for other in maps[1:]:
-            if not all(unify(a, b) for a, b in zip(where, other, strict=True)):
+            if not unify(flatten(where), flatten(other)):
                 return None
         atoms = flatten(where)
         free = [a for a in atoms if a.free]
@@ -225,34 +225,42 @@ class Fusion:
 
     def absorb(self, unit: Unit, node: Node, kind: str) -> None:
         """Join kernels of the node's other operands that are in step with it."""
-        if kind == REDUCE:
+        if kind == REDUCE or unit.reduced is not None or node.record.name in PICKED:
             return
-        shape = node.outputs[0].spec.shape
-        for x in node.inputs:
-            if not isinstance(x, Value) or node.record.name in PICKED:
-                continue
-            base, views = self.rooted(x)
-            other = self.unit_of.get(base)
-            if other is None or other is unit or other.kind != "loop":
-                continue
-            if other.reduced is not None or unit.reduced is not None:
+        for other in list(dict.fromkeys(self.producers(node))):
+            if other is unit or other.kind != "loop" or other.reduced is not None:
                 continue
             if len(other.nodes) + len(unit.nodes) > LARGEST:
                 continue
             if other.needs >> unit.index & 1 or self.between(other, unit, node):
                 continue
+            if self.in_step(unit, other, node):
+                self.join(unit, other)
+
+    def in_step(self, unit: Unit, other: Unit, node: Node) -> bool:
+        """Give all that `unit` reads of `other` the places it has there, if that can be."""
+        for member in unit.nodes:
+            if member is not node and any(p is other for p in self.producers(member)):
+                return False  # it read something at that time, and not in step
+        shape = node.outputs[0].spec.shape
+        wanted = flatten(unit.maps[node.outputs[0]])
+        foreign = frozenset(other.full())
+        maps: list[Map] = []
+        for x in node.inputs:
+            base, views = self.rooted(x) if isinstance(x, Value) else (None, [])
+            if base not in other.maps:
+                continue
             shown = through(other.maps[base], views)
             if shown is None or set(flatten(shown)) != other.full():
-                continue
+                return False
             theirs = broadcast(shown, x.spec.shape, shape)
             if any(a.free for a in flatten(theirs)):
-                continue
-            foreign = frozenset(other.full())
-            if all(
-                unify(a, b, foreign)
-                for a, b in zip(unit.maps[node.outputs[0]], theirs, strict=True)
-            ):
-                self.join(unit, other)
+                return False
+            maps.append(theirs)
+        # All in one order: then what makes one of them the unit's own makes all.
+        if any(flatten(m) != flatten(maps[0]) for m in maps[1:]):
+            return False
+        return unify(wanted, flatten(maps[0]), foreign)
 
     def between(self, first: Unit, last: Unit, node: Node) -> bool:
         """Whether a third unit lies on a way from `first` to `last`."""

@@ -137,6 +137,13 @@ class Nest:
             ),
         )  # fmt: skip
 
+    def is_full(self, where: Map) -> bool:
+        """Whether a value has an element per inner combination.
+
+        By its place, not by what it depends on: a constant may have to be stored everywhere.
+        """
+        return bool(self.reduced) and any(a in self.reduced for a in flatten(where))
+
     def is_reduction(self, node: Node) -> bool:
         return bool(self.fusion.kinds[node] == REDUCES)
 
@@ -168,12 +175,10 @@ class Nest:
             return
         where = self.unit.maps[out]
         name, args, params, compute = self.point(node, where)
-        # By its place, not by what it depends on: a constant may have to be stored everywhere.
-        full = bool(self.reduced) and any(a in self.reduced for a in flatten(where))
         number = self.add(
             out,
             kind=POINT, name=name, args=args, params=params, compute=compute,
-            dtype=out.spec.dtype.name, full=full, stage=self.stage_of(args),
+            dtype=out.spec.dtype.name, full=self.is_full(where), stage=self.stage_of(args),
         )  # fmt: skip
         if can_fail(name, compute):
             self.faults[number] = [fault_of(node)]
@@ -192,8 +197,7 @@ class Nest:
             out,
             kind=LOAD, name=name, args=(("r", len(self.refs) - 1), *indices),
             params=node.params.get("wrap", node.record.name == "index"), compute=name, dtype=name,
-            full=bool(self.reduced) and any(a in self.reduced for a in flatten(where)),
-            stage=self.stage_of(indices),
+            full=self.is_full(where), stage=self.stage_of(indices),
         )  # fmt: skip
         self.faults[number] = [bounds_fault(node, j) for j in range(len(indices))]
 

@@ -141,8 +141,12 @@ def _slice(where: Map, have: Shape, index: tuple[object, ...]) -> Map | None:
 
 
 def unify(a: Sequence[Atom], b: Sequence[Atom], foreign: frozenset[Atom] = frozenset()) -> bool:
-    """Make two rows of atoms the same: free atoms (and foreign ones of `b`) become the other's."""
+    """Make two rows of atoms the same: free atoms (and foreign ones of `b`) become the other's.
+
+    Where that cannot be, no atom becomes another (some may have been split).
+    """
     left, right = settle(a)[::-1], settle(b)[::-1]
+    linked: list[Atom] = []
     while left and right:
         x, y = left.pop(), right.pop()
         if x is y:
@@ -155,14 +159,23 @@ def unify(a: Sequence[Atom], b: Sequence[Atom], foreign: frozenset[Atom] = froze
                 y, rest = split(y, y.size // x.size)
                 right.append(rest)
             else:
-                return False
+                return unlink(linked)
         if y.free or _belongs(y, foreign):
             y.link = x
+            linked.append(y)
         elif x.free:
             x.link = y
+            linked.append(x)
         else:
-            return False
-    return not left and not right
+            return unlink(linked)
+    return True if not left and not right else unlink(linked)
+
+
+def unlink(atoms: Iterable[Atom]) -> bool:
+    """Have atoms be themselves again; False, for a unification that failed."""
+    for atom in atoms:
+        atom.link = None
+    return False
 
 
 def _belongs(atom: Atom, group: frozenset[Atom]) -> bool:

@@ -546,7 +546,7 @@ class Emitter:
         """The first index of the lanes, where they are neighbours that begin a block of words."""
         r = self.form.ops[op.args[2][1]].args[0][1]
         classes = self.form.refs[r][1]
-        if lanes < 4 or self.form.rows or self.form.outer != 1 or classes[0] != 1:
+        if lanes < 4 or self.form.inner or self.form.outer != 1 or classes[0] != 1:
             return None
         return self.coordinate(r, where, 1)
 
