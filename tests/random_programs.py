@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 import adjoint as ad
@@ -316,7 +315,7 @@ def running(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
         t = a.t if a.t.dtype is not ad.bool else a.t.to(ad.int64)
         if j % 3 == 2:
             if a.t.numel() and a.cell.exact:
-                for part in (t.cummax(d) if j < 3 else t.cummin(d)):
+                for part in t.cummax(d) if j < 3 else t.cummin(d):
                     m.put(part, a)
         elif j % 3:
             m.put(t.clamp(0, 2).cumprod(d), a, exact=not is_float(t))
@@ -469,7 +468,7 @@ def write_state(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
     if not m.states:
         return
     s = m.states[i % len(m.states)]
-    if not (is_float(s.t) or a.cell.exact):
+    if not s.writable or not (is_float(s.t) or a.cell.exact):
         return
     with ad.no_grad():
         value = fitting(a.t.detach(), tuple(s.t.shape), up=False).to(s.t.dtype)
@@ -479,7 +478,8 @@ def write_state(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
             s.t.add_(value)
         else:
             other = m.states[(i + 1) % len(m.states)]
-            if other.t.shape == s.t.shape and (is_float(s.t) == is_float(other.t)):
+            alike = other.t.shape == s.t.shape and is_float(s.t) == is_float(other.t)
+            if alike and other.writable:
                 kept = s.t.clone()
                 s.t.copy_(other.t)
                 other.t.copy_(kept)
@@ -506,7 +506,9 @@ def index_write(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
     rows = a.t.shape[d]
     if j % 2:
         index = indices(b, rows, 3)
-        a.t.index_add_(d, index, ad.ones_like(a.t).select(d, 0).unsqueeze(d).repeat_interleave(3, d))
+        a.t.index_add_(
+            d, index, ad.ones_like(a.t).select(d, 0).unsqueeze(d).repeat_interleave(3, d)
+        )
     else:
         index = ad.arange(max(rows // 2, 1)) * 2 % rows
         a.t.index_fill_(d, index, j)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
 from adjoint.compiler import compile, legalise, native
-from tests.random_programs import Given, Program, function, lay, programs
+from tests.random_programs import Program, function, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
 CALLS = 3
@@ -118,3 +118,73 @@ def test_programs_in_parts(program: Program) -> None:
         patch.setattr(native, "SERIAL", 0.0)
         patch.setattr(legalise, "LONG", 4)
         check(program)
+
+
+# -- what was found this way ---------------------------------------------------------------------
+
+
+def both(fn: Any, *arguments: Any) -> tuple[Any, Any]:
+    """What a function returns, eagerly and compiled."""
+    want = fn(*arguments)
+    return compile(fn, backend="native")(*arguments).numpy(), want.numpy()
+
+
+def test_a_softmax_of_one_number() -> None:
+    """Nothing varies along the rows, and yet every element must be written."""
+    got, want = both(lambda x: ad.zeros_like(x).softmax(-1), ad.ones(3, 5))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_mean_spread_over_what_it_was_taken_of() -> None:
+    got, want = both(lambda x: x.mean(0, keepdim=True).expand(7).clone(), ad.arange(7.0))
+    np.testing.assert_allclose(got, want)
+
+
+def test_empty_state_is_written() -> None:
+    state = ad.ones(0)
+    compile(lambda x: state.copy_(x), backend="native")(ad.ones(()))
+    assert state.shape == (0,)
+
+
+def test_a_kernel_picks_from_memory_only() -> None:
+    """The gather reads any element: what it reads cannot be made by the same kernel."""
+
+    def fn(x: Any, at: Any) -> Any:
+        y = x * 2
+        picked = (y.gather(0, at + 1) * 3) + 1
+        return picked + y
+
+    got, want = both(fn, ad.arange(4.0), ad.tensor([2, 0, 1, 1]))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_kernel_reads_part_of_what_it_joins() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        doubled = x * 2
+        return (y.sin() + doubled[1:2]) + doubled
+
+    got, want = both(fn, ad.arange(4.0), ad.arange(4.0))
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_random_numbers_reduced_by_columns() -> None:
+    """A vector of neighbours begins a block of the generator only where rows are whole blocks."""
+
+    def fn(x: Any) -> Any:
+        ad.manual_seed(3)
+        return ad.rand(5, 33).sum(0) + x
+
+    want = fn(ad.zeros(33))
+    ad.manual_seed(3)
+    got = compile(lambda x: ad.rand(5, 33).sum(0) + x, backend="native")(ad.zeros(33))
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+
+
+def test_overlapping_memory_is_not_written_in_a_capture() -> None:
+    def fn(x: Any) -> Any:
+        x.clone().expand(3).add_(1)
+        return x
+
+    for run in (fn, compile(fn, backend="native")):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            run(ad.ones(1))

@@ -151,8 +151,7 @@ def leak_message() -> str:
 
 def check_writable(target: Tensor) -> None:
     """Refuse the writes autograd cannot follow, as PyTorch does."""
-    if type(target._array) is not Window:
-        HOOKS.array.check_overlap(target._array)
+    HOOKS.array.check_overlap(target._array)
     if target._storage.version < 0 and not CONTEXT.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can "

@@ -34,8 +34,8 @@ def add_into(target: Array, source: Array) -> None:
     quietly(iadd, (target, source), {})
 
 
-def check_overlap(array: Array) -> None:
-    """Refuse to write where one location shows more than once."""
+def check_overlap(array: Any) -> None:
+    """Refuse to write where one location of an array (or a window) shows more than once."""
     if (
         array.size
         and 0 in array.strides
