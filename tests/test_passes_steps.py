@@ -1,0 +1,30 @@
+"""Whole training steps of every module: their graphs after the passes equal eager ones."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adjoint.graph import Task, capture, interpreted
+from adjoint.graph.passes import run_passes
+from tests.samples.modules import Row
+from tests.test_nn_steps import CASES, train
+
+
+def optimised(task: Task) -> Any:
+    """A task whose graph is rewritten, verified after every pass, and interpreted."""
+    return interpreted(replace(task, graph=run_passes(task.graph, verify=True)))
+
+
+@pytest.mark.parametrize("row", CASES)
+def test_steps(row: Row) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        want, _ = train(row, lambda fn: fn)
+        got, _ = train(row, lambda fn: capture(fn, optimised))
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
