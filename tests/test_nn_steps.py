@@ -1,4 +1,4 @@
-"""Five whole training steps of every module: captured and replayed, they equal eager ones."""
+"""Five whole training steps of every module: captured or compiled, they equal eager ones."""
 
 from __future__ import annotations
 
@@ -64,16 +64,17 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, ad.Tensor)
 
 
+@pytest.mark.parametrize("wrap", [capture, ad.compile], ids=["captured", "compiled"])
 @pytest.mark.parametrize("row", CASES)
-def test_steps(row: Row) -> None:
+def test_steps(row: Row, wrap: Callable[[Any], Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         want, _ = train(row, lambda fn: fn)
-        got, captured = train(row, capture)
+        got, recorded = train(row, wrap)
     assert len(got) == len(want)
     for g, w in zip(got, want, strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
-    assert captured.traces == row.traces
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+    assert recorded.traces == row.traces
 
 
 def test_every_module_has_a_row() -> None:

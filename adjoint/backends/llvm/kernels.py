@@ -363,6 +363,8 @@ class Emitter:
         if value.lanes == 1 or classes[self.vector] == 1:
             lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
             return
+        if classes[self.vector] == 0:  # only where there are no elements: the loop never runs
+            return
         element = type_text(kind, 1)
         for k in range(value.lanes):
             step = let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")
