@@ -198,13 +198,15 @@ def multiply(
     row_parts = min(parts_of(PIECES, column_parts * groups), parts_of(rows, tile.rows))
     part = rounded(parts_of(rows, row_parts), tile.rows)
     row_parts = parts_of(rows, part)
+    # Blocks of one size, so that none is a small rest.
+    block = parts_of(max(depth, 1), parts_of(max(depth, 1), kernels.DEPTH))
     start, steps = steps_from(phase, source)
     to_start, to_steps = steps_to(phase, out)
     pieces = groups * row_parts * column_parts
     words: list[Any] = [
         address(source, start), Address(packed), Address(table), address(out, to_start),
         rows, depth, count, pieces, part, row_parts, column_parts,
-        channels * source.strides[1], rows * out.strides[1], out.strides[1],
+        channels * source.strides[1], rows * out.strides[1], out.strides[1], block,
         *spread(tuple(line.count for line in phase)), *steps, *to_steps,
     ]  # fmt: skip
     return Launch(

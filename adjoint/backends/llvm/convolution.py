@@ -154,9 +154,9 @@ def pad_text(name: str, kind: str) -> Text:
 
 (
     C_FROM, C_PANELS, C_TABLE, C_TO, C_M, C_K, C_POSITIONS, C_PIECES, C_ROWS, C_ROW_PARTS,
-    C_COLUMN_PARTS, C_GROUP_FROM, C_GROUP_TO, C_CHANNEL_TO,
-) = range(14)  # fmt: skip
-C_SIZES = 14  # of the positions' coordinates
+    C_COLUMN_PARTS, C_GROUP_FROM, C_GROUP_TO, C_CHANNEL_TO, C_BLOCK,
+) = range(15)  # fmt: skip
+C_SIZES = 15  # of the positions' coordinates
 C_STEPS = C_SIZES + RANK  # in the input: example, coordinates; then in the result
 C_WORDS = C_STEPS + 2 * (RANK + 1)
 
@@ -176,6 +176,8 @@ class Product:
         self.packed = w.reserve(kind, DEPTH * width_)
         self.result = w.reserve(kind, self.tile.rows * self.tile.columns)
         self.places, self.outs = w.reserve("i64", width_), w.reserve("i64", width_)
+        vectors = width_ // self.tile.lanes
+        self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
         steps = self.word[C_STEPS:]
         self.walk = Walk(
             w,
@@ -198,6 +200,9 @@ class Product:
         count = w.least(word[C_POSITIONS] - first, size)
         panels = (count + (tile.columns - 1)).quotient(w.whole(tile.columns))
         self.walk.fill((self.places, self.outs), first, panels * tile.columns, word[C_POSITIONS])
+        vectors = panels * tile.vectors
+        self.walk.flag(self.places, self.near, vectors, tile.lanes, vectors * tile.lanes)
+        self.walk.flag(self.outs, self.near_outs, vectors, tile.lanes, count)
         source = w.at(self.source, self.kind, group * word[C_GROUP_FROM])
         target = w.at(self.target, self.kind, group * word[C_GROUP_TO])
         row = row_part * word[C_ROWS]
@@ -205,22 +210,24 @@ class Product:
         padded = (word[C_M] + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
         weights = w.at(self.weights, self.kind, group * padded * word[C_K])
 
-        def block(k: V) -> None:
-            depth = w.least(word[C_K] - k, DEPTH)
-            self.pack(source, panels * tile.vectors, k, depth)
+        def block(number: V) -> None:
+            k = number * word[C_BLOCK]
+            depth = w.least(word[C_K] - k, word[C_BLOCK])
+            self.pack(source, vectors, k, depth)
 
             def rows(m: V) -> None:
                 mine = w.at(weights, self.kind, m * word[C_K] + k * tile.rows)
 
                 def columns(panel: V) -> None:
-                    self.multiply(mine, panel * (DEPTH * tile.columns), depth)
-                    self.put(target, m, w.least(stop - m, tile.rows), panel, count, k)
+                    sums = self.multiply(mine, panel * (DEPTH * tile.columns), depth)
+                    self.put(sums, target, m, w.least(stop - m, tile.rows), panel, count, k)
 
                 w.loop(0, panels, columns)
 
             w.loop(row, stop, rows, step=tile.rows)
 
-        w.loop(0, w.most(word[C_K], 1), block, step=DEPTH)
+        blocks = (word[C_K] + word[C_BLOCK] - 1).quotient(word[C_BLOCK])
+        w.loop(0, w.most(blocks, 1), block)
 
     def pack(self, source: str, vectors: V, k: V, depth: V) -> None:
         """The columns of a piece, for `depth` values of k: panels [k][columns]."""
@@ -243,14 +250,14 @@ class Product:
                 w.store(x, self.packed, to + i * tile.columns)
 
             w.either(
-                self.walk.neighbours(self.places, j, tile.lanes),
+                w.load(self.near, "i64", v).ne(0),
                 lambda: w.loop(0, depth, near),
                 lambda: w.loop(0, depth, far),
             )
 
         w.loop(0, vectors, vector)
 
-    def multiply(self, weights: str, panel: V, depth: V) -> None:
+    def multiply(self, weights: str, panel: V, depth: V) -> list[V]:
         """The microkernel: a panel of weights times a panel of columns."""
         w, tile, kind = self.w, self.tile, self.kind
         columns = w.at(self.packed, kind, panel)
@@ -267,8 +274,7 @@ class Product:
                     out.append(mad(x, a, sums[r * tile.vectors + v]))
             return out
 
-        for n, total in enumerate(w.loop(0, depth, turn, zero)):
-            w.store(total, self.result, w.whole(n * tile.lanes))
+        return w.loop(0, depth, turn, zero)
 
     def row_weights(self, weights: str, i: V) -> list[V]:
         """The weights of each row at one k, in all lanes."""
@@ -284,14 +290,39 @@ class Product:
             found += [w.spread(some, lane) for lane in range(tile.lanes)]
         return found
 
-    def put(self, target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
+    def put(self, sums: list[V], target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
         """The tile into the result: in its place for the first k, added to it for later ones."""
+        w, tile = self.w, self.tile
+        whole = rows.eq(tile.rows)
+        for v in range(tile.vectors):
+            flag = w.load(self.near_outs, "i64", panel * tile.vectors + v)
+            whole = whole & flag.ne(0)
+        first = panel * tile.columns
+        w.when(whole & k.eq(0), lambda: self.put_whole(sums, target, m, first, added=False))
+        w.when(whole & k.ne(0), lambda: self.put_whole(sums, target, m, first, added=True))
+        w.when(~whole, lambda: self.put_edge(sums, target, m, rows, panel, count, k))
+
+    def put_whole(self, sums: list[V], target: str, m: V, j: V, added: bool) -> None:
+        """A whole tile, its vectors each in one piece."""
+        w, tile = self.w, self.tile
+        starts = [w.load(self.outs, "i64", j + v * tile.lanes) for v in range(tile.vectors)]
+        row = m * self.word[C_CHANNEL_TO]
+        for r in range(tile.rows):
+            for v, start in enumerate(starts):
+                x, at = sums[r * tile.vectors + v], row + start
+                old = w.load(target, self.kind, at, tile.lanes) if added else None
+                w.store(x if old is None else x + old, target, at)
+            row = row + self.word[C_CHANNEL_TO]
+
+    def put_edge(self, sums: list[V], target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
+        """A tile at an edge, or whose positions are scattered."""
         w, tile, kind = self.w, self.tile, self.kind
         later = k > 0
+        for n, total in enumerate(sums):
+            w.store(total, self.result, w.whole(n * tile.lanes))
 
         def vector(v: V) -> None:
             j = panel * tile.columns + v * tile.lanes
-            left = count - j
 
             def write(lane: V, lanes: int) -> None:
                 at = w.load(self.outs, "i64", j + lane) + m * self.word[C_CHANNEL_TO]
@@ -305,11 +336,10 @@ class Product:
 
                 w.loop(0, rows, row)
 
-            near = self.walk.neighbours(self.outs, j, tile.lanes) & (left >= tile.lanes)
             w.either(
-                near,
+                w.load(self.near_outs, "i64", panel * tile.vectors + v).ne(0),
                 lambda: write(w.whole(0), tile.lanes),
-                lambda: w.loop(0, w.least(left, tile.lanes), lambda lane: write(lane, 1)),
+                lambda: w.loop(0, w.least(count - j, tile.lanes), lambda lane: write(lane, 1)),
             )
 
         w.loop(0, w.whole(tile.vectors), vector)

@@ -52,6 +52,8 @@ class Filters:
         self.columns = w.reserve(kind, tile.vectors * self.size)
         self.result = w.reserve(kind, tile.rows * tile.vectors * tile.lanes)
         self.places, self.outs = w.reserve("i64", self.size), w.reserve("i64", self.size)
+        vectors = self.size // tile.lanes
+        self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
         steps = self.word[F_STEPS:]
         sizes = self.word[F_SIZES : F_SIZES + RANK]
         self.walk = Walk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 : 2 * RANK + 2]))
@@ -85,13 +87,16 @@ class Filters:
             vectors = (count + (tile.lanes - 1)).quotient(w.whole(tile.lanes))
             # The walk goes to the end of the last vector; there it repeats the last position.
             self.walk.fill((self.places, self.outs), begin, vectors * tile.lanes, end)
+            self.walk.flag(self.places, self.near, vectors, tile.lanes, count)
+            self.walk.flag(self.outs, self.near_outs, vectors, tile.lanes, count)
             full = (rows + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
 
             def pack_row(r: V) -> None:
                 at = w.least(r, rows - 1) * word[F_CHANNEL_GRADIENT]
                 panel, lane = w.split(r, w.whole(tile.rows))
                 to = panel * (self.size * tile.rows) + lane * tile.lanes
-                self.pack(gradient, at, self.outs, self.rows, to, tile.rows, vectors, count)
+                tables = (self.outs, self.near_outs)
+                self.pack(gradient, at, tables, self.rows, to, tile.rows, vectors, count)
 
             w.loop(0, full, pack_row)
 
@@ -104,7 +109,7 @@ class Filters:
 
                 def pack_column(j: V) -> None:
                     self.pack(
-                        source, w.load(self.offsets, "i64", j), self.places, self.columns,
+                        source, w.load(self.offsets, "i64", j), (self.places, self.near), self.columns,
                         j * tile.lanes, tile.vectors, vectors, count,
                     )  # fmt: skip
 
@@ -128,11 +133,20 @@ class Filters:
         w.loop(0, blocks, numbered)
 
     def pack(
-        self, base: str, at: V, table: str, target: str, to: V, step: int, vectors: V, count: V
+        self,
+        base: str,
+        at: V,
+        tables: tuple[str, str],
+        target: str,
+        to: V,
+        step: int,
+        vectors: V,
+        count: V,
     ) -> None:
         """One row of positions into its place in a panel; zeros beyond the last."""
         w, tile, kind = self.w, self.tile, self.kind
         lanes = tile.lanes
+        table, flags = tables
 
         def vector(v: V) -> None:
             j = v * lanes
@@ -149,8 +163,7 @@ class Filters:
                 inside = numbers < w.code.splat(count, lanes)
                 w.store(select(inside, x, 0), target, where)
 
-            whole = self.walk.neighbours(table, j, lanes) & (j + lanes <= count)
-            w.either(whole, near, far)
+            w.either(w.load(flags, "i64", v).ne(0), near, far)
 
         w.loop(0, vectors, vector)
 

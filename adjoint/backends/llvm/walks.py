@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
-from adjoint.backends.llvm.vector import V, any_of, width
+from adjoint.backends.llvm.vector import V, width
 from adjoint.backends.llvm.writer import Writer
 
 RANK = 3  # coordinates, beside the example
@@ -98,6 +99,19 @@ class Walk:
     def neighbours(self, table: str, j: V, lanes: int) -> V:
         """Whether a vector's positions from `j` on are neighbours in memory."""
         w = self.w
-        places = w.load(table, "i64", j, lanes)
-        wanted = w.code.splat(w.lane(places, 0), lanes) + w.code.iota("i64", lanes)
-        return ~any_of(places.ne(wanted))
+        places = [w.load(table, "i64", j + lane) for lane in range(lanes)]
+        near = (places[1] - places[0]).eq(1)
+        for before, after in pairwise(places[1:]):
+            near = near & (after - before).eq(1)
+        return near
+
+    def flag(self, table: str, flags: str, count: V, lanes: int, limit: V) -> None:
+        """For each of `count` vectors whether its positions are neighbours, all below `limit`."""
+        w = self.w
+
+        def vector(v: V) -> None:
+            j = v * lanes
+            good = self.neighbours(table, j, lanes) & (j + lanes <= limit)
+            w.store(good.convert("i64"), flags, v)
+
+        w.loop(0, count, vector)
