@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import convolution as kernels
-from adjoint.backends.llvm import filters
+from adjoint.backends.llvm import filters, narrow
 from adjoint.backends.llvm.walks import RANK, inner_tile, outer_tile
 from adjoint.compiler.geometry import (
     Phase,
@@ -27,6 +27,9 @@ from adjoint.graph.ir import Node, Value
 
 KINDS = {"float32": "f32", "float64": "f64"}
 COLUMNS = 576  # taps times channels in a piece of a gradient by the weights
+NARROW = 4  # output channels in a group from which on panels pay
+DEEPEST = 1024  # taps times channels of those without
+GROUP_BLOCK = 16  # groups in a piece of them
 PIECES = 8  # a convolution is dealt out in at least so many pieces, where it can be
 
 
@@ -128,8 +131,12 @@ def convolve(
 ) -> list[Launch]:
     """Launches of all phases; `sizes` are out and in channels of a group, `steps` the weights'."""
     source, launches = padded(x, reach(phases))
+    taps = max(prod(len(line.taps) for line in phase) for phase in phases)
+    few = is_narrow(sizes[0], sizes[1] * taps)
     for phase in phases:
-        launches += phase_steps(node, source, weight, out, phase, sizes, steps)
+        launches += (narrow_steps if few else phase_steps)(
+            node, source, weight, out, phase, sizes, steps
+        )
     return launches
 
 
@@ -221,6 +228,63 @@ def multiply(
     )
 
 
+# -- few output channels in a group -------------------------------------------------------------
+
+
+def is_narrow(rows: int, depth: int) -> bool:
+    """Whether a group has so few output channels that panels do not pay."""
+    return rows < NARROW and depth <= DEEPEST
+
+
+def group_parts(groups: int, chunks: int) -> tuple[int, int]:
+    """(groups of a piece, parts of the groups): tables are made once for a piece."""
+    block = min(groups, max(GROUP_BLOCK, parts_of(groups * chunks, 64 * chunks)))
+    return block, parts_of(groups, block)
+
+
+def narrow_steps(
+    node: Node,
+    source: Place,
+    weight: Place,
+    out: Place,
+    phase: Phase,
+    sizes: tuple[int, int],
+    steps: tuple[int, int, int],
+) -> list[Launch]:
+    """Sums without panels."""
+    groups, kind = node.params["groups"], KINDS[out.buffer.dtype.name]
+    rows, channels = sizes
+    taps = tap_offsets(phase, weight.strides[2:], source.strides[2:])
+    pairs = [
+        offset
+        for c in range(channels)
+        for of, at in taps
+        for offset in (c * steps[2] + of, c * source.strides[1] + at)
+    ]
+    count = positions(phase, out.shape[0])
+    chunks = parts_of(count, narrow.CHUNK)
+    block, parts = group_parts(groups, chunks)
+    start, from_steps = steps_from(phase, source)
+    to_start, to_steps = steps_to(phase, out)
+    words: list[Any] = [
+        address(source, start), address(weight, weight.offset), address(out, to_start),
+        rows, len(pairs) // 2, count, 0, chunks * parts, groups, block, parts,
+        channels * source.strides[1], steps[0], steps[1], rows * out.strides[1], out.strides[1],
+        *spread(tuple(line.count for line in phase)), *from_steps, *to_steps, *pairs,
+    ]  # fmt: skip
+    launch = Launch(
+        function=f"narrow_{kind}",
+        text=lambda name: narrow.sums_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(weight.buffer)),
+        writes=(whole(out.buffer),),
+        pieces=chunks * parts,
+        cost=2.0 * count * groups * rows * max(len(pairs) // 2, 1) / 8,
+        label=f"convolution {groups}x{rows}x{count}x{len(pairs) // 2}",
+    )
+    return [launch]
+
+
 # -- by the weights -----------------------------------------------------------------------------
 
 
@@ -232,6 +296,8 @@ def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[L
     groups = node.params["groups"]
     phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
     source, launches = padded(x, reach([phase]))
+    if is_narrow(out.shape[0] // groups, prod(out.shape[1:])):
+        return launches + narrow_weight(source, gradient, out, phase, groups)
     cut = Parts(out, groups, positions(phase, x.shape[0]), kind)
     target = out
     if cut.parts > 1:
@@ -262,6 +328,50 @@ def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[L
     if cut.parts > 1:
         launches.append(sum_parts(target, out, cut.parts))
     return launches
+
+
+def narrow_weight(
+    source: Place, gradient: Place, out: Place, phase: Phase, groups: int
+) -> list[Launch]:
+    """The same for few output channels in a group."""
+    kind = KINDS[out.buffer.dtype.name]
+    rows, channels = out.shape[0] // groups, out.shape[1]
+    taps = tap_offsets(phase, (0,) * len(phase), source.strides[2:])
+    pairs = [
+        offset
+        for c in range(channels)
+        for _, at in taps
+        for offset in (0, c * source.strides[1] + at)
+    ]
+    count = positions(phase, gradient.shape[0])
+    chunks = parts_of(count, narrow.CHUNK)
+    block, group_count = group_parts(groups, 1)
+    parts = min(parts_of(2 * PIECES, group_count), chunks)
+    part = parts_of(chunks, parts) * narrow.CHUNK
+    parts = parts_of(count, part)
+    target = out
+    if parts > 1:
+        buffer = Buffer(ARENA, out.buffer.dtype, parts * prod(out.shape), name="parts")
+        target = row_major(buffer, (parts, *out.shape))
+    start, from_steps = steps_from(phase, source)
+    to_start, to_steps = steps_to(phase, gradient)
+    words: list[Any] = [
+        address(source, start), address(gradient, to_start), address(target, target.offset),
+        rows, len(pairs) // 2, count, part, parts * group_count, groups, block, group_count,
+        channels * source.strides[1], rows * gradient.strides[1], gradient.strides[1], 0, 0,
+        *spread(tuple(line.count for line in phase)), *from_steps, *to_steps, *pairs,
+    ]  # fmt: skip
+    launch = Launch(
+        function=f"narrow_filters_{kind}",
+        text=lambda name: narrow.filters_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(gradient.buffer)),
+        writes=(whole(target.buffer),),
+        pieces=parts * group_count,
+        cost=2.0 * count * prod(out.shape) / 8,
+        label=f"convolution_weight {groups}x{rows}x{len(pairs) // 2}x{count}",
+    )
+    return [launch] if parts == 1 else [launch, sum_parts(target, out, parts)]
 
 
 class Parts:

@@ -141,6 +141,30 @@ class Writer:
         self.when(condition, body)
         self.when(~condition, other)
 
+    def choose(
+        self, condition: V, yes: Callable[[], Sequence[V]], no: Callable[[], Sequence[V]]
+    ) -> list[V]:
+        """The values of one of two branches."""
+        blocks, code = self.blocks, self.code
+        labels = [blocks.label(stem) for stem in ("yes", "no", "both")]
+        blocks.branch(condition.ref, labels[0], labels[1])
+        made: list[Sequence[V]] = []
+        ends: list[str] = []
+        for label, body in zip(labels, (yes, no), strict=False):
+            blocks.begin(label)
+            made.append(body())
+            ends.append(code.block)
+            blocks.go(labels[2])
+        blocks.begin(labels[2])
+        return [
+            code.value(
+                code.let(f"phi {a.type} [ {a.ref}, %{ends[0]} ], [ {b.ref}, %{ends[1]} ]"),
+                a.kind,
+                a.lanes,
+            )
+            for a, b in zip(*made, strict=True)
+        ]
+
     def finish(self, name: str) -> Text:
         """The function, and the declarations it needs."""
         body = "\n".join([*self.reserved, *self.code.lines])
