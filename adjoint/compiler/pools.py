@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -86,21 +87,43 @@ def max_steps(node: Node, operands: list[Place], results: list[Place]) -> list[L
     full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
     planes = prod(values.shape[: len(values.shape) - len(windows)])
     words: list[Any] = [address(operands[0]), address(values), address(at), planes]
-    words += whole_windows(full[-1])
-    for rule in full:
-        words += window_words(rule)
     taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
+    if all(whole_windows(rule) == (0, rule[2]) for rule in full):
+        function, text = f"whole_windows_{kind}", pooling.whole_windows_text
+        words += inner_words(full)
+        pieces = planes
+    else:
+        function, text = f"max_pool_{kind}", pooling.max_pool_text
+        words += whole_windows(full[-1])
+        for rule in full:
+            words += window_words(rule)
+        pieces = planes * full[0][2]
     launch = Launch(
-        function=f"max_pool_{kind}",
-        text=lambda name: pooling.max_pool_text(name, kind),
+        function=function,
+        text=lambda name: text(name, kind),
         words=words,
         reads=(whole(operands[0].buffer),),
         writes=(whole(values.buffer), whole(at.buffer)),
-        pieces=planes * full[0][2],
+        pieces=pieces,
         cost=2.0 * prod(values.shape) * taps,
         label="max_pool",
     )
     return [launch]
+
+
+def inner_words(rules: list[Rule]) -> list[int]:
+    """The words of windows that all lie inside, after the first four."""
+    sources = [rule[1] for rule in rules]
+    steps = [prod(sources[d + 1 :]) for d in range(RANK)]
+    taps = [
+        sum(t * rule[6] * s for t, rule, s in zip(tap, rules, steps, strict=True))
+        for tap in product(*(range(rule[3]) for rule in rules))
+    ]
+    sizes = [rule[2] for rule in rules]
+    return [
+        prod(sources), prod(sizes), len(taps), *sizes,
+        *(rule[4] * s for rule, s in zip(rules, steps, strict=True)), *taps,
+    ]  # fmt: skip
 
 
 # -- elements put or added at indices -----------------------------------------------------------

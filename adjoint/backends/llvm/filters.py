@@ -108,10 +108,9 @@ class Filters:
                     w.store(at, self.offsets, w.whole(j))
 
                 def pack_column(j: V) -> None:
-                    self.pack(
-                        source, w.load(self.offsets, "i64", j), (self.places, self.near), self.columns,
-                        j * tile.lanes, tile.vectors, vectors, count,
-                    )  # fmt: skip
+                    at, tables = w.load(self.offsets, "i64", j), (self.places, self.near)
+                    to = j * tile.lanes
+                    self.pack(source, at, tables, self.columns, to, tile.vectors, vectors, count)
 
                 w.loop(0, w.whole(tile.vectors), pack_column)
 

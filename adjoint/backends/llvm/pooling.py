@@ -1,4 +1,8 @@
-"""The kernel of max pooling: the largest of each window, and where it is."""
+"""The kernels of max pooling: the largest of each window, and where it is.
+
+`max_pool_text` takes windows of any kind, a row of them at a time. Where all windows lie inside,
+`whole_windows_text` takes vectors of them across rows: nothing is left over at the ends of rows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 
 from adjoint.backends.llvm.library import Text
 from adjoint.backends.llvm.vector import V, select
-from adjoint.backends.llvm.walks import RANK
+from adjoint.backends.llvm.walks import RANK, Walk
 from adjoint.backends.llvm.writer import Writer
 
 LANES = 8  # windows at a time
@@ -138,8 +142,6 @@ class MaxPool:
 
     def load(self, source: str, here: V, lanes: int) -> V:
         w = self.w
-        if lanes == 1:
-            return w.load(source, self.kind, here)
         step = self.dims[2].step
         return w.gather(source, self.kind, [here + step * k for k in range(lanes)])
 
@@ -147,3 +149,59 @@ class MaxPool:
 def max_pool_text(name: str, kind: str) -> Text:
     """The kernel of max pooling for a kind of float."""
     return MaxPool(kind).text(name)
+
+
+# -- windows that lie inside --------------------------------------------------------------------
+
+CHUNK = 256  # windows whose places are found together
+W_FROM, W_TO, W_AT, W_PLANES, W_PLANE, W_WINDOWS, W_TAP_COUNT = range(7)
+W_SIZES = 7  # how many windows along each coordinate
+W_STEPS = W_SIZES + RANK  # from one to the next in the input
+W_TAPS = W_STEPS + RANK  # then the taps' offsets
+
+
+def whole_windows_text(name: str, kind: str) -> Text:
+    """The largest of windows that all lie inside the input; the words are named above."""
+    w = Writer()
+    word = w.words(W_TAPS)
+    source, target, places = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_AT))
+    taps = w.at("%args", "i64", w.whole(W_TAPS))
+    sizes, steps = word[W_SIZES:W_STEPS], word[W_STEPS:W_TAPS]
+    table = w.reserve("i64", CHUNK)
+    walk = Walk(w, sizes, ([w.whole(0), *steps],))
+    number = "i32" if kind == "f32" else "i64"  # as wide as an element: one mask does for both
+    low, high = w.share(word[W_PLANES])
+
+    def windows(base: V, first: V, j: V, lanes: int) -> None:
+        starts = [w.load(table, "i64", j + lane) for lane in range(lanes)]
+        froms = [base + s for s in starts]
+
+        def tap(t: V, best: V, chosen: V) -> list[V]:
+            offset = w.load(taps, "i64", t)
+            found = w.gather(source, kind, [f + offset for f in froms])
+            here = w.code.splat(offset.convert(number), lanes)
+            larger = (found > best) | found.isnan()
+            return [select(larger, found, best), select(larger, here, chosen)]
+
+        lowest = w.code.const(float("-inf"), kind, lanes)
+        begin = [lowest, w.code.const(0, number, lanes)]
+        best, chosen = w.loop(0, word[W_TAP_COUNT], tap, begin)
+        to = first + j
+        w.store(best, target, to)
+        start = w.load(table, "i64", j, lanes)
+        w.store(chosen.convert("i64") + start, places, to)
+
+    def chunk(first: V) -> None:
+        count = w.least(word[W_WINDOWS] - first, CHUNK)
+        walk.fill((table,), first, count, word[W_WINDOWS])
+        whole = count.quotient(w.whole(LANES)) * LANES
+
+        def plane(p: V) -> None:
+            base, to = p * word[W_PLANE], p * word[W_WINDOWS] + first
+            w.loop(0, whole, lambda j: windows(base, to, j, LANES), step=LANES)
+            w.loop(whole, count, lambda j: windows(base, to, j, 1))
+
+        w.loop(low, high, plane)
+
+    w.loop(0, word[W_WINDOWS], chunk, step=CHUNK)
+    return w.finish(name)
