@@ -160,6 +160,19 @@ def test_a_generator_of_its_own_cannot_be_saved(tmp_path: Path) -> None:
         g.save(tmp_path / "g")
 
 
+def test_a_gradient_from_outside_cannot_be_saved(tmp_path: Path) -> None:
+    w = ad.tensor([1.0], requires_grad=True)
+    w.grad = ad.ones(1)
+    with ad.Graph() as g, g.update("step"):
+        (w * 2).sum().backward()  # adds to the gradient that is there
+        with ad.no_grad():
+            w.sub_(w.grad)
+    ad.Session(g).run("step")
+    assert w.item() == -2
+    with pytest.raises(TypeError, match="the gradient of a tensor outside the graph"):
+        g.save(tmp_path / "g")
+
+
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "g"
     path.write_text("old")

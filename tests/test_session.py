@@ -89,6 +89,17 @@ def test_refusals(fetch: Any, feeds: Any, kind: Any, message: str) -> None:
         ad.Session(g).run(fetch, feeds)
 
 
+def test_numbers_that_would_be_cut_are_refused() -> None:
+    with ad.Graph() as g:
+        y = g.placeholder((2,), ad.int32, "i") + 1
+        z = g.placeholder((), ad.complex64, "c") * 2
+    session = ad.Session(g)
+    assert session.run(y, {"i": [1, 2]}).tolist() == [2, 3]
+    assert session.run(z, {"c": 1.5}).item() == 3
+    with pytest.raises(ValueError, match=r"'i' is int32\[2\], received float32\[2\]"):
+        session.run(y, {"i": [1.5, 2.0]})
+
+
 def test_tensors_of_other_graphs_are_refused() -> None:
     g, x, _ = simple()
     _, other, _ = simple()

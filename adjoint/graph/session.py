@@ -159,7 +159,9 @@ def as_fed(name: str, value: Value, x: Any) -> Any:
     elif isinstance(x, (np.ndarray, np.generic)):
         tensor = PUBLIC["", "as_tensor"].fn(x)
     else:
-        tensor = PUBLIC["", "tensor"].fn(x, dtype=spec.dtype, device=spec.device)
+        tensor = PUBLIC["", "tensor"].fn(x)
+        if tensor.dtype.category <= spec.dtype.category:  # whole numbers will do for floats
+            tensor = tensor.to(spec.device, spec.dtype)
     if tensor._spec != spec:
         raise ValueError(f"Session.run: {name!r} is {spec}, received {tensor._spec}. Convert it.")
     return tensor.contiguous()

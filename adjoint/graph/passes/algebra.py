@@ -178,7 +178,7 @@ def simplify_mul(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
         number = number_in(c)
         if number is None or not alike(a, spec):
             continue
-        if number == 1:
+        if number == 1 and not spec.dtype.is_complex:  # inf * (1 + 0j) has a NaN in it
             return a
         if number == -1 and is_real(spec.dtype):
             return emit_neg(b, a)

@@ -27,7 +27,7 @@ def simplify_where(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Va
     """A condition that is constant or negated, or a choice between the same."""
     condition, x, y = inputs
     number = number_in(condition)
-    if number is not None:
+    if number is not None and condition.spec.dtype.category == BOOL:
         chosen = x if number else y
         if alike(chosen, spec):
             return chosen
