@@ -1,4 +1,4 @@
-"""Whole steps, captured or compiled: every optimizer and scheduler equals eager, with few traces."""
+"""Whole steps, captured or compiled: each optimizer and scheduler equals eager, with few traces."""
 
 from __future__ import annotations
 
