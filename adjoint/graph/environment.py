@@ -184,14 +184,17 @@ class Fingerprint:
                 return str(mine[0]) if isinstance(mine, tuple) and len(mine) == 2 else None
         return None
 
-    def _add(self, name: Any, value: Any, seen: set[int], depth: int) -> None:
+    def _add(
+        self, name: Any, value: Any, seen: set[int], depth: int, covered: bool = False
+    ) -> None:
+        """Add what is reached by a name; `covered` if somebody else watches what is in it."""
         if plain(value):
             self.entries.append((name, describe(value)))
             return
         self.entries.append((name, id(value)))
         self.kept.append(value)
         if is_tensor(value):
-            self._add_tensors([value])
+            self._add_tensors([value], covered)
             return
         if id(value) in seen or depth > _DEPTH:
             return
@@ -199,13 +202,17 @@ class Fingerprint:
         if is_tracked(value):
             self._add_structure(value, seen, depth)
             return
-        self.holders.append(value)
+        if not covered:
+            self.holders.append(value)
+        covers = value.capture_covers() if hasattr(type(value), "capture_covers") else ()
         for key, child in _children(value):
-            self._add(key if isinstance(key, (str, int)) else id(key), child, seen, depth + 1)
+            key = key if isinstance(key, (str, int)) else id(key)
+            self._add(key, child, seen, depth + 1, covered or key in covers)
 
-    def _add_tensors(self, tensors: list[Any]) -> None:
+    def _add_tensors(self, tensors: list[Any], covered: bool = False) -> None:
         behind, fields = tensor_fields(tensors)
-        self.watched += tensors
+        if not covered:
+            self.watched += tensors
         self.entries.append(fields)
         self.kept += behind
 

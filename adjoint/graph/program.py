@@ -136,14 +136,13 @@ class Program:
                 roots[i]._node, roots[i]._requires_grad = node, True
         elif plan.special or CONTEXT.inference:
             self._place(leaves, roots, node, results)
-        made = [
-            roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
-            for i, n in enumerate(plan.shortcuts)
-        ]
-        for tensor, i in plan.grads:
-            meta = tensor._meta
-            if meta is None:
-                meta = meta_of(tensor)
+        made = roots
+        if not plan.roots_are_results:
+            made = [
+                roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
+                for i, n in enumerate(plan.shortcuts)
+            ]
+        for meta, i in plan.metas:
             meta.grad = made[i]
         for position, i in plan.argument_grads:
             meta_of(leaves[position]).grad = made[i]
@@ -237,8 +236,12 @@ class Plan:
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
         ]
         self.effects = bool(program.attributes or program.flags or program.draws)
-        self.grads: list[tuple[Any, int]]
-        self.grads = [(ref.tensor, i) for ref, i in program.grads if ref.position is None]
+        self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
+        self.metas = [  # a tensor keeps the one it has
+            (meta_of(ref.tensor), i)
+            for ref, i in program.grads
+            if ref.position is None and ref.tensor is not None
+        ]
         self.argument_grads = [
             (ref.position, i) for ref, i in program.grads if ref.position is not None
         ]

@@ -37,6 +37,7 @@ _HOOK_TABLES = (
 )
 
 
+_PLAIN = (bool, int, float, str, type(None))
 # Attributes a captured step does not depend on, or reads at each call.
 _NOT_CAPTURED = frozenset(
     {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
@@ -160,7 +161,24 @@ class Optimizer:
         """The same for a quick look: a function that lists what must stay identical."""
         own = self.__dict__
         names = [k for k in own if k not in _NOT_CAPTURED]
-        return lambda: [len(own), *map(own.get, names)]
+        if not self.capture_covers():
+            return lambda: [len(own), *map(own.get, names)]
+        state, each = self.state, dict.values
+
+        def contents() -> list[Any]:
+            now = [len(own), *map(own.get, names), *state]
+            now += chain.from_iterable(map(each, state.values()))
+            return now
+
+        return contents
+
+    def capture_covers(self) -> tuple[str, ...]:
+        """The attributes whose inside `capture_watch` lists too: the state, if it is flat."""
+        flat = all(
+            type(held) is dict and all(is_tensor(v) or isinstance(v, _PLAIN) for v in held.values())
+            for held in self.state.values()
+        )
+        return ("state",) if flat else ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
