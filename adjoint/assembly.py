@@ -113,6 +113,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.backends.array.resample",
     "adjoint.backends.array.pooling",
     "adjoint.backends.array.fold",
+    "adjoint.backends.array.gates",
 )
 LAZY: tuple[str, ...] = (
     *NETWORKS,

@@ -58,7 +58,7 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
 def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """A composite outside transforms: one node if its derivative is stated, else inlined."""
     tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in flat_tensors(operands))
-    if tracked and not record.vjp:
+    if tracked and not record.differentiable:
         return record.compose(*operands, **params)  # type: ignore[misc]
     with CONTEXT.having(grad_enabled=False):
         if CONTEXT.capture is not None:

@@ -147,6 +147,10 @@ def check_vmap(got: Any, want: list[list[Any]]) -> None:
             assert g.dtype is w.dtype
 
 
+# Captured, the gradient of what every iteration shares is one product over all of them.
+SUMMED_OTHERWISE = ("lstm", "gru", "rnn_tanh", "rnn_relu", "scan")
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if r.capture], ids=repr)
 def test_capture_equals_eager(row: Any) -> None:
     """Forward, gradients and in-place writes, recorded and replayed by the interpreter."""
@@ -178,5 +182,9 @@ def test_capture_equals_eager(row: Any) -> None:
         got = captured(*case.tensors)
         for g, w in zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True):
             assert g.dtype is w.dtype
-            np.testing.assert_array_equal(g.detach().numpy(), w.detach().numpy())
+            a, b = g.detach().numpy(), w.detach().numpy()
+            if row.path in SUMMED_OTHERWISE:
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+            else:
+                np.testing.assert_array_equal(a, b)
     assert captured.traces == 1

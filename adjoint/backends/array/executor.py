@@ -177,9 +177,8 @@ def find_kernel(record: Record) -> Any:
 
     A composite qualifies if all its derivatives are stated and its function checks its arguments.
     """
-    composed = record.compose is not None and not (
-        record.native_check and record.vjp and None not in record.vjp
-    )
+    stated = record.pull is not None or (record.vjp and None not in record.vjp)
+    composed = record.compose is not None and not (record.native_check and stated)
     found = None if composed else kernel_for(record)
     if found is not None:
         record.plans[KERNEL] = found
@@ -238,7 +237,7 @@ def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any
     """`run` for what the fast path leaves: other devices, no operands, composites."""
     if record.compose is not None:
         tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
-        if tracked and not record.vjp:
+        if tracked and not record.differentiable:
             return record.compose(*operands, **params)
         return bind_composite(record, operands, params)
     outs = execute(record, operands, params)

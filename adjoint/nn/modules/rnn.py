@@ -14,7 +14,7 @@ from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.rnn import PackedSequence, integers_of
 from adjoint.ops.creation import empty
-from adjoint.ops.nn.recurrent import STEPS, run
+from adjoint.ops.nn.recurrent import CELLS, run
 from adjoint.tensor.tensor import Tensor
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -255,7 +255,7 @@ class RNNBase(Module):
 
     def _run(self, input: Tensor, sizes: list[int] | None, states: Any) -> Any:
         return run(
-            STEPS[self.mode],
+            CELLS[self.mode],
             input,
             sizes,
             states,

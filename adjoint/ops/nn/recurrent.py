@@ -18,6 +18,7 @@ from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.join import cat, stack
 from adjoint.ops.linear import linear
 from adjoint.ops.nn.attention import dropout_factors
+from adjoint.ops.nn.gates import GRU_GATES, LSTM_GATES, STEPS, gru_gates, lstm_gates
 
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
@@ -37,21 +38,17 @@ def _relu_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
 
 def _lstm_step(x: Tensor, state: State, w: Tensor, b: Any, projection: Any) -> State:
     h, c = state
-    i, f, g, o = (x + linear(h, w, b)).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
+    sums = x + linear(h, w, b)
+    cell = LSTM_GATES if sums.dtype is c.dtype else lstm_gates  # autocast mixes dtypes
+    h, c, _ = cell(sums, c)
     return (h if projection is None else linear(h, projection)), c
 
 
 def _gru_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
     (h,) = state
-    size = h.shape[-1]
-    sizes = [2 * size, size]
-    gates, new = x.split(sizes, -1)
-    h_gates, h_new = linear(h, w, b).split(sizes, -1)
-    r, z = (gates + h_gates).sigmoid().chunk(2, -1)
-    n = (new + r * h_new).tanh()
-    return (n + z * (h - n),)
+    sums = linear(h, w, b)
+    cell = GRU_GATES if x.dtype is sums.dtype is h.dtype else gru_gates
+    return (cell(x, sums, h)[0],)
 
 
 def _over_time(
@@ -147,7 +144,7 @@ def _direction(
     if CONTEXT.capture is not None:
         rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
         return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
-    steps = list(projected.unbind(0) if sizes is None else projected.split(sizes))
+    steps = list(STEPS(projected, sizes=sizes))
     if reverse:
         steps.reverse()
     over = _over_time if sizes is None else _over_growing if reverse else _over_shrinking
@@ -251,7 +248,7 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
     return _network(_lstm_step, args, kwargs, several=True)
 
 
-STEPS: dict[str, Step] = {
+CELLS: dict[str, Step] = {
     "RNN_TANH": _tanh_step,
     "RNN_RELU": _relu_step,
     "LSTM": _lstm_step,
