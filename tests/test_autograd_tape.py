@@ -275,3 +275,10 @@ def test_leaf_gradients_arrive_in_order_of_last_use() -> None:
     ((a * b) * c + b).sum().backward()
     assert set(seen) == {"a", "b", "c"}
     assert seen.index("c") < seen.index("a")
+
+
+def test_grad_takes_only_inputs_where_pytorch_does() -> None:
+    x = ad.tensor(3.0, requires_grad=True)
+    assert ad.autograd.grad(x * x, x, None, True, False, True, False)[0] == 6
+    with pytest.warns(FutureWarning, match="only_inputs"):
+        ad.autograd.grad(x * x, x, only_inputs=False)

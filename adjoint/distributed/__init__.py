@@ -156,7 +156,9 @@ def _done(async_op: bool, *tensors: Any) -> Work | None:
     return Work() if async_op else None
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+def barrier(
+    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None
+) -> Work | None:
     """Wait for all processes."""
     return _done(async_op)
 

@@ -6,9 +6,11 @@ Results are the same. There is no TorchScript program behind it, so `save`, `loa
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from adjoint.core import config
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as ScriptModule
 from adjoint.jit.modules import refuse, scripted
@@ -121,9 +123,23 @@ def Attribute(value: Any, type: Any) -> Any:
     return value
 
 
-def isinstance_(obj: Any, kind: Any) -> bool:
-    """Python's isinstance, for a type or a tuple of types."""
-    return isinstance(obj, kind)
+class TracerWarning(Warning):
+    """What PyTorch warns of when a trace may not generalise; never raised here."""
+
+
+class Error(Exception):
+    """An error in TorchScript; never raised here."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "isinstance":  # Python's own, which this file uses under its name
+        return isinstance
+    raise AttributeError(
+        f"module '{config.display_name}.jit' has no attribute {name!r}. If PyTorch has it, Adjoint "
+        "does not yet.",
+        name=name,
+        obj=sys.modules[__name__],
+    )
 
 
 def freeze(mod: Module, preserved_attrs: Any = None, *_: Any, **__: Any) -> Module:
