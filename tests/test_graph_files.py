@@ -86,6 +86,30 @@ def test_training_goes_on_after_loading(tmp_path: Path) -> None:
     assert loaded.tensors["w"].requires_grad
 
 
+def test_a_loaded_model_can_be_trained(tmp_path: Path) -> None:
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 1))
+    x, y = ad.randn(5, 3), ad.randn(5, 1)
+    loaded = saved(model.to_graph(x), tmp_path)
+    with loaded:
+        target = ad.placeholder((5, 1), name="target")
+        loss = F.mse_loss(loaded["output"], target)
+        slopes = ad.autograd.grad(loss, list(loaded.tensors.values()))
+        steps = [
+            loaded.assign(w, w - 0.1 * slope)
+            for w, slope in zip(loaded.tensors.values(), slopes, strict=True)
+        ]
+    session = ad.Session(loaded)
+    opt = ad.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        expected = F.mse_loss(model(x), y)
+        opt.zero_grad()
+        expected.backward()
+        opt.step()
+        got = session.run([loss, *steps], {"input": x, target: y})[0]
+        assert got.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
 def test_control_flow_and_composites(tmp_path: Path) -> None:
     class Model(nn.Module):
         def forward(self, x: Any) -> Any:

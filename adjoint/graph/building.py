@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjoint.core.host import HostScalar
+from adjoint.core.record import HOOKS
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Value
-from adjoint.graph.sources import Source
+from adjoint.graph.sources import Host, Source, State
 from adjoint.graph.trace import Cell, Trace
 from adjoint.tensor.storage import Storage
 from adjoint.tensor.tensor import Tensor, symbolic
@@ -78,6 +79,17 @@ class Building(Trace):
         known = dict(zip(self.graph.inputs, self.sources, strict=True))
         self.cells[storage.identity] = Cell(value, known.get(value), (), storage)
         return symbolic(value.spec, storage)
+
+    def operand_for(self, value: Value) -> Any:
+        """What an operation is given for an input of the graph: a tensor or a host scalar."""
+        source = self.sources[self.graph.inputs.index(value)]
+        if isinstance(source, Host):
+            return source.scalar
+        if not isinstance(source, State):
+            return self.present(value)
+        made = HOOKS.array.wrap(source.held.buffer)
+        made._storage = source.held
+        return made
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Refuse what no fetch could ask for."""

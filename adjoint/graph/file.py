@@ -174,7 +174,9 @@ class _Reader:
                 return source
             case {"number": number, "called": str(name)}:
                 held = self.decoder.decode(number)
-                return Host(HostScalar(lambda: held, name))
+                scalar = HostScalar(lambda: held, name)
+                trace.host_values[scalar.key] = value
+                return Host(scalar)
             case {"seed": int(start), "device": str(device)}:
                 return self.draw(value, start, device, 0)
             case {"offset": int(start), "device": str(device)}:

@@ -19,8 +19,9 @@ from adjoint.core.spec import Spec
 from adjoint.core.tree import flatten, map_tree, unflatten
 from adjoint.graph import file, ir
 from adjoint.graph.building import Building, Fed, Update
+from adjoint.graph.interpreter import evaluate
 from adjoint.graph.ir import Value
-from adjoint.graph.session import Session
+from adjoint.graph.session import Session, cut
 from adjoint.graph.svg import to_svg
 from adjoint.graph.text import to_text
 from adjoint.tensor.tensor import Tensor
@@ -196,13 +197,29 @@ class Graph:
         return self.trace.value_of(x)
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor that stands for a named value."""
+        """The tensor that stands for a named value.
+
+        In an open graph it has a history, so that gradients can be taken of it: a graph that was
+        loaded is recorded once more for that.
+        """
         value = self.value_of(name)
         if name in self.tensors:
             return self.tensors[name]
-        if name not in self._known:
-            self._known[name] = self.trace.present(value)
+        if name in self._known:
+            return self._known[name]
+        if CONTEXT.capture is not self.trace or not CONTEXT.grad_enabled:
+            return self.trace.present(value)
+        self._record_again()
         return self._known[name]
+
+    def _record_again(self) -> None:
+        """Give every named value a tensor with a history."""
+        lost = [n for n in self.names if n not in self._known and n not in self.tensors]
+        part, inputs = cut(self.body, [self.names[n] for n in lost], [])
+        by_value = {self.names[n]: t for n, t in (self._known | self.tensors).items()}
+        operands = [by_value[v] if v in by_value else self.trace.operand_for(v) for v in inputs]
+        with CONTEXT.having(autocast=None):
+            self._known |= dict(zip(lost, evaluate(part, operands), strict=True))
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -294,7 +311,7 @@ class Graph:
             path: the file.
             device: where everything is to be; by default where it was.
 
-        Values are fetched by name; their gradients are there if they were computed in the graph.
+        Values are fetched by name; `with graph:` opens it for more, gradients included.
         """
         return file.load(cls(), path, device)
 
