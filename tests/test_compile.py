@@ -219,6 +219,21 @@ def test_copies_and_pickles_of_compiled_modules() -> None:
     same(compiled(x), want)
 
 
+def test_what_a_compiled_module_says_of_its_program() -> None:
+    net = ad.compile(nn.Linear(3, 2))
+    with pytest.raises(RuntimeError, match="not been called yet"):
+        net.graph  # noqa: B018
+    net(ad.ones(4, 3))
+    net(ad.ones(5, 3))
+    assert net.traces == 2
+    text = net.explain()
+    assert "recorded because dimension 0 of input takes the sizes 4, 5" in text
+    assert "2 states, 1 argument" in text
+    assert "backward of" in text
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        net.nothing  # noqa: B018
+
+
 def test_compiling_twice_compiles_once() -> None:
     net = nn.Linear(3, 2)
     again = ad.compile(ad.compile(net))

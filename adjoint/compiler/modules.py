@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 _CLASSES: dict[Any, Any] = {}
+# What a compiled module says of its program, unless the module has attributes of these names.
+_PROGRAM_NAMES = frozenset({"explain", "graph", "graph_text", "latest", "svg", "traces"})
 
 
 def is_module(fn: Any) -> bool:
@@ -45,9 +47,15 @@ def _compiled_class(cls: Any) -> Any:
     def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
         return compiled_module(copy.deepcopy(self._orig_mod, memo), *self._made_by)
 
+    def found(self: Any, name: str) -> Any:
+        if name in _PROGRAM_NAMES:
+            return getattr(self._program, name)
+        return super(made, self).__getattr__(name)
+
     body = {
         "__slots__": ("_made_by", "_orig_mod", "_program"),
         "__call__": call,
+        "__getattr__": found,
         "__reduce_ex__": reduce,
         "__deepcopy__": deepcopy,
         "__copy__": lambda self: compiled_module(copy.copy(self._orig_mod), *self._made_by),
@@ -55,4 +63,5 @@ def _compiled_class(cls: Any) -> Any:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
-    return _CLASSES.setdefault(cls, type(cls.__name__, (cls,), body))
+    made: Any = type(cls.__name__, (cls,), body)
+    return _CLASSES.setdefault(cls, made)

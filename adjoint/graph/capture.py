@@ -17,9 +17,10 @@ from adjoint.graph.attributes import Attributes
 from adjoint.graph.dynamic import Families
 from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
+from adjoint.graph.explaining import explain
 from adjoint.graph.ir import Graph
 from adjoint.graph.program import Program, build
-from adjoint.graph.retracing import Retraces
+from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
 from adjoint.graph.svg import to_svg
 from adjoint.graph.trace import Realias, Trace
@@ -72,11 +73,11 @@ class Captured:
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
         self.environment = Environment(fn)
         self.programs: dict[Any, list[Program]] = {}
+        self._latest: Program | None = None
         self.traces = 0
         self.retraces = Retraces(fn)
         self.dynamic = dynamic
-        name = getattr(fn, "__qualname__", type(fn).__name__)
-        self.families = Families(name, automatic=dynamic)
+        self.families = Families(name_of(fn), automatic=dynamic)
         self.seen: Fingerprint | None = None
         # What the quick way tries, replaced as a whole: other threads may be reading it.
         self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
@@ -126,6 +127,7 @@ class Captured:
             made = self.trace(leaves, structure, seen)
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
+        self._latest = made
         self._look(opaque)
         return made
 
@@ -258,8 +260,29 @@ class Captured:
 
     @property
     def latest(self) -> Program:
-        """The program of the most recent trace."""
-        return list(self.programs.values())[-1][-1]
+        """The program made last."""
+        if self._latest is None:
+            raise RuntimeError(
+                f"compile: {self.families.name} has not been called yet, so nothing is recorded"
+            )
+        return self._latest
+
+    def explain(self) -> str:
+        """The recordings there are: for which arguments, why, and what runs them.
+
+        >>> import adjoint as ad
+        >>> from adjoint.graph import capture
+        >>> f = capture(lambda x: x.sin() + 1)
+        >>> _ = f(ad.ones(3)), f(ad.ones(4))
+        >>> print(f.explain())
+        <lambda>: 2 programs, recorded 2 times
+        1. x float32[3]
+           2 nodes; inputs: 1 argument; run by Interpreted
+        2. x float32[4]
+           recorded because dimension 0 of x takes the sizes 3, 4
+           2 nodes; inputs: 1 argument; run by Interpreted
+        """
+        return explain(self.families.name, self.programs, self.retraces, self.traces)
 
     @property
     def graph(self) -> Graph:

@@ -14,6 +14,25 @@ from adjoint.graph.signature import argument_names
 LIMIT = 8  # recordings of one function before the warning
 
 
+def name_of(fn: Callable[..., Any]) -> str:
+    """What messages call a function; a module's call is called by the module's class."""
+    if getattr(fn, "__name__", "") == "_call_impl":
+        return type(fn.__self__).__name__  # type: ignore[attr-defined]
+    return getattr(fn, "__qualname__", type(fn).__name__)
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """The names of positional parameters; of a module's call, those of `forward`."""
+    if getattr(fn, "__name__", "") == "_call_impl":
+        fn = fn.__self__.forward  # type: ignore[attr-defined]
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.kind in kinds]
+
+
 class Retraces:
     """The history of a function's recordings."""
 
@@ -21,6 +40,7 @@ class Retraces:
         self.fn = fn
         self.count = 0
         self.reasons: list[str] = []
+        self.reason_of: dict[int, str] = {}  # by id of the program
         self.warned = False
 
     def note(
@@ -30,6 +50,7 @@ class Retraces:
         self.count += 1
         if self.count > 1:
             self.reasons.append(self._reason(key, programs, program))
+            self.reason_of[id(program)] = self.reasons[-1]
         if self.count > LIMIT and not self.warned:
             self.warned = True
             warnings.warn(self._message([*programs, key]), stacklevel=5)
@@ -49,7 +70,7 @@ class Retraces:
         return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"
 
     def _message(self, keys: list[Any]) -> str:
-        name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
+        name = name_of(self.fn)
         same = [k for k in keys if k[0] == keys[-1][0]]
         found = self._differences(same)
         what = "; ".join(found) if found else f"the last time because {self.reasons[-1]}"
@@ -61,19 +82,16 @@ class Retraces:
         )
         return f"compile: {name} was recorded {self.count} times: {what}. {remedy}"
 
-    def _names(self, key: Any) -> list[str]:
-        try:
-            names = tuple(inspect.signature(self.fn).parameters)
-        except (TypeError, ValueError):
-            names = ()
-        return argument_names(key[0], names)
+    def names(self, key: Any) -> list[str]:
+        """A name for every leaf of the arguments."""
+        return argument_names(key[0], parameter_names(self.fn))
 
     def _differences(self, keys: list[Any]) -> list[str]:
         """What varies among signatures of one structure, argument by argument."""
         if len({k[0] for k in keys}) > 1:
             return ["the number or nesting of arguments differs"]
         found: list[str] = []
-        for name, *parts in zip(self._names(keys[-1]), *[k[1] for k in keys], strict=True):
+        for name, *parts in zip(self.names(keys[-1]), *[k[1] for k in keys], strict=True):
             found += _variation(name, parts)
         if len({k[2] for k in keys}) > 1:
             found.append("the grad, autocast or default dtype mode differs")

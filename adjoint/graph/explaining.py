@@ -1,0 +1,58 @@
+"""`explain`: what a compiled function has recorded, as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from adjoint.core.spec import Spec
+from adjoint.graph.program import Program
+from adjoint.graph.retracing import Retraces
+from adjoint.graph.sources import Argument, GradOf, Host, State
+
+_KINDS = {State: "state", Argument: "argument", GradOf: "gradient", Host: "host number"}
+
+
+def explain(name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int) -> str:
+    """A paragraph per program."""
+    count = sum(map(len, programs.values()))
+    lines = [f"{name}: {_counted(count, 'program')}, recorded {_counted(traces, 'time')}"]
+    number = 0
+    for key, held in programs.items():
+        arguments = ", ".join(
+            f"{label} {part[0] if isinstance(part[0], Spec) else repr(part[1])}"
+            for label, part in zip(retraces.names(key), key[1], strict=True)
+        )
+        for program in held:
+            number += 1
+            lines.append(f"{number}. {arguments or 'no arguments'}")
+            reason = retraces.reason_of.get(id(program))
+            if reason:
+                lines.append(f"   recorded because {reason}")
+            lines += [f"   {line}" for line in _program(program)]
+    return "\n".join(lines)
+
+
+def _program(program: Program) -> list[str]:
+    kinds = Counter(_KINDS[type(s)] for s in program.sources)
+    inputs = ", ".join(_counted(n, kind) for kind, n in kinds.items()) or "none"
+    parts = [_counted(len(program.graph), "node"), f"inputs: {inputs}"]
+    if program.writes:
+        parts.append(f"writes {_counted(len(program.writes), 'state')}")
+    if program.grads:
+        parts.append(f"sets {_counted(len(program.grads), 'gradient')}")
+    if program.draws:
+        parts.append("draws random numbers")
+    if program.derivative is not None and program.derivative.failed is None:
+        nodes = _counted(len(program.derivative.graph), "node")
+        parts.append(f"backward of {nodes} from {len(program.derivative.residuals)} residuals")
+    parts.append(f"run by {type(program.executable).__name__}")
+    lines = ["; ".join(parts)]
+    told = getattr(program.executable, "explain", None)
+    if told is not None:
+        lines += str(told()).splitlines()
+    return lines
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
