@@ -187,30 +187,32 @@ def test_learns(name: str) -> None:
     assert sum(losses[-3:]) / 3 < 0.75 * losses[0], losses
 
 
+def trained(name: str, wrap: Callable[[Any], Any]) -> list[Any]:
+    """Losses, parameters, buffers and the generator after three steps."""
+    make, problem = learners()[name]
+    ad.manual_seed(0)
+    model = make()
+    loss_of = problem(model)
+    optimizer = ad.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> Any:
+        loss = loss_of()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    call = wrap(step)
+    ad.manual_seed(1)
+    losses = np.array([call().item() for _ in range(3)])
+    held = [*model.parameters(), *model.buffers()]
+    return [losses, *(t.detach().numpy() for t in held), ad.rand(3).numpy()]
+
+
 @pytest.mark.parametrize("name", learners())
 def test_captured_steps_equal_eager(name: str) -> None:
-    make, problem = learners()[name]
-
-    def trained(wrap: Callable[[Any], Any]) -> list[Any]:
-        ad.manual_seed(0)
-        model = make()
-        loss_of = problem(model)
-        optimizer = ad.optim.SGD(model.parameters(), lr=1e-3)
-
-        def step() -> Any:
-            loss = loss_of()
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            return loss.detach()
-
-        call = wrap(step)
-        ad.manual_seed(1)
-        losses = [call().item() for _ in range(3)]
-        return [losses, *(p.detach().numpy() for p in model.parameters())]
-
-    for a, b in zip(trained(lambda f: f), trained(capture), strict=True):
+    for a, b in zip(trained(name, lambda f: f), trained(name, capture), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,82 @@
+"""Whole training steps in native code: every module, loss, optimizer and scheduler equals eager."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.compiler import compile
+from tests import test_models, test_nn_steps, test_optim_capture
+from tests.samples.modules import Row
+
+
+def native(fn: Any) -> Any:
+    return compile(fn, backend="native")
+
+
+def alike(got: list[Any], want: list[Any], limit: float = 2e-5) -> None:
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("row", test_nn_steps.CASES)
+def test_modules(row: Row) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        want, _ = test_nn_steps.train(row, lambda fn: fn)
+        got, compiled = test_nn_steps.train(row, native)
+    alike(got, want)
+    assert compiled.traces == row.traces
+
+
+def same_training(
+    make: Any, schedule: Any = None, scaler: Any = lambda: None, **kwargs: Any
+) -> None:
+    want, _ = test_optim_capture.train(lambda fn: fn, make, schedule, scaler=scaler(), **kwargs)
+    got, compiled = test_optim_capture.train(native, make, schedule, scaler=scaler(), **kwargs)
+    alike(got, want)
+    assert compiled.traces <= 2
+
+
+@pytest.mark.parametrize("row", test_optim_capture.ROWS, ids=test_optim_capture.ident)
+def test_optimizers(row: Any) -> None:
+    kind, options = row
+    held = {k: copy.deepcopy(v) for k, v in options.items()}
+    same_training(test_optim_capture.maker(kind, held))
+
+
+@pytest.mark.parametrize("name", test_optim_capture.SCHEDULERS)
+def test_schedulers(name: str) -> None:
+    same_training(test_optim_capture.ADAM, test_optim_capture.SCHEDULERS[name])
+
+
+@pytest.mark.parametrize("kind", test_optim_capture.SCALED)
+def test_scaled_gradients(kind: str) -> None:
+    same_training(
+        test_optim_capture.SCALED[kind],
+        scaler=lambda: ad.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2),
+        bad=(0, 3),
+    )
+
+
+@pytest.mark.parametrize("name", test_models.learners())
+def test_models_at_several_thread_counts(name: str) -> None:
+    before = ad.get_num_threads()
+    want = test_models.trained(name, lambda fn: fn)
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            ad.set_num_threads(threads)
+            found.append(test_models.trained(name, native))
+    finally:
+        ad.set_num_threads(before)
+    alike(found[0], want, 1e-4)
+    for other in found[1:]:
+        for g, w in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(g, w)
