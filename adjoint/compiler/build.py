@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm.kernels import lanes_of, words_of
+from adjoint.backends.llvm.operations import KIND
 from adjoint.backends.loops import Kernel, can_fail
 from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
@@ -69,6 +70,7 @@ class Builder:
         self.units = ordered(self.fusion, self.graph)
         self.position = {unit.index: k for k, unit in enumerate(self.units)}
         self.steps: list[Step] = []
+        self.skipped: set[int] = set()  # units whose work others do
         self.targets: list[Buffer] = []
         self.results: dict[int, Buffer] = {}
         self.last: list[tuple[Value, Place]] = []  # copies at the end
@@ -77,6 +79,7 @@ class Builder:
         self.realise()
         self.place_outputs()
         self.make_in_place()
+        self.multiply_in_place()
         for unit in self.units:
             self.steps += self.unit_steps(unit)
         for value, place in self.last:
@@ -127,6 +130,42 @@ class Builder:
                 place = reshaped(window, base.spec.shape)
                 if place is not None:
                     self.places[base] = place
+
+    def multiply_in_place(self) -> None:
+        """Have products write where a mere rearrangement of them would be copied to."""
+        for unit in self.units:
+            node = unit.nodes[0]
+            if unit.kind != "loop" or len(unit.nodes) != 1 or node.record.name != "clone":
+                continue
+            base, views = self.fusion.rooted(node.inputs[0])
+            maker = self.fusion.unit_of.get(base)
+            own, target = self.places.get(base), self.places.get(node.outputs[0])
+            if maker is None or own is None or target is None or own.buffer.kind != ARENA:
+                continue
+            if maker.nodes[0].record.name != "matmul" or len(self.readers[base]) != 1:
+                continue
+            place: Place | None = target
+            for view in reversed(views):
+                if view.record.name == "permute":
+                    dims = view.params["dims"]
+                    assert place is not None
+                    back = [dims.index(d) for d in range(len(dims))]
+                    place = Place(
+                        place.buffer,
+                        tuple(place.shape[d] for d in back),
+                        tuple(place.strides[d] for d in back),
+                        place.offset,
+                    )
+                elif view.record.name == "reshape" and place is not None:
+                    place = reshaped(place, view.inputs[0].spec.shape)
+                else:
+                    place = None
+                if place is None:
+                    break
+            # A product's rows must be rows in memory; who would read it later reads the copy.
+            if place is not None and products.unit(place) == "n":
+                self.places[base] = place
+                self.skipped.add(unit.index)
 
     def realise_value(self, value: Value) -> None:
         if value not in self.places:
@@ -240,6 +279,8 @@ class Builder:
 
     def unit_steps(self, unit: Unit) -> list[Step]:
         node = unit.nodes[0]
+        if unit.index in self.skipped:
+            return []
         if unit.kind == "loop":
             nest = Nest(unit, self.fusion, self.place_of)
             for each in unit.nodes:
@@ -250,7 +291,9 @@ class Builder:
                     nest.store(value, self.places[value])
             if not nest.stores:
                 return []
-            return [kernel_step(nest.finish())]
+            step = kernel_step(nest.finish())
+            step.reason = unit.reason
+            return [step]
         if unit.kind == "template":
             operands = [None if x in self.fusion.fills else self.place_of(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
@@ -261,7 +304,7 @@ class Builder:
             if isinstance(x, Value) and not x.host
         )
         writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
-        return [Call(node, reads, writes, label=node.record.name)]
+        return [Call(node, reads, writes, label=node.record.name, reason=why_called(node))]
 
     def copy_step(self, value: Any, place: Place) -> Launch:
         """A copy of a value to another place."""
@@ -275,6 +318,20 @@ class _Taken:
 
     spec: Any
     place: Place
+
+
+def why_called(node: Node) -> str:
+    """Why no native code does a node."""
+    dtypes = {
+        v.spec.dtype.name
+        for v in (*node.outputs, *(x for x in node.inputs if isinstance(x, Value)))
+    }
+    foreign = sorted(dtypes - set(KIND))
+    if foreign:
+        return f"kernels do not compute in {', '.join(foreign)}"
+    if any(0 in v.spec.shape for v in node.outputs):
+        return "nothing to compute"
+    return "no native code for it"
 
 
 def may_fail(unit: Unit) -> bool:

@@ -47,6 +47,7 @@ class Unit:
     atoms: list[Any] = field(default_factory=list)  # of the full space
     reduced: list[Any] | None = None  # the atoms it reduces over
     sources: dict[Node, Map] = field(default_factory=dict)  # a reduction's operand
+    reason: str = ""  # why its first node joined no other
     needs: int = 0  # bit mask: units it depends on, directly or not
 
     def full(self) -> set[Any]:
@@ -123,13 +124,22 @@ class Fusion:
     def add_loop(self, node: Node, kind: str) -> None:
         """A node that is a loop: into a producer's kernel, or into one of its own."""
         tried: set[int] = set()
+        reason = ""
         for unit in sorted(self.producers(node), key=lambda u: -u.index):
-            if unit.index in tried or unit.kind not in ("loop",):
+            if unit.index in tried:
+                continue
+            if unit.kind != "loop":
+                reason = reason or f"reads the result of {unit.nodes[0].record.name}"
                 continue
             tried.add(unit.index)
-            if len(unit.nodes) >= LARGEST or not self.reachable(unit, node):
+            if len(unit.nodes) >= LARGEST:
+                reason = "the kernel before it is as large as kernels get"
+                continue
+            if not self.reachable(unit, node):
+                reason = "waits for a step that itself waits for the kernel before it"
                 continue
             if node in self.updates and unit.reduced is not None:
+                reason = "an update of state, launched with others of its form"
                 continue
             where = self.fit(unit, node, kind)
             if where is not None:
@@ -137,7 +147,11 @@ class Fusion:
                 self.admit(unit, node)
                 self.absorb(unit, node, kind)
                 return
-        unit = Unit("loop", len(self.units))
+            reason = (
+                "reduces over other dimensions, or reads elements in another order, than the "
+                "kernel that makes its operand"
+            )
+        unit = Unit("loop", len(self.units), reason=reason)
         self.units.append(unit)
         if kind == POINT:
             where = fresh(node.outputs[0].spec.shape)

@@ -137,6 +137,7 @@ def describe(step: Launch | Call) -> dict[str, Any]:
         "what": step.label,
         "times": max(len(step.kernels), 1),
         "work": round(step.cost),
+        "reason": step.reason,
         "bytes": sum(
             (t.high - t.low) * t.buffer.dtype.itemsize for t in (*step.reads, *step.writes)
         ),

@@ -152,7 +152,7 @@ class Legal:
                 for i, x in enumerate(node.inputs):
                     if isinstance(x, Value) and not (i in zeros and is_zero(x)):
                         used.add(x)
-            elif kind == POINT and node.record.name == "full" and node.outputs[0] not in used:
+            elif kind == POINT and node.outputs[0] not in used and is_free(node):
                 self.kinds[node] = FREE
 
 
@@ -160,6 +160,19 @@ def is_zero(value: Value) -> bool:
     """Whether a value is zeros, as a node says that makes nothing else."""
     node = value.node
     return node is not None and node.record.name == "full" and node.inputs[0] == 0
+
+
+def is_free(node: Node) -> bool:
+    """Whether a value is known from its coordinates: a constant, or a triangle of one."""
+    if node.record.name in ("triu", "tril"):
+        source = node.inputs[0].node
+        return source is not None and source.record.name == "full" and is_number(source.inputs[0])
+    return node.record.name == "full"
+
+
+def is_number(x: Any) -> bool:
+    """Whether a fill is a number, the host's or a literal."""
+    return x.host if isinstance(x, Value) else isinstance(x, (bool, int, float))
 
 
 def virtual(value: Value) -> Place:

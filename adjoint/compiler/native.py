@@ -17,6 +17,7 @@ from adjoint.backends.threads import get_num_threads
 from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
+from adjoint.compiler.explain import explain
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.places import INPUT
@@ -102,6 +103,10 @@ class Native:
                 if where == number:
                     self.words[at] = table.status_address
         return segments
+
+    def explain(self) -> str:
+        """What the program does, step by step."""
+        return explain(self.image)
 
     # -- running --------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from adjoint.backends.loops import (
 from adjoint.compiler.fuse import REDUCE as REDUCES
 from adjoint.compiler.fuse import Unit
 from adjoint.compiler.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
-from adjoint.compiler.places import Place, expand_to
+from adjoint.compiler.places import INPUT, Buffer, Place, expand_to, show
 from adjoint.compiler.spaces import Map, flatten, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
@@ -29,6 +29,7 @@ from adjoint.core.spec import contiguous_strides
 from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
+NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
 
 
 def strides_over(place_strides: tuple[int, ...], where: Map) -> dict[Any, int]:
@@ -87,8 +88,9 @@ class Nest:
         strides = strides_over(tuple(int(d == dim) for d in range(len(where))), where)
         return self.linear_index(strides)
 
-    def linear_index(self, strides: dict[Any, int]) -> int:
-        self.refs.append(Ref(None, int64, 0, strides))
+    def linear_index(self, strides: dict[Any, int], offset: int = 0) -> int:
+        """A number that is affine in the loop indices."""
+        self.refs.append(Ref(None, int64, offset, strides))
         return self.add(
             None,
             kind=INDEX, name="index", args=(("r", len(self.refs) - 1),), params=None,
@@ -102,11 +104,11 @@ class Nest:
             return ("c", x)
         if x.host:
             return ("v", self.host(x))
-        base, _ = self.fusion.rooted(x)
+        base, views = self.fusion.rooted(x)
         if base in self.unit.maps:
             return ("v", self.number[base])
         if base in self.fusion.fills:
-            return self.operand_fill(base)
+            return self.operand_free(x, views, node, where)
         shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
         place = expand_to(aligned(node, x, self.place_of(x)), shape)
         return ("v", self.load(place, where, x.spec.dtype))
@@ -121,21 +123,42 @@ class Nest:
             compute=name, dtype=name, full=False, stage=0,
         )  # fmt: skip
 
-    def operand_fill(self, base: Value) -> tuple[str, Any]:
-        """What `full` makes, as a number of its own dtype."""
-        node = base.node
-        assert node is not None
-        x = node.inputs[0]
-        arg = ("v", self.host(x)) if isinstance(x, Value) else ("c", x)
+    def operand_free(self, x: Value, views: list[Node], node: Node, where: Map) -> tuple[str, Any]:
+        """What is known from its coordinates and needs no memory: `full`, triangles of it."""
+        base, _ = self.fusion.rooted(x)
+        made = base.node
+        assert made is not None
         name = base.spec.dtype.name
-        return (
-            "v",
-            self.add(
+        if made.record.name == "full":
+            fill = made.inputs[0]
+            arg = ("v", self.host(fill)) if isinstance(fill, Value) else ("c", fill)
+            number = self.add(
                 base,
                 kind=POINT, name="fill", args=(arg,), params=None, compute=name, dtype=name,
-                full=False, stage=self.stage_of((arg,)),
-            ),
+                full=False, stage=0,
+            )  # fmt: skip
+            return ("v", number)
+        shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
+        rank = len(base.spec.shape)
+        indices = []
+        for d in (rank - 2, rank - 1):
+            unit = tuple(int(e == d) for e in range(rank))
+            place: Place | None = Place(NOWHERE, base.spec.shape, unit)
+            for view in views:
+                place = show(place, view) if place is not None else None
+            assert place is not None
+            whole = expand_to(place, shape)
+            indices.append(self.linear_index(strides_over(whole.strides, where), place.offset))
+        inner = made.inputs[0]
+        fill = self.operand_free(inner, [], node, where)
+        full = any(self.ops[k]["full"] for k in indices)
+        number = self.add(
+            None,
+            kind=POINT, name=made.record.name, args=(fill, *(("v", k) for k in indices)),
+            params=(("diagonal", made.params["diagonal"]),), compute=name, dtype=name,
+            full=full, stage=0,
         )  # fmt: skip
+        return ("v", number)
 
     def is_full(self, where: Map) -> bool:
         """Whether a value has an element per inner combination.

@@ -84,6 +84,7 @@ class Launch:
     pieces: int  # among how many workers it can be divided
     cost: float  # rough, in element operations
     label: str = ""
+    reason: str = ""  # why it is a launch of its own
     form: Any = None  # of a generated kernel
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)

@@ -293,6 +293,17 @@ class Captured:
         """The latest program's graph as Python."""
         return self.latest.text()
 
+    def explain(self) -> str:
+        """What the latest program runs as: its steps, and why fusion stopped where it did.
+
+        >>> import adjoint as ad
+        >>> double = ad.compile(lambda x: (x * 2 + 1).exp())
+        >>> _ = double(ad.ones(3))
+        >>> print(double.explain().splitlines()[0][:47])
+        1 steps: 1 launches of fused kernels, 0 of temp
+        """
+        return self.latest.explain()
+
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""
         return to_svg(self.latest.graph, expand)

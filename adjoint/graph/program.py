@@ -197,6 +197,11 @@ class Program:
         for generator, count in self.draws:
             generator.advance(count)
 
+    def explain(self) -> str:
+        """What the graph runs as."""
+        tell = getattr(self.executable, "explain", None)
+        return str(tell()) if tell is not None else f"{len(self.graph)} nodes, interpreted"
+
     def text(self) -> str:
         """The graph as Python."""
         return to_text(self.graph)

@@ -1,0 +1,98 @@
+"""What fusion must reach: how many launches steps of known models take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.nn import functional as F
+
+
+def report(fn: Any, *args: Any) -> list[dict[str, Any]]:
+    """The steps of a function's program."""
+    compiled = ad.compile(fn)
+    compiled(*args)
+    lines: list[dict[str, Any]] = compiled.latest.executable.image.report
+    return lines
+
+
+def kernels(lines: list[dict[str, Any]]) -> list[str]:
+    return [line["what"] for line in lines if line["kind"] == "kernel"]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * 2 + 1).exp() / (x.abs() + 1),
+        lambda x: ad.softmax(x, -1),
+        lambda x: ad.softmax(x, 0),
+        lambda x: F.log_softmax(x, 1),
+        lambda x: F.layer_norm(x, (32,)),
+        lambda x: F.gelu(x + x.amax(1, keepdim=True)),
+        lambda x: x.var(1),
+        lambda x: F.normalize(x, dim=1),
+        lambda x: x.transpose(0, 1).sin().sum(0),
+    ],
+    ids=[
+        "chain", "softmax", "columns", "log_softmax", "layer_norm", "gelu", "var", "normalize",
+        "permuted",
+    ],
+)  # fmt: skip
+def test_patterns_are_one_kernel(fn: Any) -> None:
+    lines = report(fn, ad.randn(16, 32))
+    assert len(lines) == 1, kernels(lines)
+    assert lines[0]["kind"] == "kernel"
+
+
+class Block(nn.Module):
+    """A transformer's block."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split(c, dim=2)
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def test_a_transformer_block_has_a_kernel_per_part() -> None:
+    block = Block(32, 4)
+    with ad.no_grad():  # nothing kept for a backward pass
+        lines = report(lambda x: block(x), ad.randn(2, 16, 32))
+    products = [line for line in lines if line["what"].startswith("matmul")]
+    parts = kernels(lines)
+    assert len(products) == 6
+    assert not [line for line in lines if line["kind"] == "call"]
+    # norm; bias of q, k, v; scale; softmax; bias, residual and norm; bias and gelu; residual
+    assert sum("rsqrt" in p for p in parts) == 2, parts
+    assert sum("exp" in p for p in parts) == 1, parts
+    assert sum("erf" in p for p in parts) == 1, parts
+    assert len(parts) <= 7, parts
+
+
+def test_all_parameters_are_updated_by_one_launch() -> None:
+    net = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = ad.optim.AdamW(net.parameters(), lr=1e-2)
+
+    def step(x: Any, y: Any) -> Any:
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    lines = report(step, ad.randn(4, 8), ad.tensor([0, 1, 2, 3]))
+    updates = [line for line in lines if "addcdiv" in line["what"]]
+    assert [line["times"] for line in updates] == [6]
