@@ -17,7 +17,8 @@ from typing import Any
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.graph import Graph, capture
+from adjoint.graph import capture
+from adjoint.graph.ir import Graph
 from adjoint.graph.passes import PIPELINE
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
