@@ -157,7 +157,7 @@ def tables() -> list[Table]:
     add("COS", near(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, mp.mpf(1) / 24),
         0, quarter, 3, 6, lambda z: z**2, "cos x = 1 - z / 2 + z**2 p(z)")  # fmt: skip
     add("ATAN", near(lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, -mp.mpf(1) / 3),
-        0, mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.001"), 0, 13, lambda z: z,
+        0, mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.001"), 5, 13, lambda z: z,
         "atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8)")  # fmt: skip
     add("ASIN", near(lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, mp.mpf(1) / 6),
         0, mp.mpf("0.2501"), 5, 13, lambda z: z,
@@ -214,6 +214,7 @@ CONSTANTS: dict[str, tuple[Any, list[int]]] = {
     "HALF_PI_F32": (mp.pi / 2, [11, 11, 11, 24]),
     "HALF_PI_F32_FUSED": (mp.pi / 2, [24, 24, 24]),
     "HALF_PI_F64": (mp.pi / 2, [33, 33, 33, 53]),
+    "PI_F32": (mp.pi, [24, 24]),
     "PI_F64": (mp.pi, [53, 53]),
     "ROOT_HALF": (mp.sqrt(mp.mpf(1) / 2), [53, 53]),
     "TWO_THIRDS_F32": (mp.mpf(2) / 3, [24, 24]),

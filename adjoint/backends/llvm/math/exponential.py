@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.backends.llvm.math import tables
-from adjoint.backends.llvm.math.common import FORMAT, polynomial, widened
+from adjoint.backends.llvm.math.common import FORMAT, polynomial
 from adjoint.backends.llvm.vector import V, at_most, clip, mad, select
 
 LOG2_E = tables.LOG2_E_F64[0]
@@ -138,7 +138,6 @@ def sigmoid(x: V) -> V:
     return select(x < 0.0, z, 1.0) / (z + 1.0)
 
 
-@widened
 def sinh(x: V) -> V:
     """Hyperbolic sine."""
     size = abs(x)
@@ -147,7 +146,6 @@ def sinh(x: V) -> V:
     return select(size > 40.0, exp(size, -1), near).copysign(x)
 
 
-@widened
 def cosh(x: V) -> V:
     """Hyperbolic cosine."""
     half = exp(abs(x), -1)

@@ -50,6 +50,10 @@ HALF_PI_F64 = (
     float.fromhex("0x1.3198a2e000000p-69"),
     float.fromhex("0x1.b839a252049c1p-104"),
 )
+PI_F32 = (
+    float.fromhex("0x1.921fb60000000p+1"),
+    float.fromhex("-0x1.777a5c0000000p-24"),
+)
 PI_F64 = (
     float.fromhex("0x1.921fb54442d18p+1"),
     float.fromhex("0x1.1a62633145c07p-53"),
@@ -213,6 +217,14 @@ COS_F64 = (
     float.fromhex("-0x1.27e4f811067f9p-22"),
     float.fromhex("0x1.1ee9efd51a0b0p-29"),
     float.fromhex("-0x1.8fb042664d7e4p-37"),
+)
+# atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8); error 2**-30.4
+ATAN_F32 = (
+    float.fromhex("-0x1.55554a0000000p-2"),
+    float.fromhex("0x1.9991ea0000000p-3"),
+    float.fromhex("-0x1.23ba740000000p-3"),
+    float.fromhex("0x1.b231c60000000p-4"),
+    float.fromhex("-0x1.f32b740000000p-5"),
 )
 # atan x = x + x z p(z), z = x**2, |x| <= tan(pi/8); error 2**-65.9
 ATAN_F64 = (
