@@ -19,6 +19,7 @@ from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Number
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.explaining import explain
 from adjoint.graph.ir import Graph
+from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.program import Program, build
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
@@ -77,6 +78,7 @@ class Captured:
         self.traces = 0
         self.retraces = Retraces(fn)
         self.dynamic = dynamic
+        self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
         self.seen: Fingerprint | None = None
         # What the quick way tries, replaced as a whole: other threads may be reading it.
@@ -100,9 +102,8 @@ class Captured:
                 if arguments.modes == now and arguments.fit(args) and program.holds(args):
                     return program(args)
         leaves, structure = flatten((args, kwargs))
-        key = signature(leaves, structure)
         with TRACING:
-            program = self._find(key, leaves, structure)
+            program = self._find(leaves, structure)
             if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, program)
         if not program.effects:
@@ -111,8 +112,11 @@ class Captured:
             self.effects = True
             return program(leaves)
 
-    def _find(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program:
+    def _find(self, leaves: list[Any], structure: TreeDef) -> Program:
         """The program for a call: one there is, or a new one."""
+        key = signature(leaves, structure, self.free.of(structure))
+        if key not in self.programs and self.free.notice(key, self.programs):
+            key = signature(leaves, structure, self.free.of(structure))
         watch, _ = self.ready
         opaque = _opaque(leaves)
         if not opaque and watch is not None and self.seen is not None and watch.holds():
@@ -123,18 +127,38 @@ class Captured:
             if program.valid(leaves, seen):
                 return program
         made = None if opaque else self._for_sizes(key, leaves, structure, seen)
+        if made is None and self.free.of(structure):
+            made = self._with_free_numbers(leaves, structure, seen)
+            if made is None:
+                self.free.fix(structure)
+                return self._find(leaves, structure)
         if made is None:
             made = self.trace(leaves, structure, seen)
+        if not made.of_a_family:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
         self._latest = made
         self._look(opaque)
         return made
 
+    def _with_free_numbers(
+        self, leaves: list[Any], structure: TreeDef, seen: Fingerprint
+    ) -> Program | None:
+        """A recording that reads float arguments at each call; None where it needs their values."""
+        try:
+            program = self.trace(leaves, structure, seen, slots(self.free.of(structure), leaves))
+        except (
+            Exception
+        ):  # recorded for the values themselves, it may succeed, or say what is wrong
+            return None
+        return None if needs_values(program) else program
+
     def _for_sizes(
         self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
     ) -> Program | None:
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
+        if self.free.of(structure):
+            return None
         reached = {storage.identity for storage in seen.storages()}
         if any(is_tensor(x) and x._storage.identity in reached for x in leaves):
             return None
@@ -152,6 +176,7 @@ class Captured:
             family.fingerprint = self.environment.look()
             program = self.families.find(key, family.fingerprint)
         if program is not None:
+            program.of_a_family = True
             program.fingerprint = self.environment.look()
             program.prepare(leaves, self.factory)
         return program
@@ -176,14 +201,25 @@ class Captured:
             return
         states = frozenset(s.identity for s in program.states)
         others = tuple(entry for entry in ready if entry[1] is not program)
-        self.ready = (watch, ((Arguments(args, states), program), *others[: _READY - 1]))
+        free = frozenset(slot.place for slot in program.numbers)
+        entry = (Arguments(args, states, free), program)
+        self.ready = (watch, (entry, *others[: _READY - 1]))
 
     def numbers(self, leaves: list[Any]) -> Numbers:
         """The host's numbers the function could change."""
         return Numbers(self.fn, _opaque(leaves))
 
-    def trace(self, leaves: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
+    def trace(
+        self,
+        leaves: list[Any],
+        structure: TreeDef,
+        seen: Fingerprint,
+        numbers: Sequence[Slot] = (),
+    ) -> Program:
         """Record the function for these arguments, leaving every tensor as it was."""
+        given = list(leaves)
+        for slot in numbers:
+            given[slot.place] = slot.scalar
         self.traces += 1
         counts = share_counts(leaves)
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
@@ -196,7 +232,7 @@ class Captured:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
-                args, kwargs = unflatten(structure, leaves)
+                args, kwargs = unflatten(structure, given)
                 before = self.numbers(leaves)
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
@@ -211,6 +247,7 @@ class Captured:
             # State the function made for itself counts; flags of tensors are as they were before.
             after = self.environment.look(_opaque(leaves))
             program.fingerprint = seen if attributes.replaced else after
+            program.numbers = list(numbers)
             program.prepare(leaves, self.factory)
             return program
 

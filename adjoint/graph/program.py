@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.autodiff.node import ErrorNode, edge_of
@@ -55,13 +55,16 @@ class Program:
     attributes: list[tuple[dict[str, Any], str, Tensor]]  # Note [assigned attributes]
     derivative: Derivative | None
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
+    numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
+    of_a_family: bool = False  # made from one with dynamic sizes
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
 
     @property
     def effects(self) -> bool:
         """Whether a call changes anything besides making results."""
-        return bool(self.writes or self.grads or self.places) or self.plan.effects  # type: ignore[union-attr]
+        changes = self.writes or self.grads or self.places or self.numbers
+        return bool(changes) or self.plan.effects  # type: ignore[union-attr]
 
     def valid(self, leaves: Sequence[Any], seen: Fingerprint) -> bool:
         """Whether the recording stands for this call."""
@@ -73,6 +76,8 @@ class Program:
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether what the function found out about the host is still so."""
+        for slot in self.numbers:
+            slot.value = leaves[slot.place]
         for ref, expected in self.grads_seen:
             meta = ref.of(leaves)._meta
             grad = None if meta is None else meta.grad
@@ -112,6 +117,8 @@ class Program:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
         plan: Plan = self.plan  # type: ignore[assignment]
+        for slot in self.numbers:
+            slot.value = leaves[slot.place]
         inputs = plan.fixed.copy()
         for position in plan.windows:
             inputs.append(leaves[position]._array)

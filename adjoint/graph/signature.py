@@ -32,15 +32,28 @@ def share_counts(leaves: Sequence[Any]) -> Counter[int]:
     return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
 
 
-def signature(leaves: Sequence[Any], structure: TreeDef) -> tuple[Any, ...]:
-    """The key under which a program is kept: structure, specs, aliasing, statics and modes."""
+ANY = "any"
+
+
+def signature(
+    leaves: Sequence[Any], structure: TreeDef, free: frozenset[int] = frozenset()
+) -> tuple[Any, ...]:
+    """The key under which a program is kept: structure, specs, aliasing, statics and modes.
+
+    Floats at the places `free` are read at each call, so their values do not matter.
+    """
     parts: list[Any] = []
     counts = share_counts(leaves)
     groups: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if not is_tensor(leaf):
             _check_hashable(leaf, structure, place)
-            parts.append((type(leaf), leaf))
+            if type(leaf) is not float:
+                parts.append((type(leaf), leaf))
+            elif place in free:
+                parts.append((float, ANY))
+            else:  # 0.0 == -0.0, and a NaN is unlike itself
+                parts.append((float, leaf if leaf and leaf == leaf else repr(leaf)))
             continue
         identity = leaf._storage.identity
         group = groups.setdefault(identity, len(groups))
@@ -104,17 +117,19 @@ class Arguments:
 
     __slots__ = ("modes", "states", "tensors", "wanted")
 
-    def __init__(self, args: Sequence[Any], states: frozenset[int]) -> None:
+    def __init__(
+        self, args: Sequence[Any], states: frozenset[int], free: frozenset[int] = frozenset()
+    ) -> None:
         self.modes = modes()
         self.states = states  # identities of storages the program reaches by itself
         self.wanted: list[tuple[Any, ...]] = []
         self.tensors = [i for i, x in enumerate(args) if is_tensor(x)]
-        for x in args:
+        for i, x in enumerate(args):
             if is_tensor(x):
                 a = x._array
                 self.wanted.append((type(x), a.shape, a.strides, a.dtype, x.requires_grad))
             else:
-                self.wanted.append((None, x, None, None, None))
+                self.wanted.append((float if i in free else None, x, None, None, None))
 
     @staticmethod
     def simple(args: Sequence[Any]) -> bool:
@@ -131,11 +146,13 @@ class Arguments:
         states, met = self.states, 0
         for x, (kind, shape, strides, dtype, flag) in zip(args, self.wanted, strict=True):
             if kind is None:
-                if x is not shape and (type(x) is not type(shape) or x != shape):
+                if x is not shape and (not x or type(x) is not type(shape) or x != shape):
                     return False
                 continue
             if x.__class__ is not kind:
                 return False
+            if kind is float:
+                continue
             a = x._array
             if a.shape != shape or a.strides != strides:
                 return False

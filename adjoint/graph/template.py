@@ -13,7 +13,9 @@ from adjoint.graph.program import Program
 from adjoint.graph.recipes import Ref
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 
-_LEFT_OUT = ("fingerprint", "executable", "plan", "guards", "structure", "counters", "states")
+_LEFT_OUT = frozenset(
+    "fingerprint executable plan guards structure counters states numbers of_a_family".split()
+)
 
 
 def instance(program: Program, sizes: Sizes) -> Program:

@@ -1,0 +1,95 @@
+"""Float arguments that change from call to call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+
+
+def test_a_float_that_changes_is_read_at_each_call() -> None:
+    w = ad.ones(3, requires_grad=True)
+
+    @ad.compile
+    def step(x: Any, rate: float) -> Any:
+        loss = (w * x).sum()
+        (g,) = ad.autograd.grad(loss, w)
+        with ad.no_grad():
+            w.sub_(g * (rate * 0.5))
+        return loss.detach(), rate
+
+    want = np.ones(3, "float32")
+    for i in range(12):
+        rate = 0.1 / (i + 1)
+        loss, back = step(ad.ones(3), rate)
+        assert float(loss) == pytest.approx(want.sum(), rel=1e-5)
+        assert back == rate
+        want = want - rate * 0.5
+    np.testing.assert_allclose(w.detach().numpy(), want, rtol=1e-5)
+    assert step.traces == 2
+
+
+def test_branches_on_a_float_are_guards() -> None:
+    f = ad.compile(lambda x, t: x * t if t > 0.5 else x - t)
+    for t in (0.1, 0.2, 0.3, 0.7, 0.8, 0.4, 0.9):
+        want = 2 * t if t > 0.5 else 2 - t
+        np.testing.assert_allclose(f(ad.full((2,), 2.0), t).numpy(), want, rtol=1e-6)
+    assert f.traces == 3
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, t: x * math.sqrt(t),
+        lambda x, t: x + len(str(t)) * 0 + float(t),
+    ],
+)
+def test_a_function_that_needs_the_value_is_recorded_for_each(fn: Any) -> None:
+    f = ad.compile(fn)
+    for t in (0.1, 0.25, 0.5):
+        x = ad.ones(2)
+        np.testing.assert_allclose(f(x, t).numpy(), fn(x, t).numpy(), rtol=1e-6)
+        f(x, t)
+
+
+def test_keywords_containers_and_other_numbers() -> None:
+    f = ad.compile(lambda x, *, options: x * options["scale"] + options["shift"][0])
+    for i in range(5):
+        out = f(ad.ones(2), options={"scale": 0.5 + i, "shift": (1.5 - i, 3)})
+        np.testing.assert_allclose(out.numpy(), 2.0)
+    assert f.traces == 2
+    f(ad.ones(2), options={"scale": 0.5, "shift": (1.0, 4)})  # an int is a constant
+    assert f.traces == 3
+
+
+def test_signs_of_zero_and_nan() -> None:
+    f = ad.compile(lambda x, t: ad.copysign(x, t))
+    assert float(f(ad.ones(1), 0.0)) == 1.0
+    assert float(f(ad.ones(1), -0.0)) == -1.0
+    g = ad.compile(lambda x, t: x * t)
+    for _ in range(3):
+        assert math.isnan(float(g(ad.ones(1), math.nan)))
+    assert g.traces == 1
+
+
+def test_gradients_with_a_changing_float() -> None:
+    w = ad.full((2,), 3.0, requires_grad=True)
+    f = ad.compile(lambda t: (w**2 * t).sum())
+    for t in (1.0, 2.0, 5.0, 7.0):
+        (g,) = ad.autograd.grad(f(t), w)
+        np.testing.assert_allclose(g.numpy(), 6.0 * t)
+    assert f.traces == 2
+
+
+def test_dropout_of_a_schedule() -> None:
+    f = ad.compile(lambda x, p: F.dropout(x, p))
+    for p in (0.1, 0.5, 0.9, 0.3):
+        ad.manual_seed(0)
+        want = F.dropout(ad.ones(50), p)
+        ad.manual_seed(0)
+        np.testing.assert_allclose(f(ad.ones(50), p).numpy(), want.numpy(), rtol=1e-6)
