@@ -38,6 +38,14 @@ MODULES = {
     "adjoint.metrics": "adjoint.metrics",
     "adjoint.training": "adjoint.training",
     "adjoint.models": "adjoint.models",
+    "adjoint.testing": "adjoint.testing",
+    "adjoint.hub": "adjoint.hub",
+    "adjoint.multiprocessing": "adjoint.multiprocessing",
+    "adjoint.distributed": "adjoint.distributed",
+    "adjoint.vision.datasets": "adjoint.vision.datasets",
+    "adjoint.vision.transforms": "adjoint.vision.transforms",
+    "adjoint.vision.utils": "adjoint.vision.utils",
+    "adjoint.vision.ops": "adjoint.vision.ops",
 }
 
 

@@ -10,6 +10,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import multiprocessing
+import os
 import sys
 from multiprocessing import spawn
 from types import ModuleType
@@ -20,6 +21,8 @@ from adjoint.io import objects
 
 # The release of PyTorch whose API this is: what a script's version checks see.
 PYTORCH_VERSION = "2.13.0"
+# Tells a fork server that it serves a PyTorch script.
+MARK = "ADJOINT_RUNS_TORCH"
 
 
 # The packages answered for, and what answers.
@@ -150,4 +153,5 @@ def _reach_children() -> None:
         return line
 
     spawn.get_command_line = command_line
+    os.environ[MARK] = "1"
     multiprocessing.set_forkserver_preload(["adjoint.cli.preload"])
