@@ -213,7 +213,7 @@ class Product:
         def block(number: V) -> None:
             k = number * word[C_BLOCK]
             depth = w.least(word[C_K] - k, word[C_BLOCK])
-            self.pack(source, vectors, k, depth)
+            self.pack(source, panels, k, depth)
 
             def rows(m: V) -> None:
                 mine = w.at(weights, self.kind, m * word[C_K] + k * tile.rows)
@@ -229,33 +229,58 @@ class Product:
         blocks = (word[C_K] + word[C_BLOCK] - 1).quotient(word[C_BLOCK])
         w.loop(0, w.most(blocks, 1), block)
 
-    def pack(self, source: str, vectors: V, k: V, depth: V) -> None:
+    def pack(self, source: str, panels: V, k: V, depth: V) -> None:
         """The columns of a piece, for `depth` values of k: panels [k][columns]."""
-        w, tile, kind = self.w, self.tile, self.kind
+        w, tile = self.w, self.tile
 
-        def vector(v: V) -> None:
-            panel, which = w.split(v, w.whole(tile.vectors))
-            to = panel * (DEPTH * tile.columns) + which * tile.lanes
-            j = v * tile.lanes
-            places = [w.load(self.places, "i64", j + lane) for lane in range(tile.lanes)]
+        def panel(p: V) -> None:
+            first = p * tile.vectors
+            to = w.at(self.packed, self.kind, p * (DEPTH * tile.columns))
+            near = w.load(self.near, "i64", first)
+            for v in range(1, tile.vectors):
+                near = near & w.load(self.near, "i64", first + v)
 
-            def near(i: V) -> None:
-                tap = w.load(self.taps, "i64", k + i)
-                x = w.load(source, kind, places[0] + tap, tile.lanes)
-                w.store(x, self.packed, to + i * tile.columns)
+            def vector(v: V) -> None:
+                here = w.at(to, self.kind, v * tile.lanes)
+                w.either(
+                    w.load(self.near, "i64", first + v).ne(0),
+                    lambda: self.pack_near(source, [first + v], here, k, depth),
+                    lambda: self.pack_far(source, first + v, here, k, depth),
+                )
 
-            def far(i: V) -> None:
-                tap = w.load(self.taps, "i64", k + i)
-                x = w.gather(source, kind, [p + tap for p in places])
-                w.store(x, self.packed, to + i * tile.columns)
-
+            some = [first + v for v in range(tile.vectors)]
             w.either(
-                w.load(self.near, "i64", v).ne(0),
-                lambda: w.loop(0, depth, near),
-                lambda: w.loop(0, depth, far),
+                near.ne(0),
+                lambda: self.pack_near(source, some, to, k, depth),
+                lambda: w.loop(0, w.whole(tile.vectors), vector),
             )
 
-        w.loop(0, vectors, vector)
+        w.loop(0, panels, panel)
+
+    def pack_near(self, source: str, vectors: list[V], to: str, k: V, depth: V) -> None:
+        """Vectors of a panel that are each of neighbours."""
+        w, tile, kind = self.w, self.tile, self.kind
+        places = [w.load(self.places, "i64", v * tile.lanes) for v in vectors]
+
+        def turn(i: V) -> None:
+            tap = w.load(self.taps, "i64", k + i)
+            for n, place in enumerate(places):
+                x = w.load(source, kind, place + tap, tile.lanes)
+                w.store(x, to, i * tile.columns + n * tile.lanes)
+
+        w.loop(0, depth, turn)
+
+    def pack_far(self, source: str, vector: V, to: str, k: V, depth: V) -> None:
+        """One vector of a panel, of elements from anywhere."""
+        w, kind, lanes = self.w, self.kind, self.tile.lanes
+        places = [w.load(self.places, "i64", vector * lanes + lane) for lane in range(lanes)]
+
+        def turn(i: V) -> None:
+            tap = w.load(self.taps, "i64", k + i)
+            x = w.gather(source, kind, [p + tap for p in places])
+            w.store(x, to, i * self.tile.columns)
+
+        w.loop(0, depth, turn)
 
     def multiply(self, weights: str, panel: V, depth: V) -> list[V]:
         """The microkernel: a panel of weights times a panel of columns."""

@@ -51,6 +51,7 @@ class Filters:
         self.rows = w.reserve(kind, -(-ROWS // tile.rows) * tile.rows * self.size)
         self.columns = w.reserve(kind, tile.vectors * self.size)
         self.result = w.reserve(kind, tile.rows * tile.vectors * tile.lanes)
+        self.offsets = w.reserve("i64", max(tile.rows, tile.vectors))
         self.places, self.outs = w.reserve("i64", self.size), w.reserve("i64", self.size)
         vectors = self.size // tile.lanes
         self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
@@ -65,104 +66,115 @@ class Filters:
 
     def piece(self, p: V) -> None:
         """A part of the positions, output channels and taps of one group."""
-        w, word, tile, kind = self.w, self.word, self.tile, self.kind
+        w, word, kind = self.w, self.word, self.kind
         rest, column_part = w.split(p, word[F_COLUMN_PARTS])
         rest, row_part = w.split(rest, word[F_ROW_PARTS])
         part, group = w.split(rest, word[F_GROUPS])
-        first = part * word[F_PART]
-        stop = w.least(first + word[F_PART], word[F_POSITIONS])
         row = row_part * word[F_ROWS]
         rows = w.least(word[F_M] - row, word[F_ROWS])
-        column = column_part * word[F_COLUMNS]
-        columns = w.least(column + word[F_COLUMNS], word[F_K])
+        first_column = column_part * word[F_COLUMNS]
+        last_column = w.least(first_column + word[F_COLUMNS], word[F_K])
         source = w.at(self.source, kind, group * word[F_GROUP_FROM])
         start = group * word[F_GROUP_GRADIENT] + row * word[F_CHANNEL_GRADIENT]
         gradient = w.at(self.gradient, kind, start)
         # Results lie [part][group][row][column].
         to = ((part * word[F_GROUPS] + group) * word[F_M] + row) * word[F_K]
         target = w.at(self.target, kind, to)
+        first = part * word[F_PART]
+        stop = w.least(first + word[F_PART], word[F_POSITIONS])
 
-        def block(begin: V, end: V) -> None:
-            count = end - begin
-            vectors = (count + (tile.lanes - 1)).quotient(w.whole(tile.lanes))
-            # The walk goes to the end of the last vector; there it repeats the last position.
-            self.walk.fill((self.places, self.outs), begin, vectors * tile.lanes, end)
-            self.walk.flag(self.places, self.near, vectors, tile.lanes, count)
-            self.walk.flag(self.outs, self.near_outs, vectors, tile.lanes, count)
-            full = (rows + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
+        def block(number: V) -> None:
+            begin = first + number * word[F_BLOCK]
+            vectors, count = self.tables(begin, w.least(begin + word[F_BLOCK], stop))
+            self.pack_rows(gradient, rows, vectors, count)
 
-            def pack_row(r: V) -> None:
-                at = w.least(r, rows - 1) * word[F_CHANNEL_GRADIENT]
-                panel, lane = w.split(r, w.whole(tile.rows))
-                to = panel * (self.size * tile.rows) + lane * tile.lanes
-                tables = (self.outs, self.near_outs)
-                self.pack(gradient, at, tables, self.rows, to, tile.rows, vectors, count)
-
-            w.loop(0, full, pack_row)
-
-            def panel(c: V) -> None:
-                for j in range(tile.vectors):
-                    k = w.least(c + j, word[F_K] - 1)
-                    channel, tap = w.split(k, word[F_TAP_COUNT])
-                    at = channel * word[F_CHANNEL_FROM] + w.load(self.taps, "i64", tap)
-                    w.store(at, self.offsets, w.whole(j))
-
-                def pack_column(j: V) -> None:
-                    at, tables = w.load(self.offsets, "i64", j), (self.places, self.near)
-                    to = j * tile.lanes
-                    self.pack(source, at, tables, self.columns, to, tile.vectors, vectors, count)
-
-                w.loop(0, w.whole(tile.vectors), pack_column)
+            def columns(c: V) -> None:
+                self.pack_columns(source, c, vectors, count)
 
                 def tile_rows(r: V) -> None:
                     self.multiply(r * self.size, vectors)
-                    self.put(target, r, w.least(rows - r, tile.rows), c, columns, begin > first)
+                    here = w.least(rows - r, self.tile.rows)
+                    self.put(target, r, here, c, last_column, number > 0)
 
-                w.loop(0, rows, tile_rows, step=tile.rows)
+                w.loop(0, rows, tile_rows, step=self.tile.rows)
 
-            w.loop(column, columns, panel, step=tile.vectors)
+            w.loop(first_column, last_column, columns, step=self.tile.vectors)
 
-        self.offsets = w.reserve("i64", tile.vectors)
         blocks = (stop - first + (word[F_BLOCK] - 1)).quotient(word[F_BLOCK])
+        w.loop(0, blocks, block)
 
-        def numbered(b: V) -> None:
-            begin = first + b * word[F_BLOCK]
-            block(begin, w.least(begin + word[F_BLOCK], stop))
+    def tables(self, begin: V, end: V) -> tuple[V, V]:
+        """Where a block's positions are; its vectors, the last perhaps not full, and positions."""
+        w, lanes = self.w, self.tile.lanes
+        count = end - begin
+        vectors = (count + (lanes - 1)).quotient(w.whole(lanes))
+        # The walk goes to the end of the last vector; there it repeats the last position.
+        self.walk.fill((self.places, self.outs), begin, vectors * lanes, end)
+        self.walk.flag(self.places, self.near, vectors, lanes, count)
+        self.walk.flag(self.outs, self.near_outs, vectors, lanes, count)
+        return vectors, count
 
-        w.loop(0, blocks, numbered)
+    def pack_rows(self, gradient: str, rows: V, vectors: V, count: V) -> None:
+        """Output channels into panels, those beyond the last like the last."""
+        w, tile = self.w, self.tile
+
+        def panel(r: V) -> None:
+            channel = self.word[F_CHANNEL_GRADIENT]
+            offsets = [w.least(r + i, rows - 1) * channel for i in range(tile.rows)]
+            to = w.at(self.rows, self.kind, r * self.size)
+            self.pack(gradient, offsets, (self.outs, self.near_outs), to, vectors, count)
+
+        w.loop(0, rows, panel, step=tile.rows)
+
+    def pack_columns(self, source: str, c: V, vectors: V, count: V) -> None:
+        """Some columns (channel, tap) into a panel."""
+        w = self.w
+        offsets = []
+        for j in range(self.tile.vectors):
+            k = w.least(c + j, self.word[F_K] - 1)
+            channel, tap = w.split(k, self.word[F_TAP_COUNT])
+            offset = channel * self.word[F_CHANNEL_FROM] + w.load(self.taps, "i64", tap)
+            offsets.append(offset)
+        self.pack(source, offsets, (self.places, self.near), self.columns, vectors, count)
 
     def pack(
         self,
         base: str,
-        at: V,
+        offsets: list[V],
         tables: tuple[str, str],
         target: str,
-        to: V,
-        step: int,
         vectors: V,
         count: V,
     ) -> None:
-        """One row of positions into its place in a panel; zeros beyond the last."""
-        w, tile, kind = self.w, self.tile, self.kind
-        lanes = tile.lanes
+        """A panel [vector][offset][lane] of positions; zeros beyond the last."""
+        w, kind, lanes = self.w, self.kind, self.tile.lanes
         table, flags = tables
+        for i, offset in enumerate(offsets):
+            w.store(offset, self.offsets, w.whole(i))
 
         def vector(v: V) -> None:
             j = v * lanes
-            where = to + v * (step * lanes)
+            to = j * len(offsets)
 
             def near() -> None:
-                place = w.load(table, "i64", j) + at
-                w.store(w.load(base, kind, place, lanes), target, where)
+                place = w.load(table, "i64", j)
+                for i, offset in enumerate(offsets):
+                    x = w.load(base, kind, place + offset, lanes)
+                    w.store(x, target, to + i * lanes)
 
-            def far() -> None:
-                places = [w.load(table, "i64", j + lane) + at for lane in range(lanes)]
+            def far(i: V) -> None:
+                offset = w.load(self.offsets, "i64", i)
+                places = [w.load(table, "i64", j + lane) + offset for lane in range(lanes)]
                 x = w.gather(base, kind, places)
                 numbers = w.code.splat(j, lanes) + w.code.iota("i64", lanes)
                 inside = numbers < w.code.splat(count, lanes)
-                w.store(select(inside, x, 0), target, where)
+                w.store(select(inside, x, 0), target, to + i * lanes)
 
-            w.either(w.load(flags, "i64", v).ne(0), near, far)
+            w.either(
+                w.load(flags, "i64", v).ne(0),
+                near,
+                lambda: w.loop(0, w.whole(len(offsets)), far),
+            )
 
         w.loop(0, vectors, vector)
 
