@@ -20,8 +20,19 @@ from tests.graph_checks import graph_of
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def texts(svg: str) -> list[str]:
-    return [e.text or "" for e in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+def texts(svg: str, *, folded: bool = False) -> list[str]:
+    """What is written, with what shows on demand only if asked for."""
+    found: list[str] = []
+
+    def walk(element: ElementTree.Element) -> None:
+        if element.get("class") != "more" or folded:
+            if element.tag == f"{SVG}text":
+                found.append(element.text or "")
+            for child in element:
+                walk(child)
+
+    walk(ElementTree.fromstring(svg))
+    return found
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -64,6 +75,7 @@ def test_picture_of_a_graph() -> None:
     assert "exp" in texts(captured.svg(expand={"softmax"}))
     assert "exp" in texts(captured.svg(expand=True))
     assert "exp" not in texts(captured.svg(expand={"gelu"}))
+    assert "exp" in texts(captured.svg(), folded=True)
     assert captured.graph._repr_svg_() == captured.svg()  # type: ignore[attr-defined]
     assert str(captured.graph) == captured.graph_text()
 
@@ -75,6 +87,26 @@ def test_branches_are_drawn_inside() -> None:
     assert "exp" not in texts(to_svg(graph))
     shown = texts(to_svg(graph, expand={"cond"}))
     assert {"exp", "neg", "true", "false"} <= set(shown)
+
+
+def test_every_fold_has_its_box_and_rule() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU())
+    graph, _ = graph_of(lambda x: F.cross_entropy(model(x), x[:, 0].long()), ad.ones(2, 4))
+    svg = to_svg(graph)
+    root = ElementTree.fromstring(svg)
+    folds = {e.get("id") for e in root.iter() if e.get("class") == "more"}
+    boxes = {e.get("id") for e in root.iter() if "folded" in (e.get("class") or "").split()}
+    assert len(folds) == len(boxes) >= 4
+    for name in folds:
+        assert name is not None
+        assert f"n{name[1:]}" in boxes
+        assert f"#n{name[1:]}:focus ~ #{name}," in svg
+    # Each fold comes after its box under one parent, as the rule wants it.
+    for parent in root.iter():
+        seen = [e.get("id") for e in parent]
+        for name in seen:
+            if name in folds:
+                assert seen.index(f"n{str(name)[1:]}") < seen.index(name)
 
 
 def test_a_training_step() -> None:
