@@ -226,12 +226,36 @@ def test_what_a_compiled_module_says_of_its_program() -> None:
     net(ad.ones(4, 3))
     net(ad.ones(5, 3))
     assert net.traces == 2
-    text = net.explain()
+    assert net.explain()
+    text = net.recordings()
     assert "recorded because dimension 0 of input takes the sizes 4, 5" in text
     assert "2 states, 1 argument" in text
     assert "backward of" in text
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         net.nothing  # noqa: B018
+
+
+@ad.compile
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+def test_pickles_of_compiled_functions() -> None:
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(ad.compile(lambda x: x))
+
+
+def test_recordings_are_bounded_and_can_be_forgotten() -> None:
+    f = ad.compile(lambda x, name: x + len(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(70):
+            same(f(ad.zeros(1), "a" * i), ad.full((1,), float(i)))
+    assert sum(map(len, f.programs.values())) <= 64
+    ad.compiler.reset()
+    assert not f.programs
+    same(f(ad.zeros(1), "abc"), ad.full((1,), 3.0))
 
 
 def test_compiling_twice_compiles_once() -> None:

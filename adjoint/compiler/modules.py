@@ -13,7 +13,9 @@ from typing import Any
 
 _CLASSES: dict[Any, Any] = {}
 # What a compiled module says of its program, unless the module has attributes of these names.
-_PROGRAM_NAMES = frozenset({"explain", "graph", "graph_text", "latest", "svg", "traces"})
+_PROGRAM_NAMES = frozenset(
+    {"explain", "graph", "graph_text", "latest", "recordings", "svg", "traces"}
+)
 
 
 def is_module(fn: Any) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from adjoint.graph.attributes import Attributes
 from adjoint.graph.dynamic import Families
 from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
-from adjoint.graph.explaining import explain
+from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.program import Program, build
@@ -30,6 +32,8 @@ from adjoint.graph.watch import Watch
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = threading.RLock()
 _READY = 8  # programs the quick way tries
+_KEPT = 64  # programs one function keeps: each may hold memory of its own
+_ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 
 
 def _opaque(leaves: Sequence[Any]) -> list[Any]:
@@ -62,6 +66,9 @@ class Captured:
         traced. Functions with effects run one call at a time.
     """
 
+    __module__: str
+    __qualname__: str
+
     def __init__(
         self,
         fn: Callable[..., Any],
@@ -85,6 +92,7 @@ class Captured:
         self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
         self.effects = False  # whether some program has any
         self.lock = threading.RLock()
+        _ALL.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels:
@@ -125,6 +133,7 @@ class Captured:
             seen = self._look(opaque)
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
+                self.programs[key] = self.programs.pop(key)  # used last
                 return program
         made = None if opaque else self._for_sizes(key, leaves, structure, seen)
         if made is None and self.free.of(structure):
@@ -138,8 +147,29 @@ class Captured:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
         self._latest = made
+        self._forget_oldest()
         self._look(opaque)
         return made
+
+    def _forget_oldest(self) -> None:
+        """Let go of the program that was not used for longest, if there are too many."""
+        while sum(map(len, self.programs.values())) > _KEPT:
+            key, held = next(iter(self.programs.items()))
+            gone = held.pop(0)
+            if not held:
+                del self.programs[key]
+            watch, ready = self.ready
+            self.ready = (watch, tuple(entry for entry in ready if entry[1] is not gone))
+
+    def reset(self) -> None:
+        """Forget every recording."""
+        with TRACING:
+            self.programs = {}
+            self.ready = (None, ())
+            self.seen = self._latest = None
+            self.free = FreeNumbers()
+            self.families = Families(self.families.name, automatic=self.dynamic)
+            self.retraces = Retraces(self.fn)
 
     def _with_free_numbers(
         self, leaves: list[Any], structure: TreeDef, seen: Fingerprint
@@ -286,6 +316,15 @@ class Captured:
             found = methods[self] = Captured(bound, self.factory, dynamic=self.dynamic)
         return found
 
+    def __reduce__(self) -> Any:
+        """A function found under its name is pickled by it; else what it was made of is."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return self.__qualname__
+        return (_again, (self.fn, self.factory, self.dynamic))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
         if isinstance(self.fn, types.FunctionType):
             return self  # as functions are
@@ -304,14 +343,14 @@ class Captured:
             )
         return self._latest
 
-    def explain(self) -> str:
+    def recordings(self) -> str:
         """The recordings there are: for which arguments, why, and what runs them.
 
         >>> import adjoint as ad
         >>> from adjoint.graph import capture
         >>> f = capture(lambda x: x.sin() + 1)
         >>> _ = f(ad.ones(3)), f(ad.ones(4))
-        >>> print(f.explain())
+        >>> print(f.recordings())
         <lambda>: 2 programs, recorded 2 times
         1. x float32[3]
            2 nodes; inputs: 1 argument; run by Interpreted
@@ -319,7 +358,7 @@ class Captured:
            recorded because dimension 0 of x takes the sizes 3, 4
            2 nodes; inputs: 1 argument; run by Interpreted
         """
-        return explain(self.families.name, self.programs, self.retraces, self.traces)
+        return history(self.families.name, self.programs, self.retraces, self.traces)
 
     @property
     def graph(self) -> Graph:
@@ -344,6 +383,28 @@ class Captured:
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""
         return to_svg(self.latest.graph, expand)
+
+
+def _again(fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool) -> Captured:
+    return Captured(fn, factory, dynamic=dynamic)
+
+
+def reset() -> None:
+    """Make every compiled function forget its recordings."""
+    for captured in list(_ALL):
+        captured.reset()
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being recorded.
+
+    >>> import adjoint as ad
+    >>> seen = []
+    >>> _ = ad.compile(lambda x: seen.append(ad.compiler.is_compiling()) or x)(ad.ones(1))
+    >>> seen, ad.compiler.is_compiling()
+    ([True], False)
+    """
+    return CONTEXT.capture is not None
 
 
 class Methods(dict[Any, Captured]):

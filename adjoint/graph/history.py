@@ -1,4 +1,4 @@
-"""`explain`: what a compiled function has recorded, as text."""
+"""What a compiled function has recorded, as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from adjoint.graph.sources import Argument, GradOf, Host, State
 _KINDS = {State: "state", Argument: "argument", GradOf: "gradient", Host: "host number"}
 
 
-def explain(name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int) -> str:
+def history(name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int) -> str:
     """A paragraph per program."""
     count = sum(map(len, programs.values()))
     lines = [f"{name}: {_counted(count, 'program')}, recorded {_counted(traces, 'time')}"]
@@ -29,11 +29,11 @@ def explain(name: str, programs: dict[Any, list[Program]], retraces: Retraces, t
             reason = retraces.reason_of.get(id(program))
             if reason:
                 lines.append(f"   recorded because {reason}")
-            lines += [f"   {line}" for line in _program(program)]
+            lines.append(f"   {_program(program)}")
     return "\n".join(lines)
 
 
-def _program(program: Program) -> list[str]:
+def _program(program: Program) -> str:
     kinds = Counter(_KINDS[type(s)] for s in program.sources)
     inputs = ", ".join(_counted(n, kind) for kind, n in kinds.items()) or "none"
     parts = [_counted(len(program.graph), "node"), f"inputs: {inputs}"]
@@ -47,11 +47,7 @@ def _program(program: Program) -> list[str]:
         nodes = _counted(len(program.derivative.graph), "node")
         parts.append(f"backward of {nodes} from {len(program.derivative.residuals)} residuals")
     parts.append(f"run by {type(program.executable).__name__}")
-    lines = ["; ".join(parts)]
-    told = getattr(program.executable, "explain", None)
-    if told is not None:
-        lines += str(told()).splitlines()
-    return lines
+    return "; ".join(parts)
 
 
 def _counted(n: int, what: str) -> str:
