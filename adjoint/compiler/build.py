@@ -245,7 +245,7 @@ class Builder:
         if unit.kind == "call" or not place.contiguous:
             return False
         at = self.position[unit.index]
-        if any(c > at for c in calls):
+        if any(c >= at for c in calls):
             return False
         if place.buffer.kind != INPUT:
             return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_b
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.places import INPUT
 from adjoint.compiler.steps import Call
+from adjoint.core import forks
 from adjoint.core.dtype import named
 from adjoint.graph.execution import Executable, Task, interpreted
 from adjoint.graph.sources import State
@@ -35,12 +35,14 @@ class Native:
     One call at a time: the arena and the words are its own. Other threads wait.
     """
 
+    concurrent = True  # it sees to that itself
+
     def __init__(
         self, task: Task, image: Image, functions: dict[str, library.Function], plan: Plan | None
     ) -> None:
         self.task, self.image, self.plan = task, image, plan
         self.functions = functions  # keeps their code
-        self.lock = threading.Lock()
+        self.lock = forks.lock(forks.Order.PROGRAM)
         self.arena = np.empty(image.arena + ALIGN, np.uint8)
         base = self.arena.ctypes.data
         self.origin = base + (-base) % ALIGN

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from typing import Any
 
+from adjoint.core import forks
 from adjoint.core.context import CONTEXT
 from adjoint.core.device import CPU, CURRENT_INDEX, Device
 from adjoint.core.dtype import uint8
@@ -53,7 +53,7 @@ class Generator:
         self._device = CPU if device is None else Device(device)
         self._seed = FRESH_SEED
         self._offset = 0
-        self._lock = threading.Lock()
+        self._lock = forks.lock(forks.Order.GENERATOR)
 
     @property
     def device(self) -> Device:

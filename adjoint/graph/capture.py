@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from adjoint.core import forks
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
@@ -30,7 +30,7 @@ from adjoint.graph.trace import Realias, Trace
 from adjoint.graph.watch import Watch
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
-TRACING = threading.RLock()
+TRACING = forks.reentrant(forks.Order.TRACING)
 _READY = 8  # programs the quick way tries
 _KEPT = 64  # programs one function keeps: each may hold memory of its own
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
@@ -91,7 +91,7 @@ class Captured:
         # What the quick way tries, replaced as a whole: other threads may be reading it.
         self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
         self.effects = False  # whether some program has any
-        self.lock = threading.RLock()
+        self.lock = forks.reentrant(forks.Order.EFFECTS)
         _ALL.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

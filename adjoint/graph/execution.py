@@ -22,11 +22,11 @@ Note [executables]
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from adjoint.core import forks
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
 from adjoint.graph.interpreter import interpret
@@ -61,7 +61,7 @@ def one_at_a_time(executable: Executable) -> Executable:
     """The executable, with calls from several threads put in a row where it needs that."""
     if getattr(executable, "concurrent", False):
         return executable
-    lock = threading.Lock()
+    lock = forks.lock(forks.Order.PROGRAM)
 
     def run(inputs: list[Any], targets: list[Any]) -> list[Any]:
         with lock:

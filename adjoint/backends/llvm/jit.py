@@ -10,15 +10,15 @@ explicitly vectorised; code-generation level 1 is as fast as 2 and 3, and 0 is 2
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import struct
 import sys
-import threading
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
+
+from adjoint.core import forks
 
 LEVEL = 1
 MAGIC = b"ADJCODE1"
@@ -26,10 +26,7 @@ NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
 
 # llvmlite locks each of its calls; a fork while another thread is inside one would leave that lock
 # taken for ever in the child, so every call is made under this lock and a fork waits for it.
-_lock = threading.RLock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+_lock = forks.reentrant(forks.Order.ASSEMBLER)
 _serial = itertools.count()
 
 

@@ -7,13 +7,13 @@ module's code and under its functions' names, so that another program finds them
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from adjoint.backends.llvm import jit, store
+from adjoint.core import forks
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
@@ -37,7 +37,7 @@ def writer_key() -> str:
 
 
 _loaded: dict[str, Function] = {}
-_lock = threading.Lock()
+_lock = forks.lock(forks.Order.LIBRARY)
 
 
 def load(wanted: Mapping[str, Callable[[], Text]]) -> dict[str, Function]:

@@ -1,0 +1,69 @@
+"""Forks wait for locks, so that a child finds them free and nothing half done.
+
+A child has none of its parent's threads but the one that forked. What another one held at that
+moment would stay locked for ever, and what it was changing half changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from enum import IntEnum
+from typing import Any
+
+
+class Order(IntEnum):
+    """Whoever takes several of these locks takes them in this order, and so does a fork."""
+
+    EFFECTS = 0  # a compiled function that changes state
+    TRACING = 1
+    PROGRAM = 2  # an executable's memory
+    LIBRARY = 3  # loaded code
+    ASSEMBLER = 4
+    GENERATOR = 5
+
+
+PATIENCE = 60.0  # seconds a fork waits for each lock: who forks beside a hang shall not hang too
+_locks: dict[Order, weakref.WeakSet[Any]] = {order: weakref.WeakSet() for order in Order}
+_taken = threading.local()
+
+
+def lock(order: Order) -> Any:
+    """A lock that forks wait for.
+
+    >>> guard = lock(Order.LIBRARY)
+    >>> with guard:
+    ...     guard.locked()
+    True
+    """
+    return _note(threading.Lock(), order)
+
+
+def reentrant(order: Order) -> Any:
+    """A lock that forks wait for, and that who holds it can take again."""
+    return _note(threading.RLock(), order)
+
+
+def _note(made: Any, order: Order) -> Any:
+    _locks[order].add(made)
+    return made
+
+
+def _before() -> None:
+    taken: list[Any] = []
+    _taken.locks = taken
+    for order in Order:
+        taken += [each for each in list(_locks[order]) if each.acquire(timeout=PATIENCE)]
+
+
+def _after() -> None:
+    for each in reversed(_taken.locks):
+        with contextlib.suppress(RuntimeError):  # a lock may have been made free meanwhile
+            each.release()
+    _taken.locks = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
