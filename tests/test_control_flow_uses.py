@@ -238,3 +238,57 @@ def test_checkpoint_keeps_the_carries_alone() -> None:
         kept.append(len(node.outputs) - 1)
     assert kept[0] > kept[1] == 1
     np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+def launched(run: Any, *args: Any) -> str:
+    """What a compiled function says it runs as, after checking its results."""
+    compiled = ad.compile(run)
+    want = flatten(run(*args))[0]
+    for _ in range(2):
+        for a, b in zip(want, flatten(compiled(*args))[0], strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
+    return compiled.explain()
+
+
+def test_compiled_scans_have_no_python_between_iterations() -> None:
+    w = ad.tensor(np.eye(3, dtype=np.float32) * 0.3, requires_grad=True)
+
+    def step(x: Any, reverse: bool) -> Any:
+        rows = x.unsqueeze(1) * ad.ones(2, 1)
+        h, (ys, same) = ad.scan(
+            lambda c, r: ((r + c @ w).tanh(), (c * 2, r)), rows[0].T.T, rows, reverse=reverse
+        )
+        (g,) = ad.autograd.grad(h.square().sum() + ys.sum(), w)
+        return h, ys, same, g
+
+    for reverse in (False, True):
+        text = launched(lambda x, reverse=reverse: step(x, reverse), X)
+        assert "scan: add+tanh  (launched 4 times" in text
+        assert " 0 calls of the eager table" in text
+
+
+def test_compiled_scans_nest_and_carry_counts() -> None:
+    def step(x: Any) -> Any:
+        def inner(c: Any, r: Any) -> Any:
+            return c * r.cos(), None
+
+        def outer(c: Any, r: Any) -> Any:
+            n, c = c
+            return (n + 1, ad.scan(inner, c + r, x)[0]), (n, x.detach().sum() * c)
+
+        return ad.scan(outer, (0, x[0]), x)
+
+    assert " 0 calls of the eager table" in launched(step, X)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_compiled_recurrent_layers(kind: str) -> None:
+    ad.manual_seed(0)
+    layer = getattr(nn, kind)(3, 5, num_layers=2, bidirectional=True)
+
+    def step(x: Any) -> Any:
+        out, _ = layer(x)
+        return out.detach(), ad.autograd.grad(out.square().sum(), list(layer.parameters()))
+
+    text = launched(step, X.unsqueeze(1).expand(4, 6, 3))
+    assert " 0 calls of the eager table" in text

@@ -16,6 +16,7 @@ from adjoint.backends.loops import Kernel, can_fail
 from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
     joins,
+    loops,
     pools,
     products,
     scatters,
@@ -295,7 +296,9 @@ class Builder:
             step.reason = unit.reason
             return [step]
         if unit.kind == "template":
-            operands = [None if x in self.fusion.fills else self.place_of(x) for x in node.inputs]
+            operands = [
+                None if x in self.fusion.fills or x.host else self.place_of(x) for x in node.inputs
+            ]
             results = [self.places[v] for v in node.outputs]
             return TEMPLATES[node.record.name].steps(node, operands, results)
         reads = tuple(
@@ -337,7 +340,7 @@ def why_called(node: Node) -> str:
 def may_fail(unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
     return unit.kind == "call" or any(
-        n.record.name in ("gather", "index", "index_put") or can_fail(n.record.name, "int")
+        n.record.name in ("gather", "index", "index_put", "scan") or can_fail(n.record.name, "int")
         for n in unit.nodes
     )
 
@@ -509,3 +512,6 @@ def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:
         chunk = max(chunk, -(-size // lanes) * lanes)
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks
+
+
+loops.install(lambda task: Builder(task).plan())

@@ -80,7 +80,8 @@ class Layout:
     def make(self) -> Image:
         image = self.image
         for step in self.plan.steps:
-            image.report.append(describe(step))
+            if isinstance(step, Call) or step.times:
+                image.report.append(describe(step))
             if isinstance(step, Call):
                 image.segments.append(None)
                 continue
@@ -136,6 +137,7 @@ def describe(step: Launch | Call) -> dict[str, Any]:
         "kind": kind,
         "what": step.label,
         "times": max(len(step.kernels), 1),
+        "rounds": step.times,
         "work": round(step.cost),
         "reason": step.reason,
         "bytes": sum(

@@ -8,3 +8,4 @@ from adjoint.graph.passes.pipeline import PIPELINE as PIPELINE
 from adjoint.graph.passes.pipeline import run_passes as run_passes
 from adjoint.graph.passes.prune import prune as prune
 from adjoint.graph.passes.simplify import simplify as simplify
+from adjoint.graph.passes.unmark import unmark as unmark

@@ -16,6 +16,7 @@ from adjoint.graph.passes.layout import layout
 from adjoint.graph.passes.nested import in_subgraphs
 from adjoint.graph.passes.prune import prune
 from adjoint.graph.passes.simplify import simplify
+from adjoint.graph.passes.unmark import unmark
 from adjoint.graph.passes.unsplit import unsplit
 from adjoint.graph.verify import GraphError, verifying
 from adjoint.graph.verify import verify as verify_graph
@@ -23,6 +24,7 @@ from adjoint.graph.verify import verify as verify_graph
 Pass = Callable[[Graph], Graph]
 
 PIPELINE: tuple[tuple[str, Pass, str], ...] = (
+    ("unmark", unmark, "what only derivatives were told"),
     ("inline", inline, "composites become the primitives they are made of"),
     ("dce", dce, "what a composite computes for nobody goes first: it is not worth simplifying"),
     ("prune", prune, "loops and branches give only what somebody uses"),
