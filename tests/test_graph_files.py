@@ -296,6 +296,24 @@ def test_flipped_bytes(tmp_path: Path) -> None:
             assert loaded(x).equal(graph(x))
 
 
+def test_nesting_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("graph.json", "[" * 100_000)
+    with pytest.raises(RuntimeError, match="cannot be read, or is damaged"):
+        ad.Graph.load(path)
+
+
+def test_loading_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    graph = nn.Linear(2, 3).to_graph(ad.ones(1, 2))
+    graph.save(path)
+    moved = rewritten(path, _set("graph", "inputs", 0, 1, 2, "cuda:3"))
+    loaded = ad.Graph.load(moved, device="cpu")
+    assert all(v.spec.device == ad.device("cpu") for v in loaded.body.inputs)
+    assert loaded(ad.ones(1, 2)).equal(graph(ad.ones(1, 2)))
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ad.Graph.load(tmp_path / "none")
