@@ -176,7 +176,23 @@ def tables() -> list[Table]:
         note="log gamma(2 + t) = t p(t), |t| <= 1/2")  # fmt: skip
     add("STIRLING", stirling, 0, mp.mpf(1) / 64, 0, 8, lambda z: mp.mpf(1),
         note="log gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + p(z) / x, z = x**-2, x >= 8")  # fmt: skip
+    add("DIGAMMA", digamma_tail, 0, mp.mpf(1) / 64, 0, 8, lambda z: mp.mpf(1),
+        note="digamma(x) = log x - 1 / (2 x) - z p(z), z = x**-2, x >= 8")  # fmt: skip
+    add("TRIGAMMA", trigamma_tail, 0, mp.mpf(1) / 64, 0, 8, lambda z: mp.mpf(1),
+        note="trigamma(x) = 1 / x + z / 2 + z p(z) / x, z = x**-2, x >= 8")  # fmt: skip
     return out
+
+
+def digamma_tail(z: Any) -> Any:
+    with mp.workdps(90):
+        x = 1 / mp.sqrt(z)
+        return (mp.log(x) - 1 / (2 * x) - mp.digamma(x)) / z
+
+
+def trigamma_tail(z: Any) -> Any:
+    with mp.workdps(90):
+        x = 1 / mp.sqrt(z)
+        return (mp.psi(1, x) - 1 / x - z / 2) * x / z
 
 
 def stirling(z: Any) -> Any:

@@ -241,7 +241,7 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
     compute, _ = promote(
         record.promotion or "same", map(as_operand, inputs[record.promotes_from :])
     )
-    return supports(name, compute)
+    return supports(name, compute, node.params)
 
 
 __all__ = ["SUM", "Legal"]

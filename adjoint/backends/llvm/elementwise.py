@@ -10,7 +10,8 @@ that lowerings can see them. Faults (an integer divided by zero) are left in `Co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from adjoint.backends.llvm import halves
@@ -40,6 +41,7 @@ from adjoint.core.dtype import DType
 
 Lowering = Callable[..., V]
 INF = float("inf")
+NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
 
 _KINDS = {
     dt.bool_: "i1", dt.uint8: "u8", dt.int8: "i8", dt.int16: "i16", dt.int32: "i32",
@@ -100,9 +102,11 @@ _ACCEPTS: dict[str, str] = {}
 _NOT_HALF = {"trunc_divide", "nextafter"}
 
 
-def supports(name: str, compute_dtype: DType) -> bool:
+def supports(name: str, compute_dtype: DType, params: Mapping[str, Any] = NO_PARAMS) -> bool:
     """Whether a record has a lowering for operands of a dtype (the one it computes in)."""
     if name not in LOWER or compute_dtype not in _KINDS:
+        return False
+    if name == "polygamma" and params.get("n", 2) > 1:
         return False
     if compute_dtype.is_half and name in _NOT_HALF:
         return False
@@ -130,6 +134,7 @@ _functions(trigonometric, "sin", "cos", "tan")
 _functions(inverse, "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
 _functions(error, "erf", "erfc", "erfcx", "erfinv", "ndtr", "ndtri", "log_ndtr")
 _functions(gamma, "lgamma")
+lowers("polygamma")(lambda x, n: gamma.trigamma(x) if n else gamma.digamma(x))
 lowers("pow", "if")(power.power)
 
 # -- arithmetic ---------------------------------------------------------------------------------

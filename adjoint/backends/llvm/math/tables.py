@@ -361,4 +361,26 @@ STIRLING_F64 = (
     float.fromhex("-0x1.588bef48d2e42p-9"),
     float.fromhex("0x1.1fe4a4d27bc09p-3"),
 )
+# digamma(x) = log x - 1 / (2 x) - z p(z), z = x**-2, x >= 8; error 2**-57.6
+DIGAMMA_F64 = (
+    float.fromhex("0x1.5555555555555p-4"),
+    float.fromhex("-0x1.111111110cf59p-7"),
+    float.fromhex("0x1.041040e29e4a8p-8"),
+    float.fromhex("-0x1.1110dd84d2773p-8"),
+    float.fromhex("0x1.f055cdfebbb7ap-8"),
+    float.fromhex("-0x1.55d6e2316ab3ep-6"),
+    float.fromhex("0x1.24162678a82f6p-4"),
+    float.fromhex("-0x1.1e611db1aadc8p-3"),
+)
+# trigamma(x) = 1 / x + z / 2 + z p(z) / x, z = x**-2, x >= 8; error 2**-56.6
+TRIGAMMA_F64 = (
+    float.fromhex("0x1.5555555555555p-3"),
+    float.fromhex("-0x1.111111110f009p-5"),
+    float.fromhex("0x1.86186174759dcp-6"),
+    float.fromhex("-0x1.111101ba4a8bep-5"),
+    float.fromhex("0x1.3646b85018c16p-4"),
+    float.fromhex("-0x1.02532dccfe824p-2"),
+    float.fromhex("0x1.1a999df4e405ep+0"),
+    float.fromhex("-0x1.1ebbef03f80c0p+2"),
+)
 # fmt: on

@@ -49,6 +49,14 @@ def sin_inside(x: V) -> V:
     return select(far, _cosine(other, zero), _sine(x, zero))
 
 
+def cos_inside(x: V) -> V:
+    """cos(x) in float64 for 0 <= x <= pi/2."""
+    far = x > math.pi / 4
+    zero = x.like(0.0)
+    other = (tables.PI_F64[0] / 2 - x) + tables.PI_F64[1] / 2
+    return select(far, _sine(other, zero), _cosine(x, zero))
+
+
 def _turned(x: V, quarter: int) -> V:
     """sin(x + quarter * pi/2)."""
     n, r, low = _reduced(x)
