@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.compiler import compile, native
+from adjoint.compiler import compile
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
