@@ -42,6 +42,8 @@ CASES: list[tuple[str, tuple[int, ...], Pool]] = [
     ("bilinear", (2, 3, 5, 7), lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear")),
     ("reflected", (2, 3, 5, 7), lambda x: F.pad(x, (1, 2, 3, 1), mode="reflect")),
     ("put back", (2, 3, 12, 16), lambda x: F.max_unpool2d(*max_pool(2, 2)(x), 2)),
+    ("columns", (2, 3, 12, 16), lambda x: F.unfold(x, (3, 2), 2, 1, (2, 1))),
+    ("columns added", (2, 12, 20), lambda x: F.fold(x, (9, 10), (3, 2), 1, 1, (2, 3))),
     ("transposed", (2, 3, 12, 16), lambda x: F.max_pool2d(x.transpose(2, 3), 3, 2)),
 ]
 

@@ -15,6 +15,7 @@ from adjoint.backends.llvm.operations import KIND
 from adjoint.backends.loops import Kernel, can_fail
 from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
+    folds,
     joins,
     loops,
     pools,

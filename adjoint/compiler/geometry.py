@@ -86,8 +86,12 @@ def reach(phases: list[Phase]) -> list[tuple[int, int]]:
     ]
 
 
-def tap_offsets(phase: Phase, weight: Shape, source: Shape) -> list[tuple[int, int]]:
-    """For each tap of a phase its offset in the weights and in the input."""
+def tap_offsets(
+    phase: Phase, weight: Shape | None = None, source: Shape | None = None
+) -> list[tuple[int, int]]:
+    """For each tap of a phase its offset in the weights and in the input, of these strides."""
+    none = (0,) * len(phase)
+    weight, source = weight or none, source or none
     return [
         (
             sum(k * s for (k, _), s in zip(tap, weight, strict=True)),

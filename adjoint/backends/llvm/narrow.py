@@ -65,7 +65,14 @@ class Narrow:
 
 
 class Sums(Narrow):
-    """out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]; OTHER is the weights."""
+    """out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]; OTHER is the weights.
+
+    Without weights they are all 1.
+    """
+
+    def __init__(self, kind: str, weighted: bool) -> None:
+        super().__init__(kind)
+        self.weighted = weighted
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
@@ -170,6 +177,8 @@ class Sums(Narrow):
 
         def term(k: V, *sums: V) -> list[V]:
             tap = w.load(self.taps, "i64", k * 2 + 1)
+            if not self.weighted:
+                return [read(at, tap) + x for at, x in zip(places, sums, strict=True)]
             one = w.load(weights, self.kind, w.load(self.taps, "i64", k * 2))
             weight = w.code.splat(one, lanes)
             return [mad(read(at, tap), weight, x) for at, x in zip(places, sums, strict=True)]
@@ -266,9 +275,9 @@ class Filters(Narrow):
         ]
 
 
-def sums_text(name: str, kind: str) -> Text:
+def sums_text(name: str, kind: str, weighted: bool = True) -> Text:
     """The kernel of convolutions with few output channels in a group."""
-    return Sums(kind).text(name)
+    return Sums(kind, weighted).text(name)
 
 
 def filters_text(name: str, kind: str) -> Text:
