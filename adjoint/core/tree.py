@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+from adjoint.core.value import TensorBase
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TreeDef:
+class TreeDef(NamedTuple):
     """The structure of a tree with its leaves taken out; hashable when its keys are."""
 
     kind: Any  # None for a leaf, else the container's type
@@ -25,6 +26,8 @@ LEAF = TreeDef(None, (), ())
 
 
 def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any]] | None:
+    if isinstance(tree, TensorBase):  # the most frequent leaf
+        return None
     kind = type(tree)
     if kind in (dict, OrderedDict):
         return kind, tuple(tree), list(tree.values())

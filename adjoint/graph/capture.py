@@ -31,6 +31,7 @@ from adjoint.graph.watch import Watch
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = forks.reentrant(forks.Order.TRACING)
+Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _KEPT = 64  # programs one function keeps: each may hold memory of its own
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
@@ -89,7 +90,7 @@ class Captured:
         self.families = Families(name_of(fn), automatic=dynamic)
         self.seen: Fingerprint | None = None
         # What the quick way tries, replaced as a whole: other threads may be reading it.
-        self.ready: tuple[Watch | None, tuple[tuple[Arguments, Program], ...]] = (None, ())
+        self.ready: tuple[Watch | None, Ready] = (None, ())
         self.effects = False  # whether some program has any
         self.lock = forks.reentrant(forks.Order.EFFECTS)
         _ALL.add(self)
@@ -104,21 +105,41 @@ class Captured:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         watch, ready = self.ready
-        if ready and not kwargs and watch.holds():  # type: ignore[union-attr]
-            now = modes()
-            for arguments, program in ready:
-                if arguments.modes == now and arguments.fit(args) and program.holds(args):
-                    return program(args)
+        unchanged = watch is not None and watch.holds()
+        if unchanged and not kwargs:
+            program = self._recall(args, None, ready)
+            if program is not None:
+                return program(args)
         leaves, structure = flatten((args, kwargs))
+        if unchanged:
+            program = self._recall(leaves, structure, ready)
+            if program is not None:
+                return program(leaves)
         with TRACING:
             program = self._find(leaves, structure)
             if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
-                self._remember(args, program)
+                self._remember(args, None, program)
+            elif Arguments.simple(leaves):
+                self._remember(leaves, structure, program)
         if not program.effects:
             return program(leaves)
         with self.lock:
             self.effects = True
             return program(leaves)
+
+    @staticmethod
+    def _recall(leaves: Sequence[Any], structure: TreeDef | None, ready: Ready) -> Program | None:
+        """The quick way: a recent program for arguments like these."""
+        now = modes()
+        for arguments, program in ready:
+            if (
+                arguments.structure == structure
+                and arguments.modes == now
+                and arguments.fit(leaves)
+                and program.holds(leaves)
+            ):
+                return program
+        return None
 
     def _find(self, leaves: list[Any], structure: TreeDef) -> Program:
         """The program for a call: one there is, or a new one."""
@@ -220,7 +241,7 @@ class Captured:
             self.ready = (Watch(seen), kept)
         return seen
 
-    def _remember(self, args: tuple[Any, ...], program: Program) -> None:
+    def _remember(self, args: Sequence[Any], structure: TreeDef | None, program: Program) -> None:
         """Let the quick way try this program first."""
         watch, ready = self.ready
         if (
@@ -232,7 +253,7 @@ class Captured:
         states = frozenset(s.identity for s in program.states)
         others = tuple(entry for entry in ready if entry[1] is not program)
         free = frozenset(slot.place for slot in program.numbers)
-        entry = (Arguments(args, states, free), program)
+        entry = (Arguments(args, structure, states, free), program)
         self.ready = (watch, (entry, *others[: _READY - 1]))
 
     def numbers(self, leaves: list[Any]) -> Numbers:

@@ -109,17 +109,22 @@ def argument_name(structure: TreeDef, place: int) -> str:
 
 
 class Arguments:
-    """A quick test that positional arguments are like those a program was recorded for.
+    """A quick test that arguments are like those a program was recorded for.
 
     It says yes only to arguments that are all tensors or plain numbers and strings, each tensor on
     memory of its own; anything else goes the long way round.
     """
 
-    __slots__ = ("modes", "states", "tensors", "wanted")
+    __slots__ = ("modes", "states", "structure", "tensors", "wanted")
 
     def __init__(
-        self, args: Sequence[Any], states: frozenset[int], free: frozenset[int] = frozenset()
+        self,
+        args: Sequence[Any],
+        structure: TreeDef | None,
+        states: frozenset[int],
+        free: frozenset[int],
     ) -> None:
+        self.structure = structure  # None: the arguments themselves, all by position
         self.modes = modes()
         self.states = states  # identities of storages the program reaches by itself
         self.wanted: list[tuple[Any, ...]] = []
