@@ -96,3 +96,11 @@ def test_all_parameters_are_updated_by_one_launch() -> None:
     lines = report(step, ad.randn(4, 8), ad.tensor([0, 1, 2, 3]))
     updates = [line for line in lines if "addcdiv" in line["what"]]
     assert [line["times"] for line in updates] == [6]
+
+
+def test_a_recurrent_layer_is_one_loop() -> None:
+    lstm = nn.LSTM(8, 16, num_layers=2)
+    with ad.no_grad():
+        lines = report(lambda x: lstm(x)[0], ad.randn(12, 4, 8))
+    assert [line["times"] for line in lines if line["kind"] == "loop"] == [12, 12]
+    assert not [line for line in lines if line["kind"] == "call"]

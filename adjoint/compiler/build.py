@@ -20,6 +20,7 @@ from adjoint.compiler import (  # noqa: F401  (they register templates)
     loops,
     pools,
     products,
+    scans,
     scatters,
 )
 from adjoint.compiler.copying import copy_step, kernel_step
@@ -297,9 +298,7 @@ class Builder:
             step.reason = unit.reason
             return [step]
         if unit.kind == "template":
-            operands = [
-                None if x in self.fusion.fills or x.host else self.place_of(x) for x in node.inputs
-            ]
+            operands = [self.operand(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
             return TEMPLATES[node.record.name].steps(node, operands, results)
         reads = tuple(
@@ -309,6 +308,12 @@ class Builder:
         )
         writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
         return [Call(node, reads, writes, label=node.record.name, reason=why_called(node))]
+
+    def operand(self, x: Any) -> Any:
+        """A template's operand: a place, a number, or None for what needs no memory."""
+        if not isinstance(x, Value) or x.host:
+            return x
+        return None if x in self.fusion.fills else self.place_of(x)
 
     def copy_step(self, value: Any, place: Place) -> Launch:
         """A copy of a value to another place."""
@@ -340,6 +345,8 @@ def why_called(node: Node) -> str:
 
 def may_fail(unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
+    if unit.kind == "template" and unit.nodes[0].record.name == "scan":
+        return scans.can_fail(unit.nodes[0])
     return unit.kind == "call" or any(
         n.record.name in ("gather", "index", "index_put", "scan") or can_fail(n.record.name, "int")
         for n in unit.nodes

@@ -6,16 +6,18 @@ from typing import Any
 
 from adjoint.compiler.image import Image
 
-KINDS = {"kernel": "kernel", "template": "template", "call": "Python"}
+KINDS = {"loop": "loop", "kernel": "kernel", "template": "template", "call": "Python"}
 
 
 def explain(image: Image) -> str:
     """One line per step: what it does, how much, and why it is not part of the one before."""
     kinds = [line["kind"] for line in image.report]
     functions = {name for entries in image.segments if entries for name, _, _ in entries}
+    loops = f", {kinds.count('loop')} loops" if "loop" in kinds else ""
     head = (
         f"{len(kinds)} steps: {kinds.count('kernel')} launches of fused kernels, "
-        f"{kinds.count('template')} of templates, {kinds.count('call')} calls of the eager table; "
+        f"{kinds.count('template')} of templates, {kinds.count('call')} calls of the eager table"
+        f"{loops}; "
         f"{len(functions)} functions of machine code; {size(image.arena)} of memory; "
         f"{'all workers' if image.parallel else 'one worker'}"
     )
@@ -30,7 +32,9 @@ def _describe(line: dict[str, Any]) -> str:
     text: str = line["what"]
     if line["kind"] == "call":
         return f"{text}  [{line['reason']}]" if line["reason"] else text
-    if line["times"] > 1:
+    if line["kind"] == "loop":
+        text += f"  ({line['times']} turns)"
+    elif line["times"] > 1:
         text += f"  ({line['times']} times in one launch)"
     if line.get("rounds", 1) > 1:
         text += f"  (launched {line['rounds']} times, once an iteration)"

@@ -21,7 +21,16 @@ from adjoint.compiler.indexed import Fault
 from adjoint.compiler.memory import assign
 from adjoint.compiler.naming import name_of
 from adjoint.compiler.places import ARENA
-from adjoint.compiler.steps import Address, Call, Launch, Number, Status, Symbol
+from adjoint.compiler.steps import (
+    Address,
+    Call,
+    Number,
+    Repeat,
+    Status,
+    Step,
+    Symbol,
+    launches_of,
+)
 
 ALONE = 20_000.0  # a program of less work than this runs on the caller's thread
 SERIAL = 4096.0  # so does a launch
@@ -39,7 +48,7 @@ class Image:
     arena: int  # bytes
     inside: list[int]  # positions of words that are addresses in the arena
     patches: Patches
-    numbers: dict[int, list[int]]  # graph input of the host -> positions
+    numbers: dict[int, list[tuple[int, int]]]  # host's graph input -> (position, added to it)
     status: list[tuple[int, int]]  # (position, segment)
     symbols: list[tuple[int, str]]  # (position, function of another library)
     faults: list[tuple[str, str]]  # exception and message, by code - 1
@@ -74,7 +83,7 @@ class Layout:
             results=[
                 (k, place_shape(plan, k), b.dtype.name) for k, b in sorted(plan.results.items())
             ],
-            parallel=sum(s.cost for s in plan.steps if isinstance(s, Launch)) > ALONE,
+            parallel=sum(s.cost for s in plan.steps if not isinstance(s, Call)) > ALONE,
         )
 
     def make(self) -> Image:
@@ -89,10 +98,11 @@ class Layout:
                 image.segments.append([])
             segment = image.segments[-1]
             assert segment is not None
-            everyone = step.pieces > 1 and step.cost > SERIAL
-            segment.append((name_of(step), len(self.words), everyone))
-            for word in step.words:
-                self.words.append(self.word(word, len(self.words), len(image.segments) - 1))
+            for launch in launches_of(step):
+                everyone = launch.pieces > 1 and launch.cost > SERIAL
+                segment.append((name_of(launch), len(self.words), everyone))
+                for word in launch.words:
+                    self.words.append(self.word(word, len(self.words), len(image.segments) - 1))
         image.words = np.array(self.words or [0], np.int64)
         return image
 
@@ -109,7 +119,7 @@ class Layout:
             image.patches.setdefault(key, []).append((at, word.shift))
             return 0
         if isinstance(word, Number):
-            image.numbers.setdefault(self.hosts[word.value], []).append(at)
+            image.numbers.setdefault(self.hosts[word.value], []).append((at, word.plus))
             return 0
         if isinstance(word, Symbol):
             image.symbols.append((at, word.name))
@@ -128,8 +138,17 @@ def place_shape(plan: Plan, output: int) -> tuple[int, ...]:
     return tuple(plan.graph.outputs[output].spec.shape)
 
 
-def describe(step: Launch | Call) -> dict[str, Any]:
+def describe(step: Step) -> dict[str, Any]:
     """What `explain` says of a step."""
+    if isinstance(step, Repeat):
+        return {
+            "kind": "loop",
+            "what": step.label,
+            "times": step.turns,
+            "work": round(step.cost),
+            "reason": step.reason,
+            "bytes": 0,
+        }
     if isinstance(step, Call):
         return {"kind": "call", "what": step.label, "reason": step.reason}
     kind = "kernel" if step.form is not None else "template"
@@ -149,9 +168,7 @@ def describe(step: Launch | Call) -> dict[str, Any]:
 def functions_of(plan: Plan, emit: Callable[..., Text]) -> dict[str, Callable[[], Text]]:
     """How each function of a plan is written, by name."""
     wanted: dict[str, Callable[[], Text]] = {}
-    for step in plan.steps:
-        if isinstance(step, Call):
-            continue
+    for step in (launch for each in plan.steps for launch in launches_of(each)):
         name = name_of(step)
         if name in wanted:
             continue

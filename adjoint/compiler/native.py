@@ -125,11 +125,11 @@ class Native:
                 words[at] = address + shift
         for i, places, floating in self.hosts:
             if floating:
-                for at in places:
+                for at, _ in places:
                     self.floats[at] = inputs[i]
             else:
-                for at in places:
-                    words[at] = _signed(inputs[i])
+                for at, plus in places:
+                    words[at] = _signed(inputs[i] + plus)
         for w, patches in self.targets:
             address = targets[w].ctypes.data
             for at, shift in patches:

@@ -23,6 +23,7 @@ class Number:
     """A word that is a number of the host's, read at each call."""
 
     value: Value
+    plus: int = 0  # added to it: the draws of earlier turns of a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +103,27 @@ class Call:
     reason: str = ""
 
 
-Step = Launch | Call
+@dataclass(eq=False, slots=True)
+class Repeat:
+    """The launches of all turns of a loop, one after the other."""
+
+    launches: list[Launch]
+    reads: tuple[Touch, ...]
+    writes: tuple[Touch, ...]
+    turns: int
+    label: str = ""
+    reason: str = ""
+
+    @property
+    def cost(self) -> float:
+        return sum(launch.cost for launch in self.launches)
+
+
+Step = Launch | Call | Repeat
+
+
+def launches_of(step: Step) -> list[Launch]:
+    """The launches a step stands for."""
+    if isinstance(step, Repeat):
+        return step.launches
+    return [step] if isinstance(step, Launch) else []
