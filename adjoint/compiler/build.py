@@ -17,7 +17,6 @@ from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
     folds,
     joins,
-    loops,
     pools,
     products,
     scans,
@@ -348,7 +347,7 @@ def may_fail(unit: Unit) -> bool:
     if unit.kind == "template" and unit.nodes[0].record.name == "scan":
         return scans.can_fail(unit.nodes[0])
     return unit.kind == "call" or any(
-        n.record.name in ("gather", "index", "index_put", "scan") or can_fail(n.record.name, "int")
+        n.record.name in ("gather", "index", "index_put") or can_fail(n.record.name, "int")
         for n in unit.nodes
     )
 
@@ -520,6 +519,3 @@ def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:
         chunk = max(chunk, -(-size // lanes) * lanes)
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks
-
-
-loops.install(lambda task: Builder(task).plan())

@@ -36,8 +36,6 @@ def _describe(line: dict[str, Any]) -> str:
         text += f"  ({line['times']} turns)"
     elif line["times"] > 1:
         text += f"  ({line['times']} times in one launch)"
-    if line.get("rounds", 1) > 1:
-        text += f"  (launched {line['rounds']} times, once an iteration)"
     text += f"  {count(line['work'])} operations, {size(line['bytes'])}"
     return f"{text}  [{line['reason']}]" if line.get("reason") else text
 

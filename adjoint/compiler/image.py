@@ -89,8 +89,7 @@ class Layout:
     def make(self) -> Image:
         image = self.image
         for step in self.plan.steps:
-            if isinstance(step, Call) or step.times:
-                image.report.append(describe(step))
+            image.report.append(describe(step))
             if isinstance(step, Call):
                 image.segments.append(None)
                 continue
@@ -156,7 +155,6 @@ def describe(step: Step) -> dict[str, Any]:
         "kind": kind,
         "what": step.label,
         "times": max(len(step.kernels), 1),
-        "rounds": step.times,
         "work": round(step.cost),
         "reason": step.reason,
         "bytes": sum(

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.array.dtypes import NUMPY_OF
+from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.places import ARENA, Buffer, Place
 from adjoint.compiler.steps import (
@@ -68,7 +69,10 @@ def body_plan(body: Graph) -> Any:
 def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
     """Loops whose bodies are native through and through, and not too long to list."""
     body, length = node.params["body"], node.params["length"]
-    if any(v.spec.device.type != "cpu" for v in (*node.outputs, *body.inputs)):
+    values = [v for v in (*body.inputs, *body.outputs) if not v.host]
+    if any(v.spec.device.type != "cpu" or v.spec.dtype.name not in KIND for v in values):
+        return False
+    if any(0 in v.spec.shape for v in values):
         return False
     plan = body_plan(body)
     if any(isinstance(step, Call) for step in plan.steps):

@@ -89,7 +89,6 @@ class Launch:
     form: Any = None  # of a generated kernel
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)
-    times: int = 1  # how often it is launched in a loop; 0 for all but the first of these
 
 
 @dataclass(eq=False, slots=True)
