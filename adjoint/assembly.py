@@ -162,6 +162,7 @@ LAZY: tuple[str, ...] = (
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
+    "__config__",
     "accelerator",
     "amp",
     "autograd",

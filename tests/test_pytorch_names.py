@@ -85,6 +85,7 @@ def test_local_repositories(tmp_path: Path) -> None:
     assert hub.list(folder, source="local") == ["double"]
     assert hub.help(folder, "double", source="local") == "Twice."
     assert hub.load(folder, "double", 4, source="local") == 8
+    assert isinstance(hub.load("pytorch/vision:v0.10.0", "resnet18"), ad.models.ResNet)
     with pytest.raises(RuntimeError, match="cannot find callable nothing"):
         hub.load(folder, "nothing", source="local")
 
@@ -147,3 +148,31 @@ def test_convolution_gradients_as_functions() -> None:
     gx, gw = ad.autograd.grad(out, (x, w), g)
     ad.testing.assert_close(ad.nn.grad.conv2d_input(x.shape, w, g, padding=1), gx)
     ad.testing.assert_close(ad.nn.grad.conv2d_weight(x, w.shape, g, padding=1), gw)
+
+
+def test_timing() -> None:
+    from adjoint.utils import benchmark
+
+    calls: list[int] = []
+    timer = benchmark.Timer(
+        "f()", globals={"f": lambda: calls.append(1)}, label="append", sub_label="one"
+    )
+    once = timer.timeit(50)
+    assert len(calls) >= 50
+    assert once.number_per_run == 50
+    assert len(once.times) == 1
+    assert "append: one" in repr(once)
+    block = timer.blocked_autorange(min_run_time=0.01)
+    assert sum(block.raw_times) >= 0.01
+    assert min(block.times) <= block.median <= max(block.times)
+    assert block.iqr >= 0
+    table = str(benchmark.Compare([once, block]))
+    assert "append: one" in table
+    assert "Times are in" in table
+    with pytest.raises(NotImplementedError, match="only Python"):
+        benchmark.Timer("x", language="c++")
+
+
+def test_the_configuration_in_words() -> None:
+    assert "NumPy" in ad.__config__.show()
+    assert "threads" in ad.__config__.parallel_info()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import struct
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,15 @@ def test_random_transforms_run() -> None:
     assert (ten[0] == PIXELS[:4, :4]).all()
     assert (ten[5] == PIXELS[:4, ::-1][:, :4]).all()
     assert len(transforms.FiveCrop((4, 3))(ad.rand(1, 6, 6))) == 5
+
+
+def test_transforms_are_layers() -> None:
+    net = ad.nn.Sequential(transforms.CenterCrop(4), transforms.Normalize((0.5,), (0.5,)))
+    ad.testing.assert_close(net(ad.ones(1, 6, 6)), ad.ones(1, 4, 4))
+    assert repr(transforms.CenterCrop(4)) == "CenterCrop(size=(4, 4))"
+    assert isinstance(pickle.loads(pickle.dumps(transforms.Resize(4))), ad.nn.Module)
+    assert not isinstance(transforms.ToTensor(), ad.nn.Module)
+    assert list(net.parameters()) == []
 
 
 def test_blurring_keeps_the_mean_of_a_flat_image() -> None:

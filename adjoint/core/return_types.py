@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+from adjoint.core import config
+
 _FIELDS = {
     "aminmax": "min max",
     "cummax": "values indices",
@@ -50,7 +52,7 @@ _FIELDS = {
 def _repr(self: Any) -> str:
     """The fields one to a line, as PyTorch prints them."""
     lines = ",\n".join(f"{k}={v!r}" for k, v in zip(self._fields, self, strict=True))
-    return f"adjoint.return_types.{type(self).__name__}(\n{lines})"
+    return f"{config.display_name}.return_types.{type(self).__name__}(\n{lines})"
 
 
 def _declare(name: str, fields: str) -> type[Any]:

@@ -10,7 +10,7 @@ from adjoint.core import config
 from adjoint.utils import checkpoint as checkpoint
 
 # `data` brings in multiprocessing, `tensorboard` the training package.
-ON_FIRST_USE = ("_pytree", "data", "dlpack", "hooks", "model_zoo", "tensorboard")
+ON_FIRST_USE = ("_pytree", "benchmark", "data", "dlpack", "hooks", "model_zoo", "tensorboard")
 
 
 def __getattr__(name: str) -> Any:

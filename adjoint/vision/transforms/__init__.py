@@ -1,31 +1,41 @@
-"""Transforms under torchvision's names; those of Adjoint are in `adjoint.data.transforms`."""
+"""Transforms under torchvision's names; those of Adjoint are in `adjoint.data.transforms`.
 
-from adjoint.data.transforms import CenterCrop as CenterCrop
-from adjoint.data.transforms import ColorJitter as ColorJitter
+Those that torchvision makes modules are modules here too: `nn.Sequential(Resize(32), ...)`.
+"""
+
+from typing import TYPE_CHECKING
+
 from adjoint.data.transforms import Compose as Compose
-from adjoint.data.transforms import ConvertImageDtype as ConvertImageDtype
-from adjoint.data.transforms import Grayscale as Grayscale
 from adjoint.data.transforms import Lambda as Lambda
-from adjoint.data.transforms import Normalize as Normalize
-from adjoint.data.transforms import Pad as Pad
 from adjoint.data.transforms import PILToTensor as PILToTensor
-from adjoint.data.transforms import RandomApply as RandomApply
 from adjoint.data.transforms import RandomChoice as RandomChoice
-from adjoint.data.transforms import RandomCrop as RandomCrop
-from adjoint.data.transforms import RandomErasing as RandomErasing
-from adjoint.data.transforms import RandomGrayscale as RandomGrayscale
-from adjoint.data.transforms import RandomHorizontalFlip as RandomHorizontalFlip
-from adjoint.data.transforms import RandomResizedCrop as RandomResizedCrop
-from adjoint.data.transforms import RandomRotation as RandomRotation
-from adjoint.data.transforms import RandomVerticalFlip as RandomVerticalFlip
-from adjoint.data.transforms import Resize as Resize
 from adjoint.data.transforms import ToTensor as ToTensor
 from adjoint.vision.transforms import functional as functional
 from adjoint.vision.transforms.functional import InterpolationMode as InterpolationMode
-from adjoint.vision.transforms.more import FiveCrop as FiveCrop
-from adjoint.vision.transforms.more import GaussianBlur as GaussianBlur
-from adjoint.vision.transforms.more import RandomAffine as RandomAffine
-from adjoint.vision.transforms.more import RandomInvert as RandomInvert
+from adjoint.vision.transforms.layers import LAYERS
 from adjoint.vision.transforms.more import RandomOrder as RandomOrder
-from adjoint.vision.transforms.more import TenCrop as TenCrop
 from adjoint.vision.transforms.more import ToPILImage as ToPILImage
+
+if TYPE_CHECKING:
+    from adjoint.data.transforms import CenterCrop as CenterCrop
+    from adjoint.data.transforms import ColorJitter as ColorJitter
+    from adjoint.data.transforms import ConvertImageDtype as ConvertImageDtype
+    from adjoint.data.transforms import Grayscale as Grayscale
+    from adjoint.data.transforms import Normalize as Normalize
+    from adjoint.data.transforms import Pad as Pad
+    from adjoint.data.transforms import RandomApply as RandomApply
+    from adjoint.data.transforms import RandomCrop as RandomCrop
+    from adjoint.data.transforms import RandomErasing as RandomErasing
+    from adjoint.data.transforms import RandomGrayscale as RandomGrayscale
+    from adjoint.data.transforms import RandomHorizontalFlip as RandomHorizontalFlip
+    from adjoint.data.transforms import RandomResizedCrop as RandomResizedCrop
+    from adjoint.data.transforms import RandomRotation as RandomRotation
+    from adjoint.data.transforms import RandomVerticalFlip as RandomVerticalFlip
+    from adjoint.data.transforms import Resize as Resize
+    from adjoint.vision.transforms.more import FiveCrop as FiveCrop
+    from adjoint.vision.transforms.more import GaussianBlur as GaussianBlur
+    from adjoint.vision.transforms.more import RandomAffine as RandomAffine
+    from adjoint.vision.transforms.more import RandomInvert as RandomInvert
+    from adjoint.vision.transforms.more import TenCrop as TenCrop
+else:
+    globals().update(LAYERS)
