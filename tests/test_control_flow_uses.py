@@ -292,3 +292,23 @@ def test_compiled_recurrent_layers(kind: str) -> None:
 
     text = launched(step, X.unsqueeze(1).expand(4, 6, 3))
     assert " 0 calls of the eager table" in text
+
+
+def test_compiled_draws_are_the_loops_own() -> None:
+    def inner(c: Any, _: Any) -> Any:
+        return c + ad.rand(3), ad.rand(2)
+
+    def outer(c: Any, r: Any) -> Any:
+        c, ys = ad.scan(inner, F.dropout(c * r, 0.5), None, length=3)
+        return c, ys
+
+    run = lambda x: (ad.rand(1), ad.scan(outer, x[0], x), ad.rand(1))
+    compiled = ad.compile(run)
+    for seed in (0, 2**63 + 5):
+        ad.manual_seed(seed)
+        want = [flatten(run(X))[0] for _ in range(2)]
+        ad.manual_seed(seed)
+        for each in want:
+            for a, b in zip(each, flatten(compiled(X))[0], strict=True):
+                np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert " 0 calls of the eager table" in compiled.explain()
