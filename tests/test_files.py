@@ -199,6 +199,11 @@ def test_classes_declared_safe() -> None:
         assert whole(value) == value
         assert ad.serialization.get_safe_globals() == [argparse.Namespace]
     assert ad.serialization.get_safe_globals() == []
+    net = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.GRUCell(3, 3))
+    with pytest.raises(pickle.UnpicklingError, match="asks for torch.nn.Sequential"):
+        whole(net)
+    with ad.serialization.safe_globals([ad.nn.Sequential, ad.nn.Linear, ad.nn.GRUCell]):
+        assert whole(net)[1].weight_hh.tolist() == net[1].weight_hh.tolist()
 
 
 def test_what_has_no_name_cannot_be_saved() -> None:

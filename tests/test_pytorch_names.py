@@ -176,3 +176,17 @@ def test_timing() -> None:
 def test_the_configuration_in_words() -> None:
     assert "NumPy" in ad.__config__.show()
     assert "threads" in ad.__config__.parallel_info()
+
+
+def test_variables_are_tensors() -> None:
+    Variable: Any = ad.autograd.Variable
+
+    x = ad.ones(2, requires_grad=True)
+    v = Variable(x, requires_grad=True)
+    assert type(v) is ad.Tensor
+    assert v.is_leaf
+    assert v is not x
+    assert isinstance(x, Variable)
+    assert not isinstance(3, Variable)
+    with pytest.warns(UserWarning, match="volatile was removed"):
+        Variable(x, volatile=True)

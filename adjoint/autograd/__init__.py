@@ -1,5 +1,6 @@
 """Reverse-mode differentiation: backward, grad, and what surrounds them."""
 
+import warnings
 from typing import Any
 
 from adjoint.autodiff.anomaly import detect_anomaly as detect_anomaly
@@ -20,8 +21,29 @@ from adjoint.autograd import grad_mode as grad_mode
 from adjoint.autograd import graph as graph
 from adjoint.autograd.gradcheck import gradcheck as gradcheck
 from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck
+from adjoint.tensor.tensor import Tensor
 
 
-def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """The tensor itself off the tape, as PyTorch's class of old made it."""
-    return data.detach().requires_grad_(requires_grad)
+class _VariableType(type):
+    """Makes every tensor an instance, and calls give tensors."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor)
+
+    def __call__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
+        if volatile is not None:
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                stacklevel=2,
+            )
+        return data.detach().requires_grad_(requires_grad)
+
+
+class Variable(metaclass=_VariableType):
+    """The tensor itself off the tape, as PyTorch's class of old made it.
+
+    Example:
+        >>> import adjoint as ad
+        >>> isinstance(Variable(ad.ones(1)), ad.Tensor), isinstance(ad.ones(1), Variable)
+        (True, True)
+    """

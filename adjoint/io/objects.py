@@ -96,8 +96,16 @@ def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
 def find(module: str, name: str, weights_only: bool) -> Any:
     """A class or function a file may mention; None is a refusal."""
     full = f"{module}.{name}"
-    if full in SAFE or weights_only:
-        return SAFE.get(full)
+    if full in SAFE:
+        return SAFE[full]
+    if weights_only:  # PyTorch's name for something of ours that was declared
+        ours = _known(module, name)
+        return ours if any(ours is safe for safe in SAFE.values()) else None
+    return _known(module, name) or _own(module, name)
+
+
+def _known(module: str, name: str) -> Any:
+    full = f"{module}.{name}"
     if full in KNOWN:
         return KNOWN[full]
     for package in ("nn", "optim"):
@@ -106,7 +114,7 @@ def find(module: str, name: str, weights_only: bool) -> Any:
     if module in ("torch", "torch._C._nn"):  # an operation, as a value: it cannot be called
         space = "" if module == "torch" else "nn.functional"
         return PUBLIC[space, name].fn if (space, name) in PUBLIC else None
-    return _own(module, name)
+    return None
 
 
 def _of_adjoint(package: str, path: str, name: str) -> Any:
