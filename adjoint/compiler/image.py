@@ -24,6 +24,7 @@ from adjoint.compiler.places import ARENA
 from adjoint.compiler.steps import (
     Address,
     Call,
+    Launch,
     Number,
     Repeat,
     Status,
@@ -32,8 +33,9 @@ from adjoint.compiler.steps import (
     launches_of,
 )
 
-ALONE = 20_000.0  # a program of less work than this runs on the caller's thread
-SERIAL = 4096.0  # so does a launch
+# Rough operations, of which a processor does one or two a nanosecond.
+SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late
+ALONE = 40_000.0  # so is a program whose larger launches together are less
 ERRORS = {kind.__name__: kind for kind in (IndexError, RuntimeError)}
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)
@@ -83,7 +85,7 @@ class Layout:
             results=[
                 (k, place_shape(plan, k), b.dtype.name) for k, b in sorted(plan.results.items())
             ],
-            parallel=sum(s.cost for s in plan.steps if not isinstance(s, Call)) > ALONE,
+            parallel=sum(s.cost for s in shared(plan)) > ALONE,
         )
 
     def make(self) -> Image:
@@ -98,7 +100,7 @@ class Layout:
             segment = image.segments[-1]
             assert segment is not None
             for launch in launches_of(step):
-                everyone = launch.pieces > 1 and launch.cost > SERIAL
+                everyone = image.parallel and worth_sharing(launch)
                 segment.append((name_of(launch), len(self.words), everyone))
                 for word in launch.words:
                     self.words.append(self.word(word, len(self.words), len(image.segments) - 1))
@@ -130,6 +132,16 @@ class Layout:
             image.faults.append((word.kind.__name__, word.message))
             return len(image.faults)
         return int(word)
+
+
+def worth_sharing(launch: Launch) -> bool:
+    """Whether a launch is divided among workers."""
+    return launch.pieces > 1 and launch.cost > SERIAL
+
+
+def shared(plan: Plan) -> list[Launch]:
+    """The launches that would be divided."""
+    return [x for step in plan.steps for x in launches_of(step) if worth_sharing(x)]
 
 
 def place_shape(plan: Plan, output: int) -> tuple[int, ...]:

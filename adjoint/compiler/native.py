@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.dtypes import NUMPY_OF
 from adjoint.backends.llvm import blas, library, store
 from adjoint.backends.llvm.jit import target_key
 from adjoint.backends.llvm.kernels import emit
@@ -17,12 +16,12 @@ from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
+from adjoint.compiler.filling import address, make_fill
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.places import INPUT
 from adjoint.compiler.steps import Call
 from adjoint.core import forks
-from adjoint.core.dtype import named
 from adjoint.graph.execution import Executable, Task, interpreted
 from adjoint.graph.sources import State
 
@@ -48,41 +47,28 @@ class Native:
         self.origin = base + (-base) % ALIGN
         self.words = image.words
         self.words[image.inside] += self.origin
-        self.floats = self.words.view(np.float64)
-        self.outputs = len(task.graph.outputs)
         for at, name in image.symbols:
             self.words[at] = blas.address(name)
-        self.fix_state()
+        self.fill = self.fix_state()
         self.segments = self.tables()
         self.pool = the_pool()
 
-    def patches(self, kind: str, number: int) -> list[tuple[int, int]]:
-        return [(at, shift) for at, shift in self.image.patches.get(f"{kind} {number}", ())]
-
-    def fix_state(self) -> None:
-        """Fill in addresses of state, which do not change; note what is filled in at each call."""
+    def fix_state(self) -> Any:
+        """Fill in addresses of state, which do not change; returns what fills in the rest."""
         task, image = self.task, self.image
-        self.inputs: list[tuple[int, list[tuple[int, int]]]] = []
+        moving = []
         for i, source in enumerate(task.sources):
-            patches = self.patches(INPUT, i)
+            patches = image.patches.get(f"{INPUT} {i}")
             if not patches:
                 continue
-            if isinstance(source, State):
-                address = task.examples[i].ctypes.data
-                for at, shift in patches:
-                    self.words[at] = address + shift
-            else:
-                self.inputs.append((i, patches))
-        self.hosts = [
-            (i, places, task.graph.inputs[i].spec.dtype.is_floating_point)
-            for i, places in image.numbers.items()
-        ]
-        self.results = [
-            (k, shape, NUMPY_OF[named(dtype)], self.patches("result", k))
-            for k, shape, dtype in image.results
-        ]
-        self.targets = [(w, self.patches("target", w)) for w in range(len(task.writes))]
-        self.targets = [(w, patches) for w, patches in self.targets if patches]
+            if not isinstance(source, State):
+                moving.append(i)
+                continue
+            start = address(task.examples[i])
+            for at, shift in patches:
+                self.words[at] = start + shift
+        floats = {i for i in image.numbers if task.graph.inputs[i].spec.dtype.is_floating_point}
+        return make_fill(image, moving, floats, self.words, len(task.graph.outputs))
 
     def tables(self) -> list[Any]:
         """Native tables, separated by calls of the eager table."""
@@ -118,28 +104,7 @@ class Native:
 
     def call(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
-        words = self.words
-        for i, patches in self.inputs:
-            address = inputs[i].ctypes.data
-            for at, shift in patches:
-                words[at] = address + shift
-        for i, places, floating in self.hosts:
-            if floating:
-                for at, _ in places:
-                    self.floats[at] = inputs[i]
-            else:
-                for at, plus in places:
-                    words[at] = _signed(inputs[i] + plus)
-        for w, patches in self.targets:
-            address = targets[w].ctypes.data
-            for at, shift in patches:
-                words[at] = address + shift
-        results: list[Any] = [None] * self.outputs
-        for k, shape, dtype, patches in self.results:
-            array = results[k] = np.empty(shape, dtype)
-            address = array.ctypes.data
-            for at, shift in patches:
-                words[at] = address + shift
+        results = self.fill(inputs, targets)
         self.run(inputs, results)
         return results
 
@@ -153,11 +118,6 @@ class Native:
                 code = pool.run(segment.address, segment.count, workers)
                 if code:
                     raise self.image.fault(code)
-
-
-def _signed(x: int) -> int:
-    x = int(x) & (2**64 - 1)
-    return x - 2**64 if x >> 63 else x
 
 
 def compile_task(task: Task, options: Any = ()) -> Executable:
