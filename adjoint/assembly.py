@@ -162,6 +162,7 @@ LAZY: tuple[str, ...] = (
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
+    "_higher_order_ops",
     "__config__",
     "accelerator",
     "amp",
@@ -238,6 +239,7 @@ ELSEWHERE = {
     "Graph": "adjoint.graph.graph",
     "Session": "adjoint.graph.session",
     "placeholder": "adjoint.graph.graph",
+    "associative_scan": "adjoint.graph.flow.associative",
     "cond": "adjoint.graph.flow.cond",
     "scan": "adjoint.graph.flow.scan",
     "while_loop": "adjoint.graph.flow.while_loop",

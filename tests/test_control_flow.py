@@ -458,6 +458,39 @@ def test_a_leaked_body_value_is_an_error() -> None:
         capture(run)(ad.ones(2))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_associative_scan(count: int, reverse: bool) -> None:
+    a, b = (ad.tensor(np.random.default_rng(k).normal(size=(2, count))) for k in (0, 1))
+
+    def recurrence(a: Any, b: Any) -> Any:
+        combine = lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1])
+        return ad.associative_scan(combine, (a, b), dim=1, reverse=reverse)[1]
+
+    def plain(a: Any, b: Any) -> Any:
+        total, rows = ad.zeros(2, dtype=ad.float64), []
+        for k in reversed(range(count)) if reverse else range(count):
+            total = a[:, k] * total + b[:, k]
+            rows.append(total)
+        return ad.stack(rows[::-1] if reverse else rows, 1)
+
+    want = plain(a, b).numpy()
+    slope = lambda f: func.grad(lambda a: f(a, b).sin().sum())
+    for wrap in (lambda f: f, capture):
+        np.testing.assert_allclose(wrap(recurrence)(a, b).numpy(), want)
+        np.testing.assert_allclose(wrap(slope(recurrence))(a).numpy(), slope(plain)(a).numpy())
+
+
+def test_pytorchs_paths() -> None:
+    ops = ad._higher_order_ops
+    add = lambda c, x: (c + x, c * x)
+    assert ops.scan(add, init=ad.zeros(()), xs=ad.ones(3), reverse=True)[0].item() == 3
+    assert ops.map(lambda x, k: x * k, ad.ones(3), 2.0).tolist() == [2, 2, 2]
+    assert ops.cond(ad.tensor(True), lambda: ad.ones(()), lambda: ad.zeros(())).item() == 1
+    assert ops.while_loop(lambda n: n < 3, lambda n: (n + 1,), (ad.tensor(0),))[0].item() == 3
+    assert ops.associative_scan is ad.associative_scan
+
+
 # -- random programs ----------------------------------------------------------------------------
 
 STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
