@@ -27,6 +27,7 @@ from adjoint.compiler.windowed import (
     padded,
     parts_of,
     rounded,
+    tiled,
     walk_words,
 )
 from adjoint.core.dtype import int64
@@ -97,7 +98,7 @@ def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) 
         *(offset for tap in taps for offset in tap),
     ]  # fmt: skip
     pack = Launch(
-        function=f"panels_{kind}",
+        function=f"panels_{tiled(kind)}",
         text=lambda name: kernels.weights_text(name, kind),
         words=words,
         reads=(whole(weights.place.buffer),),
@@ -137,7 +138,7 @@ def multiply(
         *walk,
     ]  # fmt: skip
     return Launch(
-        function=f"convolve_{kind}",
+        function=f"convolve_{tiled(kind)}",
         text=lambda name: kernels.product_text(name, kind),
         words=words,
         reads=(whole(source.buffer), *map(whole, packed)),

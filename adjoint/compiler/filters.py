@@ -18,6 +18,7 @@ from adjoint.compiler.windowed import (
     padded,
     parts_of,
     rounded,
+    tiled,
     walk_words,
 )
 from adjoint.graph.ir import Node
@@ -64,7 +65,7 @@ def filters_launch(
         *(at for _, at in tap_offsets(phase, None, source.strides[2:])),
     ]  # fmt: skip
     return Launch(
-        function=f"filters_{kind}",
+        function=f"filters_{tiled(kind)}",
         text=lambda name: filters.filters_text(name, kind),
         words=words,
         reads=(whole(source.buffer), whole(gradient.buffer)),

@@ -10,7 +10,7 @@ from adjoint.backends.llvm import narrow
 from adjoint.compiler.geometry import Phase, positions, tap_offsets
 from adjoint.compiler.places import Place
 from adjoint.compiler.steps import Address, Launch, whole
-from adjoint.compiler.windowed import PIECES, address, kind_of, parts_of, walk_words
+from adjoint.compiler.windowed import PIECES, address, kind_of, parts_of, tiled, walk_words
 
 NARROW = 4  # output channels in a group from which on panels pay
 DEEPEST = 1024  # taps times channels without panels, at most
@@ -78,7 +78,7 @@ def sums_launch(
         *(offset for pair in pairs for offset in pair),
     ]  # fmt: skip
     return Launch(
-        function=f"narrow_{kind}_{int(weighted)}",
+        function=f"narrow_{tiled(kind)}_{int(weighted)}",
         text=lambda name: narrow.sums_text(name, kind, weighted),
         words=words,
         reads=(whole(source.buffer),),
@@ -116,7 +116,7 @@ def narrow_filters(
         *walk, *(word for offset in offsets for word in (0, offset)),
     ]  # fmt: skip
     return Launch(
-        function=f"narrow_filters_{kind}",
+        function=f"narrow_filters_{tiled(kind)}",
         text=lambda name: narrow.filters_text(name, kind),
         words=words,
         reads=(whole(source.buffer), whole(gradient.buffer)),

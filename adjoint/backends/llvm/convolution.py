@@ -6,9 +6,9 @@ Note [implicit product]
     for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are packed
     once into panels of `rows` output channels; a piece of work packs the columns of some positions
     into panels of `columns` of them, as much of k at a time as stays in the cache, and multiplies
-    all panels by a microkernel. Taps are offsets in a table, so strides, dilations and the phases
-    of transposed convolutions are all the same to the kernel. Sizes are words: the code is one for
-    all convolutions of a dtype.
+    all panels by a microkernel. Taps are offsets (in bytes) in a table, so strides, dilations and
+    the phases of transposed convolutions are all the same to the kernel. Sizes are words: the code
+    is one for all convolutions of a dtype.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adjoint.backends.llvm.library import Text
-from adjoint.backends.llvm.vector import V, mad, select
+from adjoint.backends.llvm.vector import V, mad, select, width
 from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
 from adjoint.backends.llvm.writer import Writer
 
 PANELS = 4  # of columns in a piece
+AHEAD = 128  # bytes of a row of the input asked for before they are needed
 DEPTH = 256  # of k packed at a time
 
 
@@ -78,7 +79,7 @@ def weights_text(name: str, kind: str) -> Text:
         def channel(c: V) -> None:
             def tap(t: V) -> None:
                 offset = c * word[W_CHANNEL] + w.load(taps, "i64", t * 2 + 1)
-                w.store(offset, table, c * word[W_T] + t)
+                w.store(offset * (width(kind) // 8), table, c * word[W_T] + t)
 
             w.loop(0, word[W_T], tap)
 
@@ -260,12 +261,14 @@ class Product:
     def pack_near(self, source: str, vectors: list[V], to: str, k: V, depth: V) -> None:
         """Vectors of a panel that are each of neighbours."""
         w, tile, kind = self.w, self.tile, self.kind
-        places = [w.load(self.places, "i64", v * tile.lanes) for v in vectors]
+        places = [w.at(source, kind, w.load(self.places, "i64", v * tile.lanes)) for v in vectors]
 
         def turn(i: V) -> None:
             tap = w.load(self.taps, "i64", k + i)
+            # There are too many rows of channels for the processor to see what comes next.
+            w.prefetch(w.behind(places[0], tap), AHEAD)
             for n, place in enumerate(places):
-                x = w.load(source, kind, place + tap, tile.lanes)
+                x = w.load(w.behind(place, tap), kind, w.whole(0), tile.lanes)
                 w.store(x, to, i * tile.columns + n * tile.lanes)
 
         w.loop(0, depth, turn)
@@ -273,11 +276,14 @@ class Product:
     def pack_far(self, source: str, vector: V, to: str, k: V, depth: V) -> None:
         """One vector of a panel, of elements from anywhere."""
         w, kind, lanes = self.w, self.kind, self.tile.lanes
-        places = [w.load(self.places, "i64", vector * lanes + lane) for lane in range(lanes)]
+        places = [
+            w.at(source, kind, w.load(self.places, "i64", vector * lanes + lane))
+            for lane in range(lanes)
+        ]
 
         def turn(i: V) -> None:
             tap = w.load(self.taps, "i64", k + i)
-            x = w.gather(source, kind, [p + tap for p in places])
+            x = w.join([w.load(w.behind(p, tap), kind, w.whole(0)) for p in places])
             w.store(x, to, i * self.tile.columns)
 
         w.loop(0, depth, turn)

@@ -202,14 +202,31 @@ class Filters:
         """Sums over the lanes into the result."""
         w, tile, kind = self.w, self.tile, self.kind
 
-        def row(i: V) -> None:
-            def column(j: V) -> None:
-                to = (r + i) * self.word[F_K] + c + j
-                found = w.load(self.result, kind, (i * tile.vectors + j) * tile.lanes, tile.lanes)
-                x, old = w.total(found), w.load(target, kind, to)
-                w.store(select(later, x + old, x), target, to)
+        def one(to: V, found: V) -> None:
+            x, old = w.total(found), w.load(target, kind, to)
+            w.store(select(later, x + old, x), target, to)
 
-            w.loop(0, w.least(columns - c, tile.vectors), column)
+        def row(i: V) -> None:
+            to = (r + i) * self.word[F_K] + c
+            of = i * (tile.vectors * tile.lanes)
+
+            def read(j: V) -> V:
+                return w.load(self.result, kind, of + j * tile.lanes, tile.lanes)
+
+            def whole() -> None:
+                few = tile.vectors % tile.lanes
+                for start in range(0, tile.vectors - few, tile.lanes):
+                    some = [read(w.whole(start + j)) for j in range(tile.lanes)]
+                    x, old = w.totals(some), w.load(target, kind, to + start, tile.lanes)
+                    chosen = select(w.code.splat(later, tile.lanes), x + old, x)
+                    w.store(chosen, target, to + start)
+                for j in range(tile.vectors - few, tile.vectors):
+                    one(to + j, read(w.whole(j)))
+
+            def edge() -> None:
+                w.loop(0, columns - c, lambda j: one(to + j, read(j)))
+
+            w.either(c + tile.vectors <= columns, whole, edge)
 
         w.loop(0, rows, row)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from adjoint.backends.llvm.library import Text
 from adjoint.backends.llvm.vector import V, mad, select
-from adjoint.backends.llvm.walks import RANK, Walk, registers
+from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
 from adjoint.backends.llvm.writer import Writer
 
 CHUNK = 256  # positions in a piece
@@ -31,7 +31,7 @@ class Narrow:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.w = w = Writer()
-        self.lanes = registers()[0] // (32 if kind == "f32" else 64)
+        self.lanes = outer_tile(kind).lanes
         self.word = w.words(WORDS)
         self.source, self.other, self.target = (w.pointer(self.word[k]) for k in (FROM, OTHER, TO))
         self.taps = w.at("%args", "i64", w.whole(WORDS))

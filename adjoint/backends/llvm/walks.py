@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-from adjoint.backends.llvm.vector import V, width
+from adjoint.backends.llvm.vector import V, select, width
 from adjoint.backends.llvm.writer import Writer
 
 RANK = 3  # coordinates, beside the example
@@ -57,7 +57,7 @@ def outer_tile(kind: str) -> Tile:
 def inner_tile(kind: str) -> Tile:
     """The tile of products whose depth lies along the lanes: `vectors` columns of one each."""
     bits, count, by_lane = registers()
-    rows, columns = (4, 6) if count == 32 else (3, 4)
+    rows, columns = (4, 6) if count == 32 else (3, 3)
     return Tile(bits // width(kind), rows, columns, by_lane)
 
 
@@ -70,31 +70,51 @@ class Walk:
         self.strides = strides  # for each array: of the example, then of the coordinates
 
     def fill(self, tables: Sequence[str], first: V, count: V, total: V) -> None:
-        """Offsets of `count` positions from `first` on, into tables; beyond `total`, the last."""
+        """Offsets of `count` positions from `first` on, into tables; beyond `total`, the last.
+
+        Row by row, so that coordinates are carried once in a row.
+        """
         w = self.w
+        valid = w.least(total - first, count)
         where: list[V] = []
         rest = first
         for size in reversed(self.sizes):
             rest, at = w.split(rest, size)
             where.insert(0, at)
-        where.insert(0, rest)
+        width, x = self.sizes[-1], where.pop()
+        rows = (x + valid + width - 1).quotient(width)
 
-        def turn(j: V, *at: V) -> list[V]:
-            for table, strides in zip(tables, self.strides, strict=True):
-                offset = at[0] * strides[0]
-                for a, s in zip(at[1:], strides[1:], strict=True):
-                    offset = offset + a * s
-                w.store(offset, table, j)
-            carry = (first + j + 1 < total).convert("i64")
+        def row(r: V, *at: V) -> list[V]:
+            start = r * width - x  # where in the tables the row's first position would be
+            self.fill_row(tables, at, start, w.most(start, 0), w.least(start + width, valid))
+            carry = w.whole(1)
             following: list[V] = []
-            for a, size in zip(reversed(at[1:]), reversed(self.sizes), strict=True):
-                more = a + carry
-                over = more.eq(size)
+            for a, size in zip(reversed(at[1:]), reversed(self.sizes[:-1]), strict=True):
+                over = (a + carry).eq(size)
+                following.insert(0, select(over, w.whole(0), a + carry))
                 carry = over.convert("i64")
-                following.insert(0, more - carry * size)
             return [at[0] + carry, *following]
 
-        w.loop(0, count, turn, where)
+        w.loop(0, rows, row, [rest, *where])
+        for table in tables:
+            last = w.load(table, "i64", valid - 1)
+            w.loop(valid, count, lambda j, table=table, last=last: w.store(last, table, j))  # type: ignore[misc]
+
+    def fill_row(self, tables: Sequence[str], at: Sequence[V], start: V, low: V, high: V) -> None:
+        """The positions `low` to `high` of one row into tables."""
+        w = self.w
+        bases = []
+        for strides in self.strides:
+            base = at[0] * strides[0] - start * strides[-1]
+            for a, s in zip(at[1:], strides[1:-1], strict=True):
+                base = base + a * s
+            bases.append(base)
+
+        def turn(j: V) -> None:
+            for table, base, strides in zip(tables, bases, self.strides, strict=True):
+                w.store(base + j * strides[-1], table, j)
+
+        w.loop(low, high, turn)
 
     def neighbours(self, table: str, j: V, lanes: int) -> V:
         """Whether a vector's positions from `j` on are neighbours in memory."""

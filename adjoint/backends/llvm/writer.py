@@ -81,15 +81,28 @@ class Writer:
         align = width(value.kind) // 8
         self.code.lines.append(f"store {value.type} {value.ref}, ptr {where}, align {align}")
 
+    def behind(self, base: str, offset: V) -> str:
+        """So many bytes behind a pointer."""
+        return self.code.let(f"getelementptr i8, ptr {base}, i64 {offset.ref}")
+
+    def prefetch(self, where: str, ahead: int) -> None:
+        """Ask for memory so many bytes ahead; it need not exist."""
+        self.code.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        at = self.behind(where, self.whole(ahead))
+        self.code.lines.append(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+
     def gather(self, base: str, kind: str, places: Sequence[V]) -> V:
         """Elements from anywhere, side by side."""
-        lanes = len(places)
+        return self.join([self.load(base, kind, place) for place in places])
+
+    def join(self, items: Sequence[V]) -> V:
+        """Scalars side by side."""
+        kind, lanes = items[0].kind, len(items)
         if lanes == 1:
-            return self.load(base, kind, places[0])
+            return items[0]
+        vector = type_text(kind, lanes)
         result = "poison"
-        for lane, place in enumerate(places):
-            x = self.load(base, kind, place)
-            vector = type_text(kind, lanes)
+        for lane, x in enumerate(items):
             result = self.code.let(f"insertelement {vector} {result}, {x.type} {x.ref}, i64 {lane}")
         return self.code.value(result, kind, lanes)
 
@@ -104,17 +117,32 @@ class Writer:
         text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{x.lanes} x i32> <{mask}>"
         return self.code.value(self.code.let(text), x.kind, x.lanes)
 
+    def pick(self, a: V, b: V, lanes: Sequence[int]) -> V:
+        """Lanes of two vectors, the second's counted after the first's."""
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        text = f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(lanes)} x i32> <{mask}>"
+        return self.code.value(self.code.let(text), a.kind, len(lanes))
+
     def total(self, x: V) -> V:
         """The sum of a vector's lanes, halves first."""
         while x.lanes > 2:
             half = x.lanes // 2
-            parts = []
-            for start in (0, half):
-                mask = ", ".join(f"i32 {start + i}" for i in range(half))
-                text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{half} x i32> <{mask}>"
-                parts.append(self.code.value(self.code.let(text), x.kind, half))
-            x = parts[0] + parts[1]
+            x = self.pick(x, x, range(half)) + self.pick(x, x, range(half, x.lanes))
         return self.lane(x, 0) + self.lane(x, 1) if x.lanes == 2 else x
+
+    def totals(self, vectors: Sequence[V]) -> V:
+        """The sums of several vectors' lanes, side by side: neighbours are added, then theirs.
+
+        There are as many vectors as lanes.
+        """
+        many = list(vectors)
+        lanes = many[0].lanes
+        while len(many) > 1:
+            many = [
+                self.pick(a, b, range(0, 2 * lanes, 2)) + self.pick(a, b, range(1, 2 * lanes, 2))
+                for a, b in zip(many[::2], many[1::2], strict=True)
+            ]
+        return many[0]
 
     # -- control --------------------------------------------------------------------------------
 
