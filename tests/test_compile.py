@@ -340,6 +340,22 @@ def test_aliases_of_arguments_are_followed(fn: Any) -> None:
     assert f.traces == 1
 
 
+def test_complex_states_are_copied() -> None:
+    a, b = ad.zeros(2, dtype=ad.complex64), ad.tensor([1 + 2j, 3j])
+
+    @ad.compile
+    def swap(x: Any) -> Any:
+        held = a.clone()
+        a.copy_(b)
+        b.copy_(held)
+        return x.clone()
+
+    for _ in range(3):
+        same(swap(ad.tensor([5j])), ad.tensor([5j]))
+    same(a, ad.tensor([1 + 2j, 3j]))
+    same(b, ad.zeros(2, dtype=ad.complex64))
+
+
 def test_an_alias_handed_back_is_the_calls_own() -> None:
     f = ad.compile(lambda x: x.detach())
     f(ad.ones(2))

@@ -43,6 +43,7 @@ from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.pipeline import run_passes
+from adjoint.ops.convert import CLONE
 
 
 @dataclass(slots=True)
@@ -314,9 +315,16 @@ class Builder:
             return x
         return None if x in self.fusion.fills else self.place_of(x)
 
-    def copy_step(self, value: Any, place: Place) -> Launch:
+    def copy_step(self, value: Any, place: Place) -> Step:
         """A copy of a value to another place."""
         source = value.place if isinstance(value, _Taken) else self.place_of(value)
+        if value.spec.dtype.name not in KIND:  # no kernel loads it
+            held = Value("held", value.spec)
+            node = Node(CLONE, (held,), {})
+            node.outputs = (Value("copy", value.spec, node),)
+            self.places[held], self.places[node.outputs[0]] = source, place
+            reads, writes = (whole(source.buffer),), (whole(place.buffer),)
+            return Call(node, reads, writes, label="copy", reason=why_called(node))
         return copy_step(source, place)
 
 
