@@ -107,7 +107,7 @@ def test_equals_eager_with_few_recordings(name: str) -> None:
 
 
 def test_marked_dimensions_are_dynamic_at_once() -> None:
-    calls = []
+    calls: list[Any] = []
 
     def f(x: Any) -> Any:
         calls.append(None)
@@ -200,11 +200,16 @@ def test_extents_carry_their_polynomial() -> None:
         made = fn(n, m)
         assert made == fn(6, 4)
         assert evaluate(made.poly, sizes) == fn(10, 3)
-    for fn in (lambda n: 1 / n, lambda n: n / (n - 1) * 0.5, lambda n: n**-0.5, lambda n: n * 0.5):
-        made = fn(n)
+    for real in (
+        lambda n: 1 / n,
+        lambda n: n / (n - 1) * 0.5,
+        lambda n: n**-0.5,
+        lambda n: n * 0.5,
+    ):
+        made = real(n)
         assert isinstance(made, ExtentFloat)
-        assert made == pytest.approx(fn(6))
-        assert made.at(sizes) == pytest.approx(fn(10))
+        assert made == pytest.approx(real(6))
+        assert made.at(sizes) == pytest.approx(real(10))
     assert type(n - n) is int
     scope.guards.clear()
     assert n > 1  # always so
