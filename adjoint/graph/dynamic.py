@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.core.record import is_tensor
@@ -59,6 +59,7 @@ class Family:
     template: Program
     scope: Scope
     fingerprint: Fingerprint | None
+    static: set[int] = field(default_factory=set)  # parts of the template without extents
 
     def sizes(self, key: Any) -> dict[str, int] | None:
         """What the symbols are in a call, if its signature is of this family."""
@@ -111,7 +112,7 @@ class Families:
             sizes = family.sizes(key)
             if sizes is None or family.fingerprint != seen or not family.scope.allow(sizes):
                 continue
-            return instance(family.template, family.scope.complete(sizes))
+            return instance(family.template, family.scope.complete(sizes), family.static)
         return None
 
     def start(
@@ -158,10 +159,11 @@ class Families:
         if any(ref.position is not None for ref, _ in template.grads):
             return "it sets the gradient of an argument"
         check = record(_stand_ins(leaves, dims, other))
-        found = difference(instance(template, scope.complete(other)), check)
+        static: set[int] = set()
+        found = difference(instance(template, scope.complete(other), static), check)
         if found is not None:
             return found
-        return Family(key, dims, template, scope, None)
+        return Family(key, dims, template, scope, None, static)
 
     def _dims(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Dims:
         marked = {

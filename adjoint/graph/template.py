@@ -18,9 +18,12 @@ _LEFT_OUT = frozenset(
 )
 
 
-def instance(program: Program, sizes: Sizes) -> Program:
-    """The program for given sizes, ready to be prepared."""
-    rebuild = _Rebuild(sizes)
+def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
+    """The program for given sizes, ready to be prepared.
+
+    `static` collects the ids of its parts that hold no extent, for further instances.
+    """
+    rebuild = _Rebuild(sizes, static)
     fields = {
         f.name: rebuild(getattr(program, f.name))
         for f in dataclasses.fields(program)
@@ -32,12 +35,21 @@ def instance(program: Program, sizes: Sizes) -> Program:
 class _Rebuild:
     """Copies whatever holds an extent, with the extent's value at the sizes in its place."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, static: set[int]) -> None:
         self.sizes = sizes
+        self.static = static
         self.memo: dict[int, Any] = {}  # graphs, values and sources are shared
         self.kept: list[Any] = []
 
     def __call__(self, x: Any) -> Any:
+        if id(x) in self.static:
+            return x
+        made = self._made(x)
+        if made is x:
+            self.static.add(id(x))
+        return made
+
+    def _made(self, x: Any) -> Any:
         if isinstance(x, Extent):
             return evaluate(x.poly, self.sizes)
         if isinstance(x, ExtentFloat):
