@@ -19,6 +19,7 @@ from adjoint.compiler import (  # noqa: F401  (they register templates)
     joins,
     pools,
     products,
+    running,
     scans,
     scatters,
 )

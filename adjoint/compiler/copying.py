@@ -36,8 +36,10 @@ def touch(kernel: Kernel, ref: Ref) -> Touch:
     if ref.picks:
         return whole(ref.buffer)
     sizes = (*kernel.outer, *kernel.inner)
-    last = sum((n - 1) * ref.strides[d] for d, n in enumerate(sizes))
-    return Touch(ref.buffer, ref.offset, ref.offset + last + 1)
+    steps = [(n - 1) * ref.strides[d] for d, n in enumerate(sizes)]
+    low = ref.offset + sum(s for s in steps if s < 0)
+    high = ref.offset + sum(s for s in steps if s > 0)
+    return Touch(ref.buffer, low, high + 1)
 
 
 def copy_step(source: Place, target: Place, label: str = "copy") -> Launch:

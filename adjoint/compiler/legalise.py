@@ -14,13 +14,16 @@ from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, V
 from adjoint.compiler.indexed import picks_rows
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
 from adjoint.compiler.templates import TEMPLATES, template_for
+from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
-from adjoint.core.record import REGISTRY
+from adjoint.core.record import REGISTRY, Record
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.convert import CLONE
 from adjoint.ops.reduction import SUM
 
+# Where the extreme is: by the record that says what it is.
+POSITIONS = {"argmax": "amax", "argmin": "amin"}
 REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
 LONG = 8192  # a reduction over more elements than this, with few results, goes in two steps
 FEW = 16
@@ -44,8 +47,12 @@ class Legal:
         record = node.record
         if empty(node, inputs):
             self.keep(node, inputs, CALL)
-        elif record.is_view:
+        elif record.is_view or record.name == "flip":
             self.view(node, inputs)
+        elif record.name in POSITIONS and known(node, inputs):
+            self.position(node, inputs[0])
+        elif record.name == "roll" and known(node, inputs):
+            self.roll(node, inputs[0])
         elif record.name in REDUCTIONS and known(node, inputs):
             self.reduction(node, inputs)
         elif is_point(node, inputs):
@@ -101,30 +108,66 @@ class Legal:
         self.layout[kept.outputs[0]] = place
 
     def reduction(self, node: Node, inputs: tuple[Any, ...]) -> None:
-        """One loop nest per result; where results are few and long, first by parts."""
-        shape = inputs[0].spec.shape
-        dims = node.params["dims"]
+        """A reduction, which may become several."""
+        dims, keepdim = node.params["dims"], node.params["keepdim"]
         if not dims:
             self.keep(node, inputs, CALL)
-            return
-        last = max(dims)
+        else:
+            self.builder.replace(node, (self.reduce(node.record, inputs[0], dims, keepdim),))
+
+    def reduce(self, record: Record, x: Value, dims: tuple[int, ...], keepdim: bool) -> Value:
+        """One loop nest per result; where results are few and long, first by parts."""
+        shape, last = x.spec.shape, max(dims)
         results = prod_of(n for d, n in enumerate(shape) if d not in dims)
         length = prod_of(shape[d] for d in dims)
         if len(dims) > 1 and results < FEW and length > LONG and shape[last] > 1:
-            part = self.emit_reduction(node, inputs[0], (last,), keepdim=True)
-            whole = self.emit_reduction(node, part, dims, keepdim=node.params["keepdim"])
-            self.builder.replace(node, (whole,))
+            x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
         elif len(dims) == 1 and results < FEW and length > LONG and (cut := divisor(length)):
             parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
-            split = self.reshape(inputs[0], parts)
-            part = self.emit_reduction(node, split, (last + 1,), keepdim=False)
-            whole = self.emit_reduction(node, part, dims, keepdim=node.params["keepdim"])
-            self.builder.replace(node, (whole,))
-        else:
-            self.keep(node, inputs, REDUCE)
+            split = self.reshape(x, parts)
+            x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)
+        return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
 
-    def emit_reduction(self, node: Node, x: Value, dims: Any, keepdim: bool) -> Value:
-        return self.made(self.builder.emit(node.record, x, dims=dims, keepdim=keepdim), REDUCE)
+    def emit(self, kind: str, record: Record, *inputs: Any, **params: Any) -> Value:
+        return self.made(self.builder.emit(record, *inputs, **params), kind)
+
+    def position(self, node: Node, x: Value) -> None:
+        """argmax: the least of the positions where x is its largest; a NaN is above everything."""
+        dim, shape = node.params["dim"], x.spec.shape
+        best = self.reduce(REGISTRY[POSITIONS[node.record.name]], x, (dim,), keepdim=True)
+        hit = self.emit(POINT, REGISTRY["eq"], x, best)
+        if x.spec.dtype.is_floating_point:
+            # With the sign of the best, which is in the kernel already: so this stays in it too.
+            signed = self.emit(POINT, REGISTRY["copysign"], x, best)
+            nan = self.emit(POINT, REGISTRY["isnan"], signed)
+            hit = self.emit(POINT, REGISTRY["logical_or"], hit, nan)
+        at = self.emit(
+            POINT, REGISTRY["arange"],
+            start=0, step=1, length=shape[dim], dtype=int64, device=x.spec.device,
+        )  # fmt: skip
+        at = self.reshape(at, (shape[dim],) + (1,) * (len(shape) - dim - 1))
+        there = self.emit(POINT, REGISTRY["where"], hit, at, shape[dim])
+        found = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
+        self.builder.replace(node, (found,))
+
+    def roll(self, node: Node, x: Value) -> None:
+        """Two slices the other way round, along each dimension."""
+        for shift, dim in zip(node.params["shifts"], node.params["dims"], strict=True):
+            size = x.spec.shape[dim]
+            first = -shift % size
+            if not first:
+                continue
+            parts = []
+            for window in ((first, size, 1), (0, first, 1)):
+                index = tuple(window if d == dim else (0, n, 1) for d, n in enumerate(x.spec.shape))
+                part = self.builder.emit(REGISTRY["slice"], x, index=index)
+                assert part.node is not None
+                place = show(self.layout[x], part.node)
+                assert place is not None
+                self.kinds[part.node], self.layout[part] = VIEW, place
+                parts.append(part)
+            x = self.emit(TEMPLATE, REGISTRY["cat"], *parts, dim=dim)
+        self.builder.replace(node, (x,))
 
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
         made = self.builder.emit(REGISTRY["reshape"], x, shape=shape)
@@ -163,11 +206,11 @@ def is_zero(value: Value) -> bool:
 
 
 def is_free(node: Node) -> bool:
-    """Whether a value is known from its coordinates: a constant, or a triangle of one."""
+    """Whether a value is known from its coordinates: a constant, a triangle of one, a range."""
     if node.record.name in ("triu", "tril"):
         source = node.inputs[0].node
         return source is not None and source.record.name == "full" and is_number(source.inputs[0])
-    return node.record.name == "full"
+    return node.record.name in ("full", "arange")
 
 
 def is_number(x: Any) -> bool:

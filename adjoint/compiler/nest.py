@@ -124,7 +124,7 @@ class Nest:
         )  # fmt: skip
 
     def operand_free(self, x: Value, views: list[Node], node: Node, where: Map) -> tuple[str, Any]:
-        """What is known from its coordinates and needs no memory: `full`, triangles of it."""
+        """What is known from its coordinates and needs no memory: `full`, triangles, `arange`."""
         base, _ = self.fusion.rooted(x)
         made = base.node
         assert made is not None
@@ -138,27 +138,32 @@ class Nest:
                 full=False, stage=0,
             )  # fmt: skip
             return ("v", number)
-        shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
         rank = len(base.spec.shape)
-        indices = []
-        for d in (rank - 2, rank - 1):
-            unit = tuple(int(e == d) for e in range(rank))
-            place: Place | None = Place(NOWHERE, base.spec.shape, unit)
-            for view in views:
-                place = show(place, view) if place is not None else None
-            assert place is not None
-            whole = expand_to(place, shape)
-            indices.append(self.linear_index(strides_over(whole.strides, where), place.offset))
-        inner = made.inputs[0]
-        fill = self.operand_free(inner, [], node, where)
-        full = any(self.ops[k]["full"] for k in indices)
+        triangle = made.record.name != "arange"
+        dims = (rank - 2, rank - 1) if triangle else (0,)
+        indices = [self.shown_index(base, d, views, node, where) for d in dims]
+        args = tuple(("v", k) for k in indices)
+        if triangle:
+            args = (self.operand_free(made.inputs[0], [], node, where), *args)
+        chosen = ("diagonal",) if triangle else ("start", "step")
         number = self.add(
             None,
-            kind=POINT, name=made.record.name, args=(fill, *(("v", k) for k in indices)),
-            params=(("diagonal", made.params["diagonal"]),), compute=name, dtype=name,
-            full=full, stage=0,
+            kind=POINT, name=made.record.name, args=args,
+            params=tuple((p, made.params[p]) for p in chosen), compute=name, dtype=name,
+            full=any(self.ops[k]["full"] for k in indices), stage=0,
         )  # fmt: skip
         return ("v", number)
+
+    def shown_index(self, base: Value, dim: int, views: list[Node], node: Node, where: Map) -> int:
+        """The index along a dimension of `base` of what views show of it to a node."""
+        shape = node.inputs[0].spec.shape if self.is_reduction(node) else node.outputs[0].spec.shape
+        unit = tuple(int(d == dim) for d in range(len(base.spec.shape)))
+        place: Place | None = Place(NOWHERE, base.spec.shape, unit)
+        for view in views:
+            place = show(place, view) if place is not None else None
+        assert place is not None
+        whole = expand_to(place, shape)
+        return self.linear_index(strides_over(whole.strides, where), place.offset)
 
     def is_full(self, where: Map) -> bool:
         """Whether a value has an element per inner combination.

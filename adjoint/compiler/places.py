@@ -72,7 +72,7 @@ def row_major(buffer: Buffer, shape: Shape) -> Place:
 
 
 # Views that show elements of the same type through other strides.
-STRIDED = {"reshape", "permute", "expand", "slice", "diagonal", "unfold", "as_strided"}
+STRIDED = {"reshape", "permute", "expand", "slice", "diagonal", "unfold", "as_strided", "flip"}
 
 
 def show(place: Place, node: Node) -> Place | None:
@@ -86,10 +86,21 @@ def look(place: Place, record: Record, params: dict[str, Any]) -> Place | None:
         return None
     if record.name == "reshape":
         return reshaped(place, params["shape"])
+    if record.name == "flip":
+        return flipped(place, params["dims"])
     shape = record.infer(Spec(place.shape, place.buffer.dtype), **params).shape
     window: Any = record.window
     strides, offset = window(place, **params)
     return Place(place.buffer, shape, tuple(strides), offset)
+
+
+def flipped(place: Place, dims: Shape) -> Place:
+    """The same elements from the other end of some dimensions: strides below zero."""
+    strides, offset = list(place.strides), place.offset
+    for d in dims:
+        offset += (place.shape[d] - 1) * strides[d]
+        strides[d] = -strides[d]
+    return Place(place.buffer, place.shape, tuple(strides), offset)
 
 
 def reshaped(place: Place, shape: Shape) -> Place | None:
