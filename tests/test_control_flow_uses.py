@@ -312,3 +312,36 @@ def test_compiled_draws_are_the_loops_own() -> None:
             for a, b in zip(each, flatten(compiled(X))[0], strict=True):
                 np.testing.assert_array_equal(a.numpy(), b.numpy())
     assert " 0 calls of the eager table" in compiled.explain()
+
+
+class Remembering(nn.Module):
+    def __init__(self, reads: bool) -> None:
+        super().__init__()
+        self.reads = reads
+        self.hidden = ad.zeros(3)
+
+    def forward(self, x: Any) -> Any:
+        self.hidden = (self.hidden + x if self.reads else x * 2).tanh()
+        return self.hidden
+
+
+def test_attributes_are_no_carries() -> None:
+    for reads in (False, True):
+        net = Remembering(reads)
+        held = net.hidden
+        run = capture(lambda x, net=net: ad.scan(lambda c, r: (c + net(r), None), x[0], x)[0])
+        if reads:
+            with pytest.raises(RuntimeError, match="'hidden'.*carry"):
+                run(X)
+        else:
+            want = X[0] + (X * 2).tanh().sum(0)
+            np.testing.assert_allclose(run(X).numpy(), want.numpy(), rtol=1e-5)
+        assert net.hidden is held
+
+
+def test_weight_norm_in_a_body() -> None:
+    ad.manual_seed(0)
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+    run = lambda x: ad.scan(lambda c, r: (layer(c).tanh() + r, None), x[0], x)[0].sum()
+    got, want = (f(X).detach().numpy() for f in (capture(func.grad(run)), func.grad(run)))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)

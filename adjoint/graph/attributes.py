@@ -46,6 +46,7 @@ class Attributes:
 
     def settle(self, trace: Trace) -> list[tuple[State, Any]]:
         """Put real tensors in the place of traced ones; the writes that give them their values."""
+        self.check_bodies()
         writes = []
         for table, name, value, held in self.assigned(trace):
             kept = held if _fits(held, value, trace) else _blank(value)
@@ -56,9 +57,32 @@ class Attributes:
         EPOCH.count += bool(writes)
         return writes
 
+    def left(self) -> Iterator[tuple[dict[str, Any], str, Tensor, Any]]:
+        """The same for tensors that bodies of loops and branches left behind."""
+        for table, before in self.tables:
+            for name, value in list(table.items()):
+                trace = value._storage.trace if is_tensor(value) else None
+                if trace is not None and trace.closes:
+                    yield table, name, value, before.get(name, MISSING)
+
+    def check_bodies(self) -> None:
+        """Refuse a body that reads an attribute and assigns it: each iteration would see the first.
+
+        One that only assigns it, as a hook does that computes a weight, is fine; the attribute is
+        as before when the trace is over.
+        """
+        for _, name, value, held in self.left():
+            body: Any = value._storage.trace
+            if id(held) in body.lifted:
+                raise RuntimeError(
+                    f"{body.what}: a captured body reads and assigns the attribute {name!r} "
+                    f"({value._spec}), which would not be carried from iteration to iteration. "
+                    "Make it part of the carry: take it as an argument and return the new value."
+                )
+
     def undo(self, trace: Trace) -> None:
         """After a failure: put back what traced tensors replaced."""
-        for table, name, _, held in self.assigned(trace):
+        for table, name, _, held in (*self.assigned(trace), *self.left()):
             if held is MISSING:
                 del table[name]
             else:
