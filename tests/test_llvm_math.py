@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoint.backends.llvm.math import (
+    division,
     error,
     exponential,
     gamma,
@@ -254,6 +255,22 @@ def test_two_operands(name: str) -> None:
                         rng.integers(-9, 20, n), rng.standard_normal(n) * 5e4])  # fmt: skip
     x, y = x.astype(np.float32), y.astype(np.float32)
     check(native(fn, ("f32", "f32"), "f32")(x, y), rounded(oracle, x, y), 2, x, y)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@np.errstate(all="ignore")
+def test_remainders_are_exact(kind: str) -> None:
+    """Quotients of any number of bits, subnormal divisors included."""
+    dtype = np.float32 if kind == "f32" else np.float64
+    rng = np.random.default_rng(9)
+    low, high = (-149, 127) if kind == "f32" else (-1074, 1023)
+    with_sizes = lambda n: rng.standard_normal(n) * 2.0 ** rng.integers(low, high, n)
+    x = np.concatenate([with_sizes(3000), rng.standard_normal(500), GRID]).astype(dtype)
+    y = rng.permutation(x)
+    got = native(division.fmod, (kind, kind), kind, 4)(x, y)
+    np.testing.assert_array_equal(got, np.fmod(x, y))
+    got = native(division.remainder, (kind, kind), kind, 4)(x, y)
+    np.testing.assert_array_equal(got, np.remainder(x, y))
 
 
 def test_pow_in_float64() -> None:

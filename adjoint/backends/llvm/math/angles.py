@@ -7,95 +7,50 @@ of x times a piece are exact in float64, and stay so when multiples of 4 are tak
 
 from __future__ import annotations
 
+from functools import cache
+
 from adjoint.backends.llvm.math import tables
 from adjoint.backends.llvm.math.common import fast_two_sum, two_product, two_sum
-from adjoint.backends.llvm.vector import Code, Features, V, int_max, mad, type_text
+from adjoint.backends.llvm.math.lanes import by_lane, struct
+from adjoint.backends.llvm.vector import Code, Features, V, int_max, int_min, literal, mad
 
 PIECES = 9
 _TABLE = "@adjoint.two_over_pi"
+_NAME = "adjoint.huge_angle"
+_RESULTS = ("i64", "f64", "f64")
 
 
-def huge_angle(x: V, limit: float) -> tuple[V, V, V]:
-    """(n, r, low) with x = n pi/2 + r + low in the lanes where |x| exceeds the limit, else 0."""
-    code, lanes = x.code, x.lanes
-    name = f"@adjoint.huge_angle.v{lanes}"
-    code.declarations.add(_table_text())
-    code.declarations.add("declare double @llvm.fabs.f64(double)")
-    code.declarations |= _function(code.features, lanes, name)
-    reals, wholes = type_text("f64", lanes), type_text("i64", lanes)
-    result = f"{{ {wholes}, {reals}, {reals} }}"
-    bound = code.const(limit, "f64")
-    made = code.let(f"call {result} {name}({reals} {x.ref}, double {bound.ref})")
-    parts = [code.let(f"extractvalue {result} {made}, {i}") for i in range(3)]
-    n, r, low = (V(code, p, k, lanes) for p, k in zip(parts, ("i64", "f64", "f64"), strict=True))
+def huge_angle(x: V) -> tuple[V, V, V]:
+    """(n, r, low) with x = n pi/2 + r + low, for |x| >= 1; without meaning for infinities."""
+    code = x.code
+    code.declarations |= {_table_text(), *_parts(code.features)[1]}
+    n, r, low = by_lane(code, _NAME, _parts(code.features)[0], [x], _RESULTS)
     return n, r, low
 
 
 def _table_text() -> str:
-    pieces = [piece * 2.0**-24 for piece in tables.TWO_OVER_PI]
-    code = Code()
-    items = ", ".join(f"double {code.const(p, 'f64').ref}" for p in pieces)
+    pieces = [literal(piece * 2.0**-24, "f64") for piece in tables.TWO_OVER_PI]
+    items = ", ".join(f"double {piece}" for piece in pieces)
     return f"{_TABLE} = internal constant [{len(pieces)} x double] [{items}]"
 
 
-def _function(features: Features, lanes: int, name: str) -> set[str]:
-    """The text of the function: a loop over the lanes that skips those below the limit."""
+@cache
+def _parts(features: Features) -> tuple[str, frozenset[str]]:
+    """The function of one lane, and what it declares."""
     code = Code(features)
-    n, r, low = _lane(code, code.value("%x", "f64", 1))
-    reals, wholes = type_text("f64", lanes), type_text("i64", lanes)
-    result = f"{{ {wholes}, {reals}, {reals} }}"
-    body = "\n  ".join(code.lines)
-    text = f"""define internal {result} {name}({reals} %xs, double %limit) noinline {{
-entry:
-  %px = alloca {reals}
-  %pn = alloca {wholes}
-  %pr = alloca {reals}
-  %pl = alloca {reals}
-  store {reals} %xs, ptr %px
-  store {wholes} zeroinitializer, ptr %pn
-  store {reals} zeroinitializer, ptr %pr
-  store {reals} zeroinitializer, ptr %pl
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %tail ]
-  %at = getelementptr double, ptr %px, i64 %i
-  %x = load double, ptr %at
-  %size = call double @llvm.fabs.f64(double %x)
-  %above = fcmp ogt double %size, %limit
-  %finite = fcmp olt double %size, 0x7FF0000000000000
-  %huge = and i1 %above, %finite
-  br i1 %huge, label %body, label %tail
-body:
-  {body}
-  %an = getelementptr i64, ptr %pn, i64 %i
-  %ar = getelementptr double, ptr %pr, i64 %i
-  %al = getelementptr double, ptr %pl, i64 %i
-  store i64 {n.ref}, ptr %an
-  store double {r.ref}, ptr %ar
-  store double {low.ref}, ptr %al
-  br label %tail
-tail:
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, {lanes}
-  br i1 %more, label %head, label %done
-done:
-  %n = load {wholes}, ptr %pn
-  %r = load {reals}, ptr %pr
-  %l = load {reals}, ptr %pl
-  %a = insertvalue {result} poison, {wholes} %n, 0
-  %b = insertvalue {result} %a, {reals} %r, 1
-  %c = insertvalue {result} %b, {reals} %l, 2
-  ret {result} %c
-}}"""
-    if lanes == 1:
-        text = text.replace("zeroinitializer, ptr %pn", "0, ptr %pn")
-        text = text.replace("zeroinitializer", "0x0000000000000000")
-    return {text, *code.declarations}
+    results = _lane(code, code.value("%x", "f64", 1))
+    last = "poison"
+    for i, each in enumerate(results):
+        last = code.let(f"insertvalue {struct(_RESULTS)} {last}, {each.type} {each.ref}, {i}")
+    body = "\n  ".join([*code.lines, f"ret {struct(_RESULTS)} {last}"])
+    text = f"define internal {struct(_RESULTS)} @{_NAME}(double %x) noinline {{\n  {body}\n}}"
+    return text, frozenset(code.declarations)
 
 
 def _lane(code: Code, x: V) -> tuple[V, V, V]:
     bits = x.bits()
     exponent = ((bits >> 52) & 0x7FF) - 1023
+    exponent = int_min(exponent, 1023)  # infinities and lanes not meant stay inside the table
     skipped = (int_max(exponent, 54) - 54).quotient(24)
     scaled = (bits - ((skipped * 24) << 52)).bitcast("f64")
     high = (scaled.bits() & -(1 << 26)).bitcast("f64")

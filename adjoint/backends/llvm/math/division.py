@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from adjoint.backends.llvm.math.common import two_product
+from adjoint.backends.llvm.math.lanes import by_lane
 from adjoint.backends.llvm.vector import (
     Code,
     Features,
     V,
+    int_min,
     is_signed,
     select,
-    type_text,
     when_any,
     width,
 )
@@ -35,66 +38,49 @@ def fmod(x: V, y: V) -> V:
 
 
 def _far_remainder(a: V, b: V) -> V:
-    """a modulo b where the quotient has many bits: lane by lane, in a function of its own."""
-    code, lanes = a.code, a.lanes
-    name = f"@adjoint.far_remainder.v{lanes}"
-    code.declarations |= _far_function(code.features, lanes, name)
-    return V(
-        code, code.let(f"call {a.type} {name}({a.type} {a.ref}, {b.type} {b.ref})"), a.kind, lanes
-    )
+    """a modulo b where the quotient has many bits: lane by lane."""
+    text, declared = _far_function(a.code.features)
+    a.code.declarations |= declared
+    return by_lane(a.code, "adjoint.far_remainder", text, [a, b], ("f64",))[0]
 
 
-def _far_function(features: Features, lanes: int, name: str) -> set[str]:
-    """Subtract b times powers of two, 26 bits of quotient at a time."""
+@cache
+def _far_function(features: Features) -> tuple[str, frozenset[str]]:
+    """Subtract b times powers of two, 26 bits of quotient at a time; NaN and 0 leave at once."""
     code = Code(features)
     r, b = code.value("%r", "f64", 1), code.value("%b", "f64", 1)
     # The multiple of b has an exponent 26 below r's, or b's own.
-    gap = (r.bits() >> 52) - (b.bits() >> 52) - 26
+    small = b < 2.0**-1022
+    exponent = (select(small, b * 2.0**60, b).bits() >> 52) - select(small, r.bits().like(60), 0)
+    gap = (r.bits() >> 52) - exponent - 26
     up = select(gap > 0, gap, 0)
-    first = select(up > 1000, 1000, up)
-    scaled = b * _power(first) * _power(up - first)
+    first = int_min(up, 1023)  # in two steps, since 2**up may be infinite
+    scaled = b * _power(first) * _power(int_min(up - first, 1023))
+    scaled = select(scaled > r, b, scaled)  # r is subnormal: its quotient by b has few bits
     q = (r / scaled).trunc()
     high, low = two_product(q, scaled)
     left = (r - high) - low
     left = select(left < 0.0, left + scaled, left)
     body = "\n  ".join(code.lines)
-    vector = type_text("f64", lanes)
-    text = f"""define internal {vector} {name}({vector} %as, {vector} %bs) noinline {{
+    text = f"""define internal {{ double }} @adjoint.far_remainder(double %a, double %b) noinline {{
 entry:
-  %pa = alloca {vector}
-  %pb = alloca {vector}
-  store {vector} %as, ptr %pa
-  store {vector} %bs, ptr %pb
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %tail ]
-  %at = getelementptr double, ptr %pa, i64 %i
-  %bt = getelementptr double, ptr %pb, i64 %i
-  %a = load double, ptr %at
-  %b = load double, ptr %bt
   %finite = fcmp olt double %a, 0x7FF0000000000000
   %whole = fcmp ogt double %b, 0x0000000000000000
   %good = and i1 %finite, %whole
-  br i1 %good, label %test, label %tail
+  br i1 %good, label %test, label %done
 test:
-  %r = phi double [ %a, %head ], [ {left.ref}, %step ]
+  %r = phi double [ %a, %entry ], [ {left.ref}, %step ]
   %large = fcmp oge double %r, %b
-  br i1 %large, label %step, label %keep
+  br i1 %large, label %step, label %done
 step:
   {body}
   br label %test
-keep:
-  store double %r, ptr %at
-  br label %tail
-tail:
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, {lanes}
-  br i1 %more, label %head, label %done
 done:
-  %out = load {vector}, ptr %pa
-  ret {vector} %out
+  %out = phi double [ %a, %entry ], [ %r, %test ]
+  %made = insertvalue {{ double }} poison, double %out, 0
+  ret {{ double }} %made
 }}"""
-    return {text, *code.declarations}
+    return text, frozenset(code.declarations)
 
 
 def _power(k: V) -> V:
@@ -176,12 +162,8 @@ def integer_power(x: V, y: V) -> V:
 
 def gcd(x: V, y: V) -> V:
     """Greatest common divisor, lane by lane (Euclid)."""
-    a, b = (abs(v.convert("i64")) for v in (x, y))
-    code, lanes = x.code, x.lanes
-    name = f"@adjoint.gcd.v{lanes}"
-    code.declarations.add(_gcd_function(lanes, name))
-    made = code.let(f"call {a.type} {name}({a.type} {a.ref}, {b.type} {b.ref})")
-    return V(code, made, "i64", lanes).convert(x.kind)
+    pair = [abs(v.convert("i64")) for v in (x, y)]
+    return by_lane(x.code, "adjoint.gcd", _GCD, pair, ("i64",))[0].convert(x.kind)
 
 
 def lcm(x: V, y: V) -> V:
@@ -195,36 +177,18 @@ def lcm(x: V, y: V) -> V:
     )
 
 
-def _gcd_function(lanes: int, name: str) -> str:
-    vector = type_text("i64", lanes)
-    return f"""define internal {vector} {name}({vector} %as, {vector} %bs) noinline {{
+_GCD = """define internal { i64 } @adjoint.gcd(i64 %a, i64 %b) noinline {
 entry:
-  %pa = alloca {vector}
-  %pb = alloca {vector}
-  store {vector} %as, ptr %pa
-  store {vector} %bs, ptr %pb
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %tail ]
-  %at = getelementptr i64, ptr %pa, i64 %i
-  %bt = getelementptr i64, ptr %pb, i64 %i
-  %a = load i64, ptr %at
-  %b = load i64, ptr %bt
   br label %test
 test:
-  %u = phi i64 [ %a, %head ], [ %v, %step ]
-  %v = phi i64 [ %b, %head ], [ %w, %step ]
+  %u = phi i64 [ %a, %entry ], [ %v, %step ]
+  %v = phi i64 [ %b, %entry ], [ %w, %step ]
   %end = icmp eq i64 %v, 0
-  br i1 %end, label %tail, label %step
+  br i1 %end, label %done, label %step
 step:
   %w = urem i64 %u, %v
   br label %test
-tail:
-  store i64 %u, ptr %at
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, {lanes}
-  br i1 %more, label %head, label %done
 done:
-  %out = load {vector}, ptr %pa
-  ret {vector} %out
-}}"""
+  %made = insertvalue { i64 } poison, i64 %u, 0
+  ret { i64 } %made
+}"""

@@ -86,23 +86,16 @@ def exp_inside(x: V) -> V:
     return y * ((word - f.bias) << f.mantissa).bitcast(x.kind)
 
 
-def exp2(x: V) -> V:
-    """2**x."""
+def exp2(x: V, low: V | None = None) -> V:
+    """2**(x + low), for a low below half a unit of the last place of x."""
     of, magic = RANGE[x.kind], _magic(x.kind)
+    if low is not None:
+        low = select((x > of.exp2_low) & (x < of.exp2_high), low, 0.0)
     x = clip(x, of.exp2_low, of.exp2_high)
     rounded = x + magic
     r = x - (rounded - magic)
-    return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded.bits())
-
-
-def exp2_sum(high: V, low: V) -> V:
-    """2**(high + low) for a low below half a unit of the last place of high."""
-    of, magic = RANGE[high.kind], _magic(high.kind)
-    inside = (high > of.exp2_low) & (high < of.exp2_high)
-    high = clip(high, of.exp2_low, of.exp2_high)
-    rounded = high + magic
-    r = high - (rounded - magic)
-    r = r + select(inside, low, 0.0)
+    if low is not None:
+        r = r + low
     return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded.bits())
 
 

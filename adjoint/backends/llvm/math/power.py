@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from adjoint.backends.llvm.math import tables
 from adjoint.backends.llvm.math.common import fast_two_sum, polynomial, two_product
 from adjoint.backends.llvm.math.division import integer_power
-from adjoint.backends.llvm.math.exponential import exp2_sum
+from adjoint.backends.llvm.math.exponential import exp2
 from adjoint.backends.llvm.math.logarithm import split
 from adjoint.backends.llvm.vector import V, mad, select
 
@@ -79,7 +79,7 @@ def _power_of_size(size: V, y: V) -> V:
     plain = abs(product) < 2.0**60  # beyond, the result is 0 or infinite, and errors are NaN
     error = select(plain, error, 0.0)
     total, rest = fast_two_sum(select(plain, product, 0.0), error)
-    return exp2_sum(select(plain, total, high * y), rest)
+    return exp2(select(plain, total, high * y), rest)
 
 
 def _log2_pair(x: V) -> Pair:

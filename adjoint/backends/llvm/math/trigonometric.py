@@ -106,7 +106,7 @@ def _reduced(x: V) -> tuple[V, V, V | None]:
     n = rounded - magic
     r, low = _subtracted(x, n)
     huge = abs(x) > LIMIT["f64"]
-    n, r, low = when_any(huge, lambda: huge_angle(x, LIMIT["f64"]), (rounded.bits(), r, low))
+    n, r, low = when_any(huge, lambda: huge_angle(x), (rounded.bits(), r, low))
     return n, r, low
 
 
@@ -131,5 +131,5 @@ def _reduced_f32(x: V) -> tuple[V, V, None]:
 
 
 def _huge_f32(x: V) -> tuple[V, V]:
-    n, r, _ = huge_angle(x.convert("f64"), LIMIT["f32"])
+    n, r, _ = huge_angle(x.convert("f64"))
     return n.convert("i32"), r.convert("f32")
