@@ -20,6 +20,7 @@ Note [sums]
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from adjoint.backends.llvm.blocks import Blocks
@@ -86,6 +87,42 @@ def lanes_of(form: Form) -> int:
     return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
 
 
+@cache
+def pieces_text() -> str:
+    """What kernels share: a worker's part of all pieces, instance by instance."""
+    code = Code()
+    let, blocks = code.let, Blocks(code)
+
+    def fetch(block: str, index: int) -> str:
+        return let(f"load i64, ptr {let(f'getelementptr i64, ptr {block}, i64 {index}')}")
+
+    def clamp(x: str, most: str) -> str:
+        x = let(f"select i1 {let(f'icmp slt i64 {x}, 0')}, i64 0, i64 {x}")
+        return let(f"select i1 {let(f'icmp slt i64 {x}, {most}')}, i64 {x}, i64 {most}")
+
+    count, total = fetch("%args", 0), fetch("%args", 1)
+    low = let(f"udiv i64 {let(f'mul i64 {total}, %worker')}, %workers")
+    following = let("add i64 %worker, 1")
+    high = let(f"udiv i64 {let(f'mul i64 {total}, {following}')}, %workers")
+
+    def instance(j: str, _: list[V]) -> list[V]:
+        at = let(f"add i64 {let(f'mul i64 {j}, %length')}, 2")
+        block = let(f"getelementptr i64, ptr %args, i64 {at}")
+        first, pieces = fetch(block, FIRST), fetch(block, PIECES)
+        start = clamp(let(f"sub i64 {low}, {first}"), pieces)
+        stop = clamp(let(f"sub i64 {high}, {first}"), pieces)
+        call = f"call void %kernel(ptr {block}, i64 {start}, i64 {stop})"
+        blocks.when(let(f"icmp slt i64 {start}, {stop}"), lambda: code.lines.append(call))
+        return []
+
+    blocks.loop("0", count, 1, (), instance)
+    body = "\n".join(code.lines)
+    return (
+        "define internal void @pieces(ptr %args, i64 %worker, i64 %workers, ptr %kernel, "
+        f"i64 %length) noinline {{\nentry:\n{body}\nret void\n}}\n"
+    )
+
+
 class Emitter:
     """Writes the function of one form."""
 
@@ -101,54 +138,39 @@ class Emitter:
         self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1
 
     def text(self) -> str:
-        """The function; declarations it needs are in `self.code.declarations`."""
-        self.instances()
+        """The functions; what else they need is in `self.code.declarations`."""
+        length = self.pieces()
         lines = "\n".join(self.code.lines)
+        self.code.declarations.add(pieces_text())
         return (
-            f"define void @{self.name}(ptr noalias %args, i64 %worker, i64 %workers) {{\n"
+            f"define internal void @{self.name}_pieces(ptr %block, i64 %start, i64 %stop) {{\n"
             f"entry:\n{lines}\nret void\n}}\n"
+            f"define void @{self.name}(ptr %args, i64 %worker, i64 %workers) {{\n"
+            f"call void @pieces(ptr %args, i64 %worker, i64 %workers, ptr @{self.name}_pieces, "
+            f"i64 {length})\nret void\n}}\n"
         )
 
     # -- the frame ------------------------------------------------------------------------------
 
-    def fetch(self, block: str, index: int) -> str:
+    def fetch(self, index: int) -> str:
+        """A word of the instance."""
         let = self.code.let
-        return let(f"load i64, ptr {let(f'getelementptr i64, ptr {block}, i64 {index}')}")
+        return let(f"load i64, ptr {let(f'getelementptr i64, ptr %block, i64 {index}')}")
 
-    def instances(self) -> None:
-        """Loop over instances and this worker's pieces of each."""
-        let, blocks, form = self.code.let, self.blocks, self.form
-        words = words_of(form)
-        length = SIZES + form.outer + form.inner + len(words)
-        count, total = self.fetch("%args", 0), self.fetch("%args", 1)
-        low = let(f"udiv i64 {let(f'mul i64 {total}, %worker')}, %workers")
-        following = let("add i64 %worker, 1")
-        high = let(f"udiv i64 {let(f'mul i64 {total}, {following}')}, %workers")
-
-        def instance(j: str, _: list[V]) -> list[V]:
-            at = let(f"add i64 {let(f'mul i64 {j}, {length}')}, 2")
-            block = let(f"getelementptr i64, ptr %args, i64 {at}")
-            first, pieces = self.fetch(block, FIRST), self.fetch(block, PIECES)
-            start = self.clamp(let(f"sub i64 {low}, {first}"), pieces)
-            stop = self.clamp(let(f"sub i64 {high}, {first}"), pieces)
-
-            def run() -> None:
-                self.chunk, self.chunks = self.fetch(block, CHUNK), self.fetch(block, CHUNKS)
-                self.size = [self.fetch(block, SIZES + d) for d in range(form.outer + form.inner)]
-                base = SIZES + form.outer + form.inner
-                self.word = {w: self.fetch(block, base + k) for k, w in enumerate(words)}
-                blocks.loop(start, stop, 1, (), lambda p, _: self.piece(p))
-
-            blocks.when(let(f"icmp slt i64 {start}, {stop}"), run)
-            return []
-
-        blocks.loop("0", count, 1, (), instance)
-
-    def clamp(self, x: str, most: str) -> str:
-        """x brought into 0 .. most."""
-        let = self.code.let
-        x = let(f"select i1 {let(f'icmp slt i64 {x}, 0')}, i64 0, i64 {x}")
-        return let(f"select i1 {let(f'icmp slt i64 {x}, {most}')}, i64 {x}, i64 {most}")
+    def pieces(self) -> int:
+        """The loop over pieces of one instance; returns how many words an instance has."""
+        form, words = self.form, words_of(self.form)
+        if not form.rows and form.outer:
+            self.chunk = self.fetch(CHUNK)
+            self.chunks = self.fetch(CHUNKS) if form.outer > 1 else ""
+        # The outermost size of what is not chunked is never asked for.
+        first = 0 if form.inner or form.outer < 2 else 1
+        dims = form.outer + form.inner
+        self.size = [self.fetch(SIZES + d) if d >= first else "" for d in range(dims)]
+        base = SIZES + dims
+        self.word = {w: self.fetch(base + k) for k, w in enumerate(words)}
+        self.blocks.loop("%start", "%stop", 1, (), lambda p, _: self.piece(p))
+        return base + len(words)
 
     def piece(self, p: str) -> list[V]:
         """One piece: a row, or a chunk of columns of one combination of the other dimensions."""
