@@ -98,7 +98,7 @@ class Walk:
         w.loop(0, rows, row, [rest, *where])
         for table in tables:
             last = w.load(table, "i64", valid - 1)
-            w.loop(valid, count, lambda j, table=table, last=last: w.store(last, table, j))  # type: ignore[misc]
+            w.loop(valid, count, lambda j, table=table, last=last: w.store(last, table, j))
 
     def fill_row(self, tables: Sequence[str], at: Sequence[V], start: V, low: V, high: V) -> None:
         """The positions `low` to `high` of one row into tables."""
