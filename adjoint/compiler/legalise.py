@@ -11,15 +11,17 @@ from typing import Any
 from adjoint.backends.llvm import laws
 from adjoint.backends.llvm.operations import KIND, supports
 from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.compiler.halves import is_half, wide_specs
 from adjoint.compiler.indexed import picks_rows
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
-from adjoint.compiler.templates import TEMPLATES, template_for
-from adjoint.core.dtype import int64
+from adjoint.compiler.templates import TEMPLATES, Template, template_for
+from adjoint.core.dtype import DType, float32, int64
 from adjoint.core.promotion import promote
 from adjoint.core.record import REGISTRY, Record
+from adjoint.core.spec import Spec
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
-from adjoint.ops.convert import CLONE
+from adjoint.ops.convert import CAST, CLONE
 from adjoint.ops.reduction import SUM
 
 # Where the extreme is: by the record that says what it is.
@@ -59,14 +61,34 @@ class Legal:
             self.keep(node, inputs, POINT)
         else:
             template = template_for(node, inputs)
-            if template is None:
+            specs = wide_specs(node, inputs) if template is None else None
+            if specs is not None:
+                self.widen(node, inputs, specs)
+            elif template is None:
                 self.keep(node, inputs, CALL)
             else:
-                fixed = tuple(
-                    self.copy(x) if i in template.packed(self.layout_of, inputs) else x
-                    for i, x in enumerate(inputs)
-                )
-                self.keep(node, fixed, TEMPLATE)
+                self.keep(node, self.fixed(template, inputs), TEMPLATE)
+
+    def fixed(self, template: Template, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands as a template wants them."""
+        packed = template.packed(self.layout_of, inputs)
+        return tuple(self.copy(x) if i in packed else x for i, x in enumerate(inputs))
+
+    def widen(self, node: Node, inputs: tuple[Any, ...], specs: tuple[Spec, ...]) -> None:
+        """A template in float32 between conversions."""
+        wide = tuple(self.cast(x, float32) if is_half(x) else x for x in inputs)
+        operands = self.fixed(TEMPLATES[node.record.name], wide)
+        made = self.builder.graph.add_node(node.record, operands, node.params, specs)
+        self.settle(self.builder.graph.nodes[-1], TEMPLATE)
+        results = [
+            self.cast(x, old.spec.dtype) if old.spec.dtype.is_half else x
+            for x, old in zip(made, node.outputs, strict=True)
+        ]
+        self.builder.replace(node, tuple(results))
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        """The same elements in another dtype."""
+        return self.made(self.builder.emit(CAST, x, dtype=dtype), POINT)
 
     def layout_of(self, value: Value) -> Place:
         return self.layout[value]
