@@ -46,8 +46,9 @@ compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (insta
 	$(BIN)/python -m tests.compare.opinfo
 	$(BIN)/python -m tests.compare.selfcheck
 
-bench: $(STAMP)          ## overhead per operation, interleaved with PyTorch
+bench: $(STAMP)          ## training steps and overhead, interleaved with PyTorch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"
+	$(BIN)/python -m benchmarks.compiled --json benchmarks/compiled.json --plot benchmarks/compiled.png
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.dataloader
 
