@@ -504,6 +504,12 @@ def index_write(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
         return
     d = i % a.t.ndim
     rows = a.t.shape[d]
+    if j > 3:  # elements at an index per dimension, or whole rows between two
+        at = tuple(indices(b, n, 3) for n in a.t.shape)
+        where = at if j == 4 else (at[0], slice(None), *at[2:])
+        a.t[where] = a.t[where] * 2 if a.t.dtype is not ad.bool else ~a.t[where]
+        m.wrote(a)
+        return
     if j % 2:
         index = indices(b, rows, 3)
         a.t.index_add_(
@@ -533,6 +539,8 @@ def index(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
         if j % 2 and a.t.ndim > 1 and d != a.t.ndim - 1:
             more = indices(b, a.t.shape[d + 1], 4).reshape(2, 2)
             m.put(a.t[(slice(None),) * d + (at, more)], a)
+        elif j == 2 and a.t.ndim > 2:  # apart from each other, of different shapes
+            m.put(a.t[at, :, indices(b, a.t.shape[2], 2)], a)
         else:
             m.put(a.t[(slice(None),) * d + (at,)], a)
 
@@ -558,6 +566,17 @@ def scatter(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
             at = ad.arange(count).reshape(count, *(1,) * (a.t.ndim - 1 - d)).expand(shape)
         source = (a.t * 2 if a.t.dtype is not ad.bool else ~a.t).narrow(d, 0, count)
         m.put(a.t.scatter_add(d, at, source) if j & 2 else a.t.scatter(d, at, source), a)
+
+
+@operation
+def scatter_reduce(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    if a.t.ndim and a.t.numel() and a.t.dtype is not ad.bool:
+        d = i % a.t.ndim
+        at = indices(b, a.t.shape[d], a.t.numel()).reshape(a.t.shape)
+        how = ("amax", "amin", "sum", "prod")[j % 4]
+        t = a.t if j % 4 < 3 else a.t.clamp(0, 2)
+        exact = j % 4 < 2 or not is_float(t)
+        m.put(t.scatter_reduce(d, at, t, how), a, exact=exact)
 
 
 @operation

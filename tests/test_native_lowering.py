@@ -120,3 +120,57 @@ def test_lines_are_dealt_out_to_workers() -> None:
                 np.testing.assert_array_equal(got.numpy(), w)
     finally:
         ad.set_num_threads(before)
+
+
+PUTS: dict[str, Callable[..., Any]] = {
+    "rows": lambda x, at: x.index_copy(0, at, x[:4]),
+    "columns": lambda x, at: x.index_fill(1, at, 3),
+    "last": lambda x, at: x.index_add(2, at, x[:, :, :4]),
+    "two": lambda x, at: x.index_put((at, at), x[0, :4]),
+    "apart": lambda x, at: x.index_put((at, None, at), (x[:4, :, 0] > 3).to(x.dtype)),
+    "elements": lambda x, at: x.index_put((at, at, at), x[0, 0, :4], accumulate=True),
+    "repeated": lambda x, at: x.index_add(1, at * 0, x[:, :4]),
+}
+
+
+def _set(x: Any, at: Any) -> Any:
+    x = x.clone()
+    x[:, at] = x[:, at.flip(0)] + 1 if x.dtype is not ad.bool else ~x[:, at]
+    x[at, 1:3, at] = 2
+    return x
+
+
+@pytest.mark.parametrize("name", [*PUTS, "set"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_put_at_indices(dtype: str, name: str) -> None:
+    x = numbers((6, 5, 7), dtype)
+    at = ad.tensor([3, 0, -1, 3] if name in ("two", "apart", "elements", "set") else [3, 0, 4, 3])
+    same(PUTS.get(name, _set), x, at)
+
+
+PICKS: dict[str, Callable[..., Any]] = {
+    "apart": lambda x, at: x[at, :, at],
+    "apart at the end": lambda x, at: x[:, at][at, :, at],
+    "different shapes": lambda x, at: x[at.view(4, 1), at],
+    "rows and columns": lambda x, at: x[:, at.view(4, 1), at],
+    "one and all": lambda x, at: x[0, at, at[:1]],
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_elements_picked_by_indices(name: str) -> None:
+    x = numbers((6, 5, 7), "float32")
+    same(PICKS[name], x, ad.tensor([3, 0, -1, 3]))
+    same(lambda x, at: PICKS[name](x * 2, at + 0) + 1, x, ad.tensor([3, 0, -1, 3]))
+    with pytest.raises(IndexError):
+        compile(PICKS[name], backend="native")(x, ad.tensor([3, 0, 7, 3]))
+
+
+def test_rows_put_at_indices_of_different_shapes() -> None:
+    x = numbers((6, 5, 7), "int32")
+    at = ad.tensor([3, 0, 1])
+    same(
+        lambda x, at: x.index_put((at.view(3, 1), at), x[0, :3, :3].unsqueeze(-1).expand(3, 3, 7)),
+        x,
+        at,
+    )

@@ -37,13 +37,6 @@ def fault_of(node: Node) -> Fault:
     return Fault(RuntimeError, f"{name}: ZeroDivisionError: integer division or modulo by zero")
 
 
-def picks_rows(node: Node) -> bool:
-    """Whether an `index` node has its index block where its dimensions are, and one shape."""
-    dims = node.params["dims"]
-    shapes = {x.spec.shape for x in node.inputs[1:]}
-    return len(shapes) == 1 and dims == tuple(range(dims[0], dims[0] + len(dims)))
-
-
 def pick_place(node: Node, place: Place) -> tuple[Shape, tuple[tuple[int, int], ...]]:
     """Strides by dimension of the result, and (stride, size) of each picked dimension."""
     if node.record.name == "gather":

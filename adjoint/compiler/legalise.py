@@ -6,19 +6,20 @@ that no strides can express of that (a reshape of a transposed value) reads a co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from adjoint.backends.llvm import laws
 from adjoint.backends.llvm.operations import KIND, supports
 from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.compiler.halves import is_half, wide_specs
-from adjoint.compiler.indexed import picks_rows
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
+from adjoint.compiler.scatters import can_put
 from adjoint.compiler.templates import TEMPLATES, Template, template_for
 from adjoint.core.dtype import DType, float32, int64
 from adjoint.core.promotion import promote
 from adjoint.core.record import REGISTRY, Record
-from adjoint.core.spec import Spec
+from adjoint.core.spec import Spec, broadcast_shapes
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.convert import CAST, CLONE
@@ -55,6 +56,10 @@ class Legal:
             self.position(node, inputs[0])
         elif record.name == "roll" and known(node, inputs):
             self.roll(node, inputs[0])
+        elif record.name == "index_put" and can_put(node, inputs):
+            self.put(node, inputs)
+        elif record.name == "index" and known(node, inputs):
+            self.pick(node, inputs)
         elif record.name in REDUCTIONS and known(node, inputs):
             self.reduction(node, inputs)
         elif is_point(node, inputs):
@@ -182,22 +187,67 @@ class Legal:
             parts = []
             for window in ((first, size, 1), (0, first, 1)):
                 index = tuple(window if d == dim else (0, n, 1) for d, n in enumerate(x.spec.shape))
-                part = self.builder.emit(REGISTRY["slice"], x, index=index)
-                assert part.node is not None
-                place = show(self.layout[x], part.node)
-                assert place is not None
-                self.kinds[part.node], self.layout[part] = VIEW, place
-                parts.append(part)
+                parts.append(self.show("slice", x, index=index))
             x = self.emit(TEMPLATE, REGISTRY["cat"], *parts, dim=dim)
         self.builder.replace(node, (x,))
 
+    def alike(self, indices: Iterable[Value]) -> list[Value]:
+        """Indices broadcast to one shape."""
+        every = list(indices)
+        shape = broadcast_shapes("index", *(x.spec.shape for x in every))
+        return [x if x.spec.shape == shape else self.show("expand", x, shape=shape) for x in every]
+
+    def pick(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """Rows picked by indices of neighbouring dimensions: others are brought together."""
+        dims, source = node.params["dims"], inputs[0]
+        if dims != tuple(range(dims[0], dims[0] + len(dims))):
+            rest = tuple(d for d in range(len(source.spec.shape)) if d not in dims)
+            source = self.show("permute", source, dims=(*dims, *rest))
+            dims = tuple(range(len(dims)))
+        indices = self.alike(inputs[1:])
+        found = self.emit(POINT, node.record, source, *indices, **{**node.params, "dims": dims})
+        self.builder.replace(node, (found,))
+
+    def put(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """Rows put at indices of the first dimensions: others are brought there and back."""
+        dims, rank = node.params["dims"], len(inputs[0].spec.shape)
+        base, values = inputs[:2]
+        indices = self.alike(inputs[2:])
+        wide = node.params["accumulate"] and is_half(base)  # summed in float32, rounded at the end
+        if wide:
+            base, values = self.cast(base, float32), self.cast(values, float32)
+        rest = tuple(d for d in range(rank) if d not in dims)
+        order = (*dims, *rest)
+        if order != tuple(range(rank)):
+            block = len(indices[0].spec.shape)
+            together = dims == tuple(range(dims[0], dims[0] + len(dims)))
+            first = dims[0] if together else 0  # where the indices' dimensions are in the values
+            picked = tuple(range(first, first + block))
+            others = tuple(d for d in range(len(values.spec.shape)) if d not in picked)
+            base = self.show("permute", base, dims=order)
+            values = self.show("permute", values, dims=(*picked, *others))
+        template = TEMPLATES["index_put"]
+        operands = self.fixed(template, (base, values, *indices))
+        params = {**node.params, "dims": tuple(range(len(dims)))}
+        out = self.emit(TEMPLATE, node.record, *operands, **params)
+        if order != tuple(range(rank)):
+            back = tuple(order.index(d) for d in range(rank))
+            out = self.show("permute", out, dims=back)
+        if wide:
+            out = self.cast(out, inputs[0].spec.dtype)
+        self.builder.replace(node, (out,))
+
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
-        made = self.builder.emit(REGISTRY["reshape"], x, shape=shape)
+        return self.show("reshape", x, shape=shape)
+
+    def show(self, name: str, x: Value, **params: Any) -> Value:
+        """A view of a value, or of a copy where it must be."""
+        made = self.builder.emit(REGISTRY[name], x, **params)
         assert made.node is not None
         place = show(self.layout[x], made.node)
         if place is None:
             self.builder.graph.nodes.pop()
-            return self.reshape(self.copy(x), shape)
+            return self.show(name, self.copy(x), **params)
         self.kinds[made.node] = VIEW
         self.layout[made] = place
         return made
@@ -289,8 +339,6 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
         return True
     if name == "random":
         return laws.supports(node.params["law"], node.params["args"], node.params["dtype"])
-    if name == "index":
-        return picks_rows(node)
     if name == "scatter":  # one place per line: a comparison at every element
         shape, index = inputs[0].spec.shape, inputs[2].spec.shape
         dim = node.params["dim"]

@@ -1,4 +1,4 @@
-"""The template of adding rows at indices: the gradient of an embedding."""
+"""The template of putting or adding rows at indices: the gradient of an embedding, x[index] = y."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import rows
+from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.places import Place
@@ -15,49 +16,50 @@ from adjoint.graph.ir import Node, Value
 
 
 def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Rows of a row-major result, by one index along the first dimension."""
+    """Rows of a row-major result, by indices along its first dimensions."""
+    dims = node.params["dims"]
+    alike = len({x.spec.shape for x in inputs[2:]}) == 1
+    return can_put(node, inputs) and alike and dims == tuple(range(len(dims)))
+
+
+def can_put(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether rows can be put, once the dimensions that are indexed come first."""
     spec = node.outputs[0].spec
     return (
         all(isinstance(x, Value) for x in inputs)
         and spec.device.type == "cpu"
-        and spec.dtype.name in rows.ELEMENTS
-        and node.params["dims"] == (0,)
-        and inputs[2].spec.dtype.name == "int64"
-        and (node.params["accumulate"] is True)
+        and spec.dtype.name in KIND
+        and all(x.spec.dtype.name == "int64" for x in inputs[2:])
     )
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """Values and indices are read in row-major order."""
-    return {i for i in (1, 2) if not layout(inputs[i]).contiguous}
+    return {i for i, x in enumerate(inputs) if i > 0 and not layout(x).contiguous}
 
 
 def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
-    """The base copied, then the rows added to it."""
-    base, values, index = operands
-    out = results[0]
-    spec = node.outputs[0].spec
-    length = prod(spec.shape[1:])
-    count = prod(index.shape)
-    item = spec.dtype.itemsize
+    """The base copied, then the rows put into it or added to it."""
+    base, values, *indices = operands
+    out, spec = results[0], node.outputs[0].spec
+    length, count = prod(spec.shape[len(indices) :]), prod(indices[0].shape)
+    accumulate, wrap = bool(node.params["accumulate"]), bool(node.params.get("wrap", True))
+    kind = IndexError if wrap or not accumulate else RuntimeError  # as eager execution says it
+    item, parts = spec.dtype.itemsize, -(-length // rows.PART)
     words: list[Any] = [
-        Address(out.buffer, out.offset * item),
-        Address(values.buffer, values.offset * item),
-        Address(index.buffer, index.offset * 8),
-        count, length, spec.shape[0], int(node.params.get("wrap", True)), Status(),
-        Fault(
-            IndexError if node.params.get("wrap", True) else RuntimeError,
-            f"index_put: index is out of bounds for dimension 0 with size {spec.shape[0]}",
-        ),
-        -(-length // rows.PART),
+        Address(out.buffer, out.offset * item), Address(values.buffer, values.offset * item),
+        count, length, parts, int(wrap), Status(),
     ]  # fmt: skip
+    for d, index in enumerate(indices):
+        message = f"index_put: index is out of bounds for a dimension of size {spec.shape[d]}"
+        words += [Address(index.buffer, index.offset * 8), spec.shape[d], Fault(kind, message)]
     launch = Launch(
-        function=f"rows_{spec.dtype.name}",
-        text=lambda name: (rows.rows_text(name, rows.ELEMENTS[spec.dtype.name]), set()),
+        function=f"rows_{spec.dtype.name}_{len(indices)}_{'add' if accumulate else 'put'}",
+        text=lambda name: rows.rows_text(name, spec.dtype, len(indices), accumulate),
         words=words,
-        reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
+        reads=(whole(values.buffer), *(whole(i.buffer) for i in indices), whole(out.buffer)),
         writes=(whole(out.buffer),),
-        pieces=words[-1],
+        pieces=parts,
         cost=2.0 * count * length,
         label=f"index_put {count}x{length}",
     )
