@@ -114,3 +114,23 @@ def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> 
             new.update(zip(node.outputs, outs, strict=True))
     made.outputs = [new[v] for v in outputs]
     return made
+
+
+def frozen(x: Any) -> Any:
+    """A literal or parameter as a key: equal keys mean the same in a node.
+
+    Types count, because 1, 1.0 and True promote differently; so does the sign of a zero.
+    """
+    kind = x.__class__
+    if kind is int:
+        return x  # equals only ints among keys, since other numbers are wrapped
+    if kind is tuple or kind is list:
+        for v in x:
+            if v.__class__ is not int:
+                return (kind, *[frozen(v) for v in x])
+        return tuple(x) if kind is list else x
+    if kind is bool or kind is float or kind is complex:
+        return (kind, repr(x))
+    if kind is dict:
+        return (kind, *[(k, frozen(v)) for k, v in x.items()])
+    return x

@@ -183,7 +183,8 @@ class _Describe:
                     self(node.inputs),
                     self(node.params),
                     tuple([(self(o), self(o.spec)) for o in node.outputs]),
-                    self(node.subgraph),
+                    # By itself: whether nodes share a composition's graph makes no difference.
+                    _Describe()(node.subgraph),
                 )
                 for node in graph
             ]

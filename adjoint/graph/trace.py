@@ -17,11 +17,12 @@ from typing import Any
 
 from adjoint.autodiff.node import sequence_now
 from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import get_default_dtype
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
 from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.spec import Spec
-from adjoint.graph.ir import Graph, Value
+from adjoint.graph.ir import Graph, Value, frozen
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.ops.convert import CLONE
 from adjoint.ops.views import VIEW_SCATTER, apply_chain
@@ -37,6 +38,15 @@ class Realias(Exception):
     def __init__(self, storage: Storage) -> None:
         super().__init__("storage shared in an unexpected way")
         self.storage = storage
+
+
+def has_symbols(x: Any) -> bool:
+    """Whether a size in x is a symbol, which equals a number without being one."""
+    if isinstance(x, (tuple, list)):
+        return any(map(has_symbols, x))
+    if isinstance(x, dict):
+        return any(map(has_symbols, x.values()))
+    return isinstance(x, (int, float)) and x.__class__ not in (int, float, bool)
 
 
 class Cell:
@@ -77,6 +87,7 @@ class Trace:
         self.versions: dict[Storage, int] = {}
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.grad_of: dict[Storage, Tensor] = {}
+        self.compositions: dict[Any, tuple[Graph, bool]] = {}  # of composites, by what decides them
         self.draws: dict[Any, int] = {}  # generator -> numbers drawn
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
 
@@ -220,7 +231,12 @@ class Trace:
         """
         if any(isinstance(x, HostScalar) for x in (*operands, *params.values())):
             return record.compose(*operands, **params)  # type: ignore[misc]
+        key = self._composition_key(record, operands, params)
+        held = self.compositions.get(key) if key is not None else None
+        if held is not None:
+            return self._composed(record, operands, params, *held)
         inner = Trace()
+        inner.compositions = self.compositions
         stand_ins = [
             inner.wrap(inner.graph.add_input(x._spec)) if is_tensor(x) else x for x in operands
         ]
@@ -231,12 +247,37 @@ class Trace:
         if inner.sources or inner.guards or inner.host_guards or inner.draws or inner.counts:
             inner.undo()
             return record.compose(*operands, **params)  # type: ignore[misc]
-        specs = tuple(v.spec for v in inner.graph.outputs)
+        if key is not None:
+            self.compositions[key] = inner.graph, many
+        return self._composed(record, operands, params, inner.graph, many)
+
+    def _composed(
+        self, record: Record, operands: tuple[Any, ...], params: Any, graph: Graph, many: bool
+    ) -> Any:
+        """A composite's node."""
+        specs = tuple(v.spec for v in graph.outputs)
         inputs = tuple(self.operand(x) for x in operands)
-        outs = tuple(
-            map(self.wrap, self.graph.add_node(record, inputs, params, specs, inner.graph))
-        )
+        outs = tuple(map(self.wrap, self.graph.add_node(record, inputs, params, specs, graph)))
         return outs if many else outs[0]
+
+    def _composition_key(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """What decides a composition; None where sizes are symbols or parameters have no hash.
+
+        A model's layers are alike: what was recorded for one serves all. Graphs are not changed
+        once they are made, so nodes can share one.
+        """
+        described = [
+            (x._spec.shape, x._spec.dtype, x._spec.device) if is_tensor(x) else frozen(x)
+            for x in operands
+        ]
+        if has_symbols(described) or has_symbols(params):
+            return None
+        key = (record, tuple(described), frozen(params), CONTEXT.autocast, get_default_dtype())
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
 
     def constant(self, made: Tensor) -> Tensor:
         """A tensor made of Python's numbers inside the trace: made at each call, elements known.
