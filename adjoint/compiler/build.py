@@ -27,7 +27,17 @@ from adjoint.compiler.copying import copy_step, kernel_step
 from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal
 from adjoint.compiler.nest import Nest
-from adjoint.compiler.places import ARENA, INPUT, RESULT, Buffer, Place, reshaped, row_major, show
+from adjoint.compiler.places import (
+    ARENA,
+    INPUT,
+    OWN,
+    RESULT,
+    Buffer,
+    Place,
+    reshaped,
+    row_major,
+    show,
+)
 from adjoint.compiler.steps import (
     Address,
     Call,
@@ -123,7 +133,10 @@ class Builder:
             template = TEMPLATES.get(node.record.name) if unit.kind == "template" else None
             if template is None or template.parts is None:
                 continue
-            windows = template.parts(node, self.places[node.outputs[0]])
+            place = self.places[node.outputs[0]]
+            if place.buffer.kind not in OWN:  # state: somebody may yet read its old value
+                continue
+            windows = template.parts(node, place)
             for x, window in zip(node.inputs, windows, strict=True):
                 base, views = self.fusion.rooted(x)
                 maker = self.fusion.unit_of.get(base)
@@ -131,9 +144,9 @@ class Builder:
                     continue
                 if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
                     continue
-                place = reshaped(window, base.spec.shape)
-                if place is not None:
-                    self.places[base] = place
+                found = reshaped(window, base.spec.shape)
+                if found is not None:
+                    self.places[base] = found
 
     def multiply_in_place(self) -> None:
         """Have products write where a mere rearrangement of them would be copied to."""
@@ -145,6 +158,8 @@ class Builder:
             maker = self.fusion.unit_of.get(base)
             own, target = self.places.get(base), self.places.get(node.outputs[0])
             if maker is None or own is None or target is None or own.buffer.kind != ARENA:
+                continue
+            if target.buffer.kind not in OWN:
                 continue
             if maker.nodes[0].record.name != "matmul" or len(self.readers[base]) != 1:
                 continue

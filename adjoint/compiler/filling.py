@@ -65,10 +65,13 @@ class Slot:
         return pair
 
 
-def make_fill(image: Image, moving: list[int], floats: set[int], words: Any, outputs: int) -> Fill:
+def make_fill(
+    image: Image, moving: dict[int, bool], floats: set[int], words: Any, outputs: int
+) -> Fill:
     """A function of a call's inputs and targets that fills in `words` and gives the results.
 
-    `moving` are the inputs whose addresses change; `floats` the host's numbers that are floats.
+    `moving` are the inputs whose addresses change, and whether they are written; `floats` the
+    host's numbers that are floats.
     """
     slots = [Slot(shape, NUMPY_OF[named(dtype)]) for _, shape, dtype in image.results]
     lines = ["def fill(inputs, targets):", f" results = [None] * {outputs}"]
@@ -76,13 +79,19 @@ def make_fill(image: Image, moving: list[int], floats: set[int], words: Any, out
     def put(at: int, shift: int) -> str:
         return f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
 
-    for i in moving:
-        lines.append(f" a = inputs[{i}].__array_interface__['data'][0]")
+    def written(array: str) -> list[str]:
+        return [f" a, fixed = {array}.__array_interface__['data']", " if fixed: refuse()"]
+
+    for i, changes in moving.items():
+        if changes:
+            lines += written(f"inputs[{i}]")
+        else:
+            lines.append(f" a = inputs[{i}].__array_interface__['data'][0]")
         lines += [put(at, shift) for at, shift in image.patches.get(f"input {i}", ())]
     for key in image.patches:
         kind, number = key.split()
         if kind == "target":
-            lines.append(f" a = targets[{number}].__array_interface__['data'][0]")
+            lines += written(f"targets[{number}]")
             lines += [put(at, shift) for at, shift in image.patches[key]]
     for i, places in image.numbers.items():
         lines.append(f" x = inputs[{i}]")
@@ -95,11 +104,24 @@ def make_fill(image: Image, moving: list[int], floats: set[int], words: Any, out
         lines += [put(at, shift) for at, shift in image.patches.get(f"result {k}", ())]
     lines.append(" return results")
     view = memoryview(words).cast("B")
-    scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "signed": signed}
+    scope: dict[str, Any] = {
+        "q": view.cast("q"),
+        "d": view.cast("d"),
+        "signed": signed,
+        "refuse": refuse,
+    }
     scope |= {f"take{s}": slot.take for s, slot in enumerate(slots)}
     exec(compile("\n".join(lines), "<fill>", "exec"), scope)
     fill: Fill = scope["fill"]
     return fill
+
+
+def refuse() -> None:
+    """Refuse to write where the owner of the memory does not allow it."""
+    raise ValueError(
+        "compile: the function writes in place to a tensor whose memory is read-only: it was made "
+        "from a NumPy array that is not writeable, or from bytes. Clone the tensor first."
+    )
 
 
 def signed(x: int) -> int:

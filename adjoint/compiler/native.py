@@ -16,7 +16,7 @@ from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
-from adjoint.compiler.filling import address, make_fill
+from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.places import INPUT
@@ -56,15 +56,18 @@ class Native:
     def fix_state(self) -> Any:
         """Fill in addresses of state, which do not change; returns what fills in the rest."""
         task, image = self.task, self.image
-        moving = []
+        moving: dict[int, bool] = {}
+        written = {id(target) for target in task.targets}
         for i, source in enumerate(task.sources):
             patches = image.patches.get(f"{INPUT} {i}")
             if not patches:
                 continue
             if not isinstance(source, State):
-                moving.append(i)
+                moving[i] = id(task.examples[i]) in written
                 continue
-            start = address(task.examples[i])
+            start, fixed = task.examples[i].__array_interface__["data"]
+            if fixed and id(task.examples[i]) in written:
+                refuse()
             for at, shift in patches:
                 self.words[at] = start + shift
         floats = {i for i in image.numbers if task.graph.inputs[i].spec.dtype.is_floating_point}

@@ -17,6 +17,7 @@ Shape = tuple[int, ...]
 # What a buffer is: memory the caller hands in, memory handed out fresh at each call, part of the
 # executable's own arena, or per-worker scratch.
 INPUT, RESULT, ARENA = "input", "result", "arena"
+OWN = (RESULT, ARENA)  # memory that nothing outside the call sees before its end
 
 
 @dataclass(eq=False, slots=True)

@@ -157,8 +157,9 @@ class Captured:
                 self.programs[key] = self.programs.pop(key)  # used last
                 return program
         made = None if opaque else self._for_sizes(key, leaves, structure, seen)
-        if made is None and self.free.of(structure):
-            made = self._with_free_numbers(leaves, structure, seen)
+        numbers = slots(self.free.of(structure), leaves)
+        if made is None and numbers:
+            made = self._with_free_numbers(leaves, structure, seen, numbers)
             if made is None:
                 self.free.fix(structure)
                 return self._find(leaves, structure)
@@ -193,11 +194,11 @@ class Captured:
             self.retraces = Retraces(self.fn)
 
     def _with_free_numbers(
-        self, leaves: list[Any], structure: TreeDef, seen: Fingerprint
+        self, leaves: list[Any], structure: TreeDef, seen: Fingerprint, numbers: list[Slot]
     ) -> Program | None:
         """A recording that reads float arguments at each call; None where it needs their values."""
         try:
-            program = self.trace(leaves, structure, seen, slots(self.free.of(structure), leaves))
+            program = self.trace(leaves, structure, seen, numbers)
         except (
             Exception
         ):  # recorded for the values themselves, it may succeed, or say what is wrong

@@ -59,8 +59,8 @@ class FreeNumbers:
 
 
 def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[Slot]:
-    """A slot for each of the places."""
-    return [Slot(i, leaves[i]) for i in sorted(places)]
+    """A slot for each of the places where a float is passed this time."""
+    return [Slot(i, leaves[i]) for i in sorted(places) if type(leaves[i]) is float]
 
 
 def needs_values(program: Program) -> bool:

@@ -151,7 +151,8 @@ class Arguments:
         states, met = self.states, 0
         for x, (kind, shape, strides, dtype, flag) in zip(args, self.wanted, strict=True):
             if kind is None:
-                if x is not shape and (not x or type(x) is not type(shape) or x != shape):
+                # A zero may differ from an equal one in its sign.
+                if x is not shape and (type(x) is not type(shape) or not x or x != shape):
                     return False
                 continue
             if x.__class__ is not kind:

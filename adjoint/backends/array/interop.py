@@ -215,6 +215,12 @@ def from_numpy(ndarray: Array) -> Tensor:
             "from_numpy: at least one stride is negative, which tensors do not support. "
             "Pass array.copy()."
         )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            f"from_numpy: strides of {ndarray.strides} bytes are no multiples of the "
+            f"{ndarray.itemsize} bytes of an element, as in a field of a structured array. "
+            "Pass array.copy()."
+        )
     return wrap(ndarray)
 
 
@@ -298,7 +304,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
             f"numpy: can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
             "copy the tensor to host memory first."
         )
-    return self._array
+    return self._array.view()  # a new shape or flags of it are not the tensor's
 
 
 @method

@@ -1,0 +1,129 @@
+"""Programs that once gave something else compiled than eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def run(make: Callable[[], tuple[Any, list[ad.Tensor], list[Any]]], compiled: bool) -> Arrays:
+    """Results and state of three calls of what `make` returns: function, state, arguments."""
+    fn, states, args = make()
+    fn = ad.compile(fn) if compiled else fn
+    found: Arrays = []
+    for _ in range(3):
+        result = fn(*args)
+        results = result if isinstance(result, tuple) else (result,)
+        found += [x.numpy().copy() for x in (*results, *states)]
+    return found
+
+
+def check_same(make: Callable[[], tuple[Any, list[ad.Tensor], list[Any]]]) -> None:
+    for got, wanted in zip(run(make, True), run(make, False), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_state_is_read_before_a_concatenation_replaces_it() -> None:
+    def make() -> tuple[Any, list[ad.Tensor], list[Any]]:
+        state = ad.arange(8.0)
+
+        def fn(x: ad.Tensor, y: ad.Tensor) -> ad.Tensor:
+            first = ad.exp(x * 2)
+            seen = state.cumsum(0)
+            state.copy_(ad.cat([first, y]))
+            return seen
+
+        return fn, [state], [ad.ones(4), ad.ones(4) * 5]
+
+    check_same(make)
+
+
+def test_state_is_read_before_a_turned_product_replaces_it() -> None:
+    def make() -> tuple[Any, list[ad.Tensor], list[Any]]:
+        state = ad.arange(30.0).reshape(6, 5)
+
+        def fn(a: ad.Tensor, b: ad.Tensor) -> ad.Tensor:
+            product = a @ b
+            seen = state.cumsum(0)
+            state.copy_(product.t().contiguous())
+            return seen
+
+        return fn, [state], [ad.ones(5, 4), ad.ones(4, 6)]
+
+    check_same(make)
+
+
+def test_a_number_of_another_type_is_not_read_as_a_float() -> None:
+    scaled = ad.compile(lambda x, factor: x * factor)
+    x = ad.ones(3, dtype=ad.int64)
+    for factor in (2, 2.5, 3.5, True, 2, 1j, 4.5):
+        got, wanted = scaled(x, factor), x * factor
+        assert got.dtype is wanted.dtype
+        np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+
+
+def test_a_tensor_may_stand_where_a_number_stood() -> None:
+    scaled = ad.compile(lambda x, factor: x * factor)
+    x = ad.ones(3)
+    for factor in (2.0, 2.0, ad.tensor([1.0, 2.0, 3.0]), 3.0, ad.tensor([1.0, 2.0, 3.0])):
+        np.testing.assert_array_equal(scaled(x, factor).numpy(), (x * factor).numpy())
+
+
+@pytest.mark.parametrize("as_state", [False, True])
+def test_memory_that_is_read_only_is_not_written(as_state: bool) -> None:
+    data = bytes(16)
+    fixed = ad.frombuffer(data, dtype=ad.float32)
+    fn: Any = ad.compile((lambda: fixed.add_(1)) if as_state else (lambda x: x.add_(1)))
+    with pytest.raises(ValueError, match="read-only"):
+        fn(*(() if as_state else (fixed,)))
+    assert data == bytes(16)
+    if not as_state:  # the program itself is good
+        np.testing.assert_array_equal(fn(ad.zeros(4)).numpy(), np.ones(4))
+
+
+def test_results_are_fresh_whatever_was_done_to_the_arrays_before() -> None:
+    double = ad.compile(lambda x: x * 2)
+    x = ad.arange(6.0)
+    for _ in range(4):
+        array = double(x).numpy()
+        array = array.reshape(2, 3)
+        array.flags.writeable = False
+        array = double(x).numpy()
+        array.flags.writeable = False
+    del array
+    for _ in range(4):
+        result = double(x)
+        assert result.shape == (6,)
+        result.add_(1)
+        np.testing.assert_array_equal(result.numpy(), np.arange(6) * 2 + 1)
+
+
+def test_results_that_somebody_holds_in_any_way_are_not_reused() -> None:
+    double = ad.compile(lambda x: x * 2)
+    holders: list[Callable[[ad.Tensor], Any]] = [
+        lambda t: t.numpy(),
+        lambda t: memoryview(t.numpy()),
+        lambda t: np.from_dlpack(t),  # type: ignore[arg-type]
+        lambda t: t.numpy()[1:],
+        lambda t: t[1:],
+        lambda t: t.detach(),
+        lambda t: ad.from_numpy(t.numpy()),
+        lambda t: t.numpy().reshape(2, 3).T,
+    ]
+    for hold in holders:
+        held = [(hold(double(ad.full((6,), float(k)))), k) for k in range(6)]
+        for got, k in held:
+            np.testing.assert_array_equal(np.unique(np.asarray(got)), [2.0 * k])
+
+
+def test_fields_of_records_are_refused() -> None:
+    records = np.zeros(5, dtype=[("a", "i1"), ("b", "f4")])
+    with pytest.raises(ValueError, match="copy"):
+        ad.from_numpy(records["b"])
