@@ -197,3 +197,23 @@ def test_overlapping_memory_is_not_written_in_a_capture() -> None:
     for run in (fn, compile(fn, backend="native")):
         with pytest.raises(RuntimeError, match="single memory location"):
             run(ad.ones(1))
+
+
+def test_elements_named_by_their_place_in_memory() -> None:
+    """`x * 1` is x to the compiler, which may lie otherwise than the product would have."""
+    stepped = ad.arange(16.0)[::2]
+    for x in (stepped, ad.arange(8.0), ad.arange(12.0).reshape(3, 4).t()):
+        for fn in (
+            lambda x: (x * 1).as_strided((2, 3), (1, 2), 1),
+            lambda x: (x + 1).as_strided((2, 3), (1, 2), 1),
+        ):
+            got, want = both(fn, x)
+            np.testing.assert_array_equal(got, want)
+
+    def write(x: Any) -> Any:
+        y = x * 1
+        y.as_strided((2, 3), (1, 2), 1).add_(1)
+        return y
+
+    got, want = both(write, stepped)
+    np.testing.assert_array_equal(got, want)

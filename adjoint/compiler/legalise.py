@@ -24,6 +24,7 @@ from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.convert import CAST, CLONE
 from adjoint.ops.reduction import SUM
+from adjoint.ops.strided import span
 
 # Where the extreme is: by the record that says what it is.
 POSITIONS = {"argmax": "amax", "argmin": "amin"}
@@ -123,16 +124,36 @@ class Legal:
             return
         place = show(self.layout[source], node)
         if place is None:
-            source = self.copy(source)
-            inputs = (source,)
-            place = show(self.layout[source], node)
-        if place is None:
-            self.keep(node, inputs, CALL)
-            return
+            copied = self.copy(source)
+            place = show(self.layout[copied], node)
+            if place is None:
+                self.strided(node, source)
+                return
+            inputs = (copied,)
         self.builder.keep(node, inputs)
         kept = self.builder.graph.nodes[-1]
         self.kinds[kept] = VIEW
         self.layout[kept.outputs[0]] = place
+
+    def strided(self, node: Node, x: Value) -> None:
+        """as_strided of what does not lie in memory as it did: laid out so, then looked at."""
+        params = node.params
+        room = span(x.spec.shape, params["x_stride"])
+        if params["offset"] < 0 or params["offset"] + span(params["size"], params["stride"]) > room:
+            raise NotImplementedError(
+                "as_strided: in a compiled function it can look beyond its operand only where that "
+                "is part of a contiguous tensor. Call .contiguous() first."
+            )
+        spec = x.spec
+        memory = self.emit(
+            POINT, REGISTRY["full"], 0,
+            shape=(room,), dtype=spec.dtype, device=spec.device, strides=None,
+        )  # fmt: skip
+        window = {"size": spec.shape, "stride": params["x_stride"], "offset": 0, "x_stride": (1,)}
+        chain = ((node.record, window),)
+        laid = self.emit(TEMPLATE, REGISTRY["view_scatter"], memory, x, chain=chain)
+        shown = self.show("as_strided", laid, **{**params, "x_stride": (1,)})
+        self.builder.replace(node, (shown,))
 
     def reduction(self, node: Node, inputs: tuple[Any, ...]) -> None:
         """A reduction, which may become several."""
