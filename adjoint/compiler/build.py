@@ -54,7 +54,11 @@ from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.pipeline import run_passes
+from adjoint.graph.passes.remat import DEFAULT, NEAR, Recomputed, rematerialise
 from adjoint.ops.convert import CLONE
+
+ADJACENT = 4  # steps that a kernel may be put off whatever it reads
+HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
 
 
 @dataclass(slots=True)
@@ -67,18 +71,20 @@ class Plan:
     targets: list[Buffer]  # by write
     results: dict[int, Buffer]  # by output
     places: dict[Value, Place] = field(default_factory=dict)
+    remat: Recomputed | None = None
 
 
 class Builder:
     """Makes a plan."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, remat: str = DEFAULT) -> None:
         self.task = task
-        self.graph = run_passes(task.graph)
+        self.remat = rematerialise(run_passes(task.graph), remat)
+        self.graph = self.remat.graph
         self.inputs, given = input_places(self.graph, task.examples)
         legal = Legal(self.graph, given)
         self.graph = legal.graph
-        self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task))
+        self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
         self.given = given
         self.places: dict[Value, Place] = dict(given)
         self.units = ordered(self.fusion, self.graph)
@@ -100,7 +106,15 @@ class Builder:
             if 0 not in place.shape:
                 self.steps.append(self.copy_step(value, place))
         self.steps = batch(self.steps)
-        return Plan(self.graph, self.steps, self.inputs, self.targets, self.results, self.places)
+        return Plan(
+            self.graph,
+            self.steps,
+            self.inputs,
+            self.targets,
+            self.results,
+            self.places,
+            self.remat,
+        )
 
     # -- places ---------------------------------------------------------------------------------
 
@@ -441,9 +455,11 @@ def batch(steps: list[Step]) -> list[Step]:
     """Launch kernels of one form together where nothing between them forbids it.
 
     A kernel is put off to a later one of its form that can wait for it: no step from here to there
-    may read what it writes, or write what it reads or writes.
+    may read what it writes, or write what it reads or writes. Nor must much memory be kept for
+    that: a launch saved is worth a microsecond, which large operands do not notice.
     """
     result: list[Step] = []
+    ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
     held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
         form = step.form if isinstance(step, Launch) else None
@@ -453,6 +469,7 @@ def batch(steps: list[Step]) -> list[Step]:
             overlap(step.writes, later.reads)
             or overlap(step.writes, later.writes)
             or overlap(step.reads, later.writes)
+            or (len(result) - later.at > ADJACENT and holds(reads, ends, later.at) > HELD)
         )
         if joined:
             assert later is not None
@@ -468,6 +485,8 @@ def batch(steps: list[Step]) -> list[Step]:
                 held[form] = _Held(step, len(result), {}, {})
         # A kernel that was put off is no longer in the way of launches before its new place.
         at = later.at if joined and later is not None else len(result)
+        for buffer in (*reads, *writes):
+            ends[buffer] = min(ends.get(buffer, at), at)
         for each in held.values():
             if each.at <= at:
                 each.add(reads, writes)
@@ -476,6 +495,11 @@ def batch(steps: list[Step]) -> list[Step]:
         if isinstance(step, Launch) and step.form is not None:
             fill_words(step)
     return result
+
+
+def holds(reads: Touches, ends: dict[Buffer, int], at: int) -> int:
+    """Bytes that would be kept longer if what reads them were put off."""
+    return sum(b.nbytes for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
 
 
 @dataclass(slots=True)

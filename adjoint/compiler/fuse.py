@@ -11,6 +11,12 @@ Note [updates]
     What serves only to update state (an optimizer's moments and parameters) does not join a
     reduction: the update of a bias, whose gradient is a sum, would become another kernel than that
     of a weight, and one launch could not do all of a model's parameters.
+
+Note [reach]
+    A backward pass reads what the forward pass computed. A node of it that joined the kernel of its
+    producer would be computed early and its result be kept, often beside the operand that was to be
+    kept instead of it (`graph.passes.remat`). With a `reach`, nodes join only kernels that were
+    started at most so many templates and calls before.
 """
 
 from __future__ import annotations
@@ -49,6 +55,7 @@ class Unit:
     sources: dict[Node, Map] = field(default_factory=dict)  # a reduction's operand
     reason: str = ""  # why its first node joined no other
     needs: int = 0  # bit mask: units it depends on, directly or not
+    epoch: int = 0  # how many templates and calls come before it
 
     def full(self) -> set[Any]:
         return set(settle(self.atoms))
@@ -61,10 +68,16 @@ class Fusion:
     """The units of a graph."""
 
     def __init__(
-        self, graph: Graph, kinds: dict[Node, str], updates: frozenset[Node] = frozenset()
+        self,
+        graph: Graph,
+        kinds: dict[Node, str],
+        updates: frozenset[Node] = frozenset(),
+        reach: int | None = None,
     ) -> None:
         self.kinds = kinds
         self.updates = updates  # Note [updates]
+        self.reach = reach  # Note [reach]
+        self.epoch = 0
         self.units: list[Unit] = []
         self.unit_of: dict[Value, Unit] = {}
         self.roots: dict[Value, tuple[Value, list[Node]]] = {}
@@ -98,9 +111,10 @@ class Fusion:
                     yield unit
 
     def start(self, kind: str, node: Node) -> Unit:
-        unit = Unit(kind, len(self.units))
+        unit = Unit(kind, len(self.units), epoch=self.epoch)
         self.units.append(unit)
         self.admit(unit, node)
+        self.epoch += 1
         return unit
 
     def admit(self, unit: Unit, node: Node) -> None:
@@ -135,6 +149,9 @@ class Fusion:
             if len(unit.nodes) >= LARGEST:
                 reason = "the kernel before it is as large as kernels get"
                 continue
+            if self.far(unit):
+                reason = "comes long after the kernel that makes its operand"
+                continue
             if not self.reachable(unit, node):
                 reason = "waits for a step that itself waits for the kernel before it"
                 continue
@@ -151,7 +168,7 @@ class Fusion:
                 "reduces over other dimensions, or reads elements in another order, than the "
                 "kernel that makes its operand"
             )
-        unit = Unit("loop", len(self.units), reason=reason)
+        unit = Unit("loop", len(self.units), reason=reason, epoch=self.epoch)
         self.units.append(unit)
         if kind == POINT:
             where = fresh(node.outputs[0].spec.shape)
@@ -162,6 +179,10 @@ class Fusion:
             where = self.reduce(unit, source, node)
         unit.maps[node.outputs[0]] = where  # type: ignore[assignment]
         self.admit(unit, node)
+
+    def far(self, unit: Unit) -> bool:
+        """Whether a unit lies too far back to be joined (Note [reach])."""
+        return self.reach is not None and self.epoch - unit.epoch > self.reach
 
     def reachable(self, unit: Unit, node: Node) -> bool:
         """Whether the node can join: nothing it reads from elsewhere waits for the unit."""
@@ -243,6 +264,8 @@ class Fusion:
             return
         for other in list(dict.fromkeys(self.producers(node))):
             if other is unit or other.kind != "loop" or other.reduced is not None:
+                continue
+            if self.far(other):
                 continue
             if len(other.nodes) + len(unit.nodes) > LARGEST:
                 continue

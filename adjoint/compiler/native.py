@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
+from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
 from adjoint.compiler.steps import Call
 from adjoint.core import forks
@@ -123,8 +125,9 @@ class Native:
                     raise self.image.fault(code)
 
 
-def compile_task(task: Task, options: Any = ()) -> Executable:
+def compile_task(task: Task, options: Options | None = None) -> Executable:
     """The executor factory of native code; other devices' programs are interpreted."""
+    options = options or Options()
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
     ):
@@ -134,7 +137,7 @@ def compile_task(task: Task, options: Any = ()) -> Executable:
         kept = from_disk(task, key)
         if kept is not None:
             return kept
-    plan = Builder(task).plan()
+    plan = Builder(task, options.remat).plan()
     functions = library.load(functions_of(plan, emit))
     image = Layout(plan).make()
     if key is not None and None not in image.segments:
@@ -168,4 +171,6 @@ def _gone() -> library.Text:
     raise KeyError("the code of a kept program was removed")
 
 
-register_backend("native", lambda mode, options: compile_task)
+register_backend(
+    "native", lambda mode, options: partial(compile_task, options=chosen(mode, options))
+)
