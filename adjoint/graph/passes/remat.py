@@ -51,12 +51,19 @@ FAILS = {"floor_divide", "trunc_divide", "remainder", "fmod"}  # of integers, by
 
 @dataclass(slots=True)
 class Recomputed:
-    """What a pass did: the new graph, and the names of the values that are computed again."""
+    """What the pass did: the new graph, and the names of the values that are computed again."""
 
     graph: Graph
-    names: list[str] = field(default_factory=list)
-    records: Counter[str] = field(default_factory=Counter)
-    bytes: int = 0  # no longer kept
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def records(self) -> Counter[str]:
+        """How often each operation is repeated."""
+        return Counter(
+            node.record.name
+            for node in self.graph
+            if node.outputs[0].name in self.names and not node.record.is_view
+        )
 
 
 def rematerialise(graph: Graph, strategy: str = DEFAULT) -> Recomputed:
@@ -213,7 +220,7 @@ def rewritten(
 ) -> Recomputed:
     """The graph in which readers that are `late` read copies, and the nodes in `places` moved."""
     graph = lives.graph
-    result = Recomputed(graph, list(done.names), Counter(done.records), done.bytes)
+    result = Recomputed(graph, set(done.names))
     copier = _Copier(Builder(graph), again, result)
     builder = copier.builder
     moved = {v for nodes in places.values() for node in nodes for v in node.outputs}
@@ -228,7 +235,6 @@ def rewritten(
             builder.keep(node, inputs)
         for later in places.get(k, ()):
             builder.keep(later, builder.translate(later.inputs))
-    result.bytes += sum(nbytes(v) for v in copier.copies if v in lives.stored)
     result.graph = dce(builder.finish(graph))
     return result
 
@@ -295,7 +301,5 @@ class _Copier:
         (copy,) = self.builder.graph.add_node(
             node.record, inputs, node.params, (value.spec,), node.subgraph
         )
-        self.result.names.append(copy.name)
-        if not node.record.is_view:
-            self.result.records[node.record.name] += 1
+        self.result.names.add(copy.name)
         return copy
