@@ -118,13 +118,14 @@ def to_list(tensor: Tensor) -> Any:
     return array.tolist()
 
 
-_pinned: weakref.WeakSet[Any] = weakref.WeakSet()
+# Page-locked arrays by their identity: an array has no hash.
+_pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def is_pinned(array: Array) -> bool:
     """Whether a host array lies in memory this backend has page-locked."""
     while array is not None:
-        if isinstance(array, np.ndarray) and any(array is held for held in _pinned):
+        if _pinned.get(id(array)) is array:
             return True
         array = getattr(array, "base", None)
     return False
@@ -134,9 +135,10 @@ def pin(array: Array) -> Array:
     """A copy of a host array in page-locked memory."""
     library_ = cupy()
     memory = library_.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-    out = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    whole = np.frombuffer(memory, array.dtype, array.size)
+    _pinned[id(whole)] = whole  # what all views of it have as their base
+    out = whole.reshape(array.shape)
     out[...] = array
-    _pinned.add(out)
     return out
 
 
