@@ -22,6 +22,9 @@ from typing import Any
 from adjoint.core.dtype import DType
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
+# Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
+# latter two is about half of that for the first.
+ANY, WHOLE, SHORT = "any", "whole", "short"
 # Elementwise operations that can fail: an index out of bounds, an integer divided by zero, a
 # probability that is none.
 INDEXED = {"scatter"}
@@ -77,6 +80,7 @@ class Form:
     refs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, class of each stride: 0, 1 or 2)
     stores: tuple[tuple[int, int], ...]  # (value, reference)
     hosts: tuple[str, ...]  # dtypes of the host's numbers
+    spans: str = ANY  # what sizes of the vector dimension it can do
 
     def checks(self) -> list[tuple[int, int]]:
         """Indices that may be out of bounds: (operation, which of its indices)."""

@@ -6,13 +6,13 @@ The stages, in order: passes over the graph, legalise, fuse, order, place, kerne
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from adjoint.backends.llvm.kernels import lanes_of, words_of
 from adjoint.backends.llvm.operations import KIND
-from adjoint.backends.loops import Kernel, can_fail
+from adjoint.backends.loops import ANY, SHORT, WHOLE, Kernel, can_fail
 from adjoint.compiler import (  # noqa: F401  (they register templates)
     convolutions,
     folds,
@@ -522,6 +522,7 @@ def fill_words(step: Launch) -> None:
     form = step.form
     layout = words_of(form)
     lanes, checks = lanes_of(form), form.checks()
+    step.form = replace(form, spans=spans(step.kernels, lanes))
     words: list[Any] = [len(step.kernels), 0]
     first = 0
     for kernel in step.kernels:
@@ -553,6 +554,14 @@ def fill_words(step: Launch) -> None:
     words[1] = first
     step.words = words
     step.pieces = first
+
+
+def spans(kernels: list[Kernel], lanes: int) -> str:
+    """What sizes of the vector dimension there are."""
+    sizes = [k.inner[-1] if k.form.rows else k.outer[-1] if k.outer else 0 for k in kernels]
+    if all(n < lanes for n in sizes):
+        return SHORT
+    return ANY if any(n % lanes for n in sizes) else WHOLE
 
 
 def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:

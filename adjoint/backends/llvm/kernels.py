@@ -27,7 +27,7 @@ from adjoint.backends.llvm.blocks import Blocks
 from adjoint.backends.llvm.elementwise import from_memory, round_to, to_memory
 from adjoint.backends.llvm.operations import KIND, combine, identity, lower, random_sample
 from adjoint.backends.llvm.vector import Code, V, any_of, host_features, select, type_text
-from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, Form
+from adjoint.backends.loops import HOST, INDEX, LOAD, POINT, REDUCE, SHORT, WHOLE, Form
 from adjoint.core.dtype import named
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
@@ -131,7 +131,7 @@ class Emitter:
         self.name = name
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
-        self.lanes = lanes_of(form)
+        self.lanes = 1 if form.spans == SHORT else lanes_of(form)
         self.word: dict[tuple[str, int, int], str] = {}
         self.size: list[str] = []
         self.base: dict[int, str] = {}
@@ -192,8 +192,10 @@ class Emitter:
         size = self.size[self.vector]
         stop = let(f"select i1 {let(f'icmp slt i64 {stop}, {size}')}, i64 {stop}, i64 {size}")
         shared = self.shared()
-        whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-self.lanes}")
-        middle = let(f"add i64 {start}, {whole}")
+        middle = stop
+        if form.spans != WHOLE:
+            whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-self.lanes}")
+            middle = let(f"add i64 {start}, {whole}")
 
         def columns(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
@@ -204,7 +206,9 @@ class Emitter:
 
         if self.lanes > 1:
             self.blocks.loop(start, middle, self.lanes, (), columns(self.lanes))
-        self.blocks.loop(middle if self.lanes > 1 else start, stop, 1, (), columns(1))
+            start = middle
+        if self.lanes == 1 or form.spans != WHOLE:
+            self.blocks.loop(start, stop, 1, (), columns(1))
         return []
 
     def decode(self, p: str, lead: int) -> dict[int, str]:
@@ -491,13 +495,18 @@ class Emitter:
             size = self.size[d]
             if split and d == self.vector:
                 n = len(reductions)
-                whole = code.let(f"and i64 {size}, {-self.lanes}")
+                exact = form.spans == WHOLE
+                whole = size if exact else code.let(f"and i64 {size}, {-self.lanes}")
                 wide = run(
                     "0", whole, self.lanes, totals[n:],
                     lambda i, t: body({**here, d: i}, self.lanes, t), True,
                 )  # fmt: skip
-                one = self.blocks.loop(
-                    whole, size, 1, totals[:n], lambda i, t: body({**here, d: i}, 1, t)
+                one = (
+                    totals[:n]
+                    if exact
+                    else self.blocks.loop(
+                        whole, size, 1, totals[:n], lambda i, t: body({**here, d: i}, 1, t)
+                    )
                 )
                 return one + wide
             return run(
