@@ -47,6 +47,7 @@ from adjoint.compiler.steps import (
     Step,
     Touches,
     by_buffer,
+    double_bits,
     overlap,
     whole,
 )
@@ -549,7 +550,8 @@ def fill_words(step: Launch) -> None:
             elif kind == "fault":
                 words.append(kernel.faults[checks.index((k, d))])
             else:
-                words.append(Number(kernel.hosts[k]))
+                host = kernel.hosts[k]
+                words.append(Number(host) if isinstance(host, Value) else double_bits(host))
         first += pieces
     words[1] = first
     step.words = words

@@ -1,4 +1,10 @@
-"""From a unit of fused nodes to a kernel: loop order, merged dimensions, operations by stage."""
+"""From a unit of fused nodes to a kernel: loop order, merged dimensions, operations by stage.
+
+Note [constants]
+    A mean is a sum times a number that depends on sizes. So that layers of different sizes share
+    their machine code, kernels that reduce are called with their factors, like the host's numbers;
+    other constants are part of the code.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +35,7 @@ from adjoint.core.spec import contiguous_strides
 from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
+PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
 NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
 
 
@@ -53,7 +60,7 @@ class Nest:
         self.ops: list[dict[str, Any]] = []
         self.refs: list[Ref] = []
         self.number: dict[Any, int] = {}  # value or load -> operation
-        self.hosts: list[Value] = []
+        self.hosts: list[Value | float] = []  # the host's numbers, and constants (Note [constants])
         self.stores: list[tuple[int, Ref]] = []
         self.faults: dict[int, list[Fault]] = {}
         self.extents: list[int] = []  # sizes that indices of scatters must be below
@@ -113,12 +120,20 @@ class Nest:
         place = expand_to(aligned(node, x, self.place_of(x)), shape)
         return ("v", self.load(place, where, x.spec.dtype))
 
-    def host(self, value: Value) -> int:
+    def factor(self, x: Any, node: Node, where: Map) -> tuple[str, Any]:
+        """An operand of a product or quotient of floats: Note [constants]."""
+        if x.__class__ not in (int, float) or x in PLAIN or not self.reduced:
+            return self.operand(x, node, where)
+        if not node.outputs[0].spec.dtype.is_floating_point:
+            return self.operand(x, node, where)
+        return ("v", self.host(float(x)))
+
+    def host(self, value: Value | float) -> int:
         if value not in self.hosts:
             self.hosts.append(value)
-        name = value.spec.dtype.name
+        name = host_dtype(value)
         return self.add(
-            value,
+            ("host", value),
             kind=HOST, name=name, args=(("h", self.hosts.index(value)),), params=None,
             compute=name, dtype=name, full=False, stage=0,
         )  # fmt: skip
@@ -266,7 +281,8 @@ class Nest:
             params = (("accumulate", node.params["accumulate"]),)
             self.extents.append(node.inputs[0].spec.shape[dim])
             return name, args, params, out.spec.dtype.name
-        args = tuple(self.operand(x, node, where) for x in node.inputs)
+        operand = self.factor if name in ("mul", "div") else self.operand
+        args = tuple(operand(x, node, where) for x in node.inputs)
         kinds = [as_operand(x) for x in node.inputs]
         compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
         return name, args, tuple(sorted(node.params.items())), compute.name
@@ -321,7 +337,7 @@ class Nest:
             ops=tuple(Op(**op) for op in self.ops),
             refs=tuple(classes),
             stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores)),
-            hosts=tuple(h.spec.dtype.name for h in self.hosts),
+            hosts=tuple(map(host_dtype, self.hosts)),
         )
         return Kernel(
             form,
@@ -369,6 +385,11 @@ def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
         else:
             groups.append([atom])
     return groups
+
+
+def host_dtype(value: Value | float) -> str:
+    """The dtype of a number that a kernel is called with."""
+    return value.spec.dtype.name if isinstance(value, Value) else "float64"
 
 
 def as_operand(x: Any) -> Any:

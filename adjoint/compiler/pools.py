@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import product
 from math import prod
 from typing import Any
@@ -13,7 +12,7 @@ from adjoint.backends.llvm.walks import RANK
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.indexed import bounds_fault
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, Status, whole
+from adjoint.compiler.steps import Address, Launch, Status, double_bits, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 from adjoint.ops.resample import Rule, table
@@ -204,7 +203,7 @@ def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> l
     outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
     across = inner == 1
     pieces = -(-outer // lines.LANES) if across else outer * out.shape[dim]
-    pairs = [word for row in rows for i, weight in row for word in (i, bits(weight))]
+    pairs = [word for row in rows for i, weight in row for word in (i, double_bits(weight))]
     launch = Launch(
         function=f"resample_{kind}_{int(across)}",
         text=lambda name: lines.resample_text(name, kind, across),
@@ -226,11 +225,6 @@ def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> l
         label=f"resample {node.params['rule'][0]}",
     )
     return [launch]
-
-
-def bits(x: float) -> int:
-    """A double's bits as a signed number."""
-    return int(struct.unpack("<q", struct.pack("<d", x))[0])
 
 
 TEMPLATES["max_pool"] = Template(accepts_max, first_packed, max_steps)

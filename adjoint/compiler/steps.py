@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -36,6 +37,11 @@ class Symbol:
 @dataclass(frozen=True, slots=True)
 class Status:
     """A word that is the address of the program's status."""
+
+
+def double_bits(x: float) -> int:
+    """A word that is a double: its bits, as a signed number."""
+    return int(struct.unpack("<q", struct.pack("<d", x))[0])
 
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
