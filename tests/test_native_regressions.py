@@ -9,6 +9,15 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.backends.llvm import blas
+from adjoint.compiler.naming import task_key
+from adjoint.compiler.native import Native, compile_task, disk_key, from_disk
+from adjoint.compiler.options import Options
+from adjoint.compiler.places import ARENA, Buffer, Place
+from adjoint.compiler.products import unit
+from adjoint.core.families import composite
+from adjoint.core.record import Record
+from adjoint.graph.execution import Executable, Task
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -127,3 +136,55 @@ def test_fields_of_records_are_refused() -> None:
     records = np.zeros(5, dtype=[("a", "i1"), ("b", "f4")])
     with pytest.raises(ValueError, match="copy"):
         ad.from_numpy(records["b"])
+
+
+def test_memory_that_cannot_be_had_is_accounted_for() -> None:
+    outer = ad.compile(lambda x: (x[:, None] * x[None, :]).cumsum(0).cumsum(1).sum())
+    with pytest.raises(MemoryError, match=r"needs [\d.]+ TB .* made by cumsum"):
+        outer(ad.ones(10_000_000))
+
+
+def tasks_of(fn: Any, *args: Any) -> list[Task]:
+    """The tasks that compiling a function makes."""
+    found: list[Task] = []
+
+    def keep(task: Task) -> Executable:
+        found.append(task)
+        return compile_task(task, Options())
+
+    ad.compile(fn, backend=keep)(*args)
+    return found
+
+
+@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
+def test_a_program_kept_with_another_blas_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    (task,) = tasks_of(lambda x: x @ x, ad.ones(7, 7))
+    key = disk_key(task, Options())
+    assert key is not None
+    assert isinstance(from_disk(task, key), Native)
+    monkeypatch.setattr(blas, "find", lambda: blas.Blas(1, 1, bits=16, name="another"))
+    assert from_disk(task, key) is None
+
+
+@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
+def test_strides_that_the_blas_cannot_hold_are_not_handed_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blas, "find", lambda: blas.Blas(1, 1, bits=32, name="narrow"))
+    far = Buffer(ARENA, ad.float32, 2**32)
+    assert unit(Place(far, (2, 4), (2**31 - 1, 1))) == "n"
+    assert unit(Place(far, (2, 4), (2**31, 1))) == ""
+    assert unit(Place(far, (4, 2), (1, 2**31))) == ""
+
+
+def test_compositions_of_ones_own_are_told_apart_by_content() -> None:
+    def key(record: Record) -> str:
+        (task,) = tasks_of(lambda x: record(x), ad.ones(3))
+        return task_key(task, Options())
+
+    first = composite("twofold", lambda x: x * 2)
+    second = composite("twofold", lambda x: x * 3)
+    assert key(first) == key(first)
+    assert key(first) != key(second)
+    np.testing.assert_array_equal(ad.compile(lambda x: first(x))(ad.ones(3)).numpy(), [2, 2, 2])
+    np.testing.assert_array_equal(ad.compile(lambda x: second(x))(ad.ones(3)).numpy(), [3, 3, 3])

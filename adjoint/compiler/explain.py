@@ -46,11 +46,11 @@ def size(n: float) -> str:
     >>> size(2_500_000)
     '2.5 MB'
     """
-    for unit in ("B", "kB", "MB"):
+    for unit in ("B", "kB", "MB", "GB"):
         if n < 1000:
             return f"{n:.3g} {unit}"
         n /= 1000
-    return f"{n:.3g} GB"
+    return f"{n:.3g} TB"
 
 
 def count(n: float) -> str:

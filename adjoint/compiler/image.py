@@ -18,7 +18,7 @@ import numpy as np
 from adjoint.backends.llvm.library import Text
 from adjoint.compiler.build import Plan
 from adjoint.compiler.indexed import Fault
-from adjoint.compiler.memory import assign
+from adjoint.compiler.memory import assign, largest
 from adjoint.compiler.naming import name_of
 from adjoint.compiler.places import ARENA
 from adjoint.compiler.steps import (
@@ -57,6 +57,7 @@ class Image:
     segments: list[list[Entry] | None]  # None: a call of the eager table
     results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
     parallel: bool
+    largest: list[tuple[str, int]]  # what makes the largest values in the arena, and their bytes
     report: list[dict[str, Any]] = field(default_factory=list)  # a line per step, for `explain`
 
     def fault(self, code: int) -> Exception:
@@ -86,6 +87,7 @@ class Layout:
                 (k, place_shape(plan, k), b.dtype.name) for k, b in sorted(plan.results.items())
             ],
             parallel=sum(s.cost for s in shared(plan)) > ALONE,
+            largest=largest(plan),
         )
 
     def make(self) -> Image:
@@ -206,6 +208,7 @@ def to_bytes(image: Image) -> bytes:
         "segments": image.segments,
         "results": image.results,
         "parallel": image.parallel,
+        "largest": image.largest,
         "report": image.report,
     }
     text = json.dumps(head, separators=(",", ":")).encode()

@@ -38,3 +38,14 @@ def assign(plan: Plan) -> int:
         placed.append((start, start + size, first, last))
         total = max(total, start + size)
     return total
+
+
+def largest(plan: Plan, count: int = 5) -> list[tuple[str, int]]:
+    """The labels of the steps that make the largest buffers of the arena, and their bytes."""
+    makers: dict[Buffer, str] = {}
+    for step in plan.steps:
+        for touch in step.writes:
+            if touch.buffer.kind == ARENA:
+                makers.setdefault(touch.buffer, step.label)
+    found = sorted(makers, key=lambda buffer: -buffer.nbytes)[:count]
+    return [(makers[buffer], buffer.nbytes) for buffer in found]

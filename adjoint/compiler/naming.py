@@ -14,6 +14,7 @@ from adjoint.core.device import Device
 from adjoint.core.dtype import DType, get_default_dtype
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
+from adjoint.graph.environment import is_own
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Value
 
@@ -75,9 +76,14 @@ def graph_parts(graph: Graph) -> Iterator[str]:
         for value in node.outputs:
             numbers[value] = len(numbers)
             yield named_spec(value.spec)
-        if node.subgraph is not None and node.record.compose is None:
+        # A composition of the package's own follows from its name (and `package_key`).
+        if node.subgraph is not None and not _composed_here(node.record):
             yield from graph_parts(node.subgraph)
     yield ",".join(str(numbers[v]) for v in graph.outputs)
+
+
+def _composed_here(record: Record) -> bool:
+    return record.compose is not None and is_own(record.compose)
 
 
 @cache

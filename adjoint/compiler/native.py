@@ -16,7 +16,7 @@ from adjoint.backends.threads import get_num_threads
 from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
-from adjoint.compiler.explain import explain
+from adjoint.compiler.explain import explain, size
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
@@ -44,13 +44,13 @@ class Native:
         self.task, self.image, self.plan = task, image, plan
         self.functions = functions  # keeps their code
         self.lock = forks.lock(forks.Order.PROGRAM)
-        self.arena = np.empty(image.arena + ALIGN, np.uint8)
+        self.arena = allocate(image)
         base = self.arena.ctypes.data
         self.origin = base + (-base) % ALIGN
         self.words = image.words
         self.words[image.inside] += self.origin
         for at, name in image.symbols:
-            self.words[at] = blas.address(name)
+            self.words[at] = blas.address(name)  # checked by `from_disk`
         self.fill = self.fix_state()
         self.segments = self.tables()
         self.pool = the_pool()
@@ -125,6 +125,20 @@ class Native:
                     raise self.image.fault(code)
 
 
+def allocate(image: Image) -> Any:
+    """The memory of a program's own values."""
+    try:
+        return np.empty(image.arena + ALIGN, np.uint8)
+    except MemoryError:
+        listed = "; ".join(f"{size(nbytes)} made by {label}" for label, nbytes in image.largest)
+        raise MemoryError(
+            f"compile: the program needs {size(image.arena)} for values between its steps, which "
+            f"cannot be had. The largest of them: {listed}. Make the batch smaller, recompute "
+            "instead of keeping (options={'remat': 'memory'}, utils.checkpoint), or choose a "
+            "formulation without the largest."
+        ) from None
+
+
 def compile_task(task: Task, options: Options | None = None) -> Executable:
     """The executor factory of native code; other devices' programs are interpreted."""
     options = options or Options()
@@ -160,6 +174,8 @@ def from_disk(task: Task, key: str) -> Native | None:
         return None
     image = from_bytes(data)
     names = {name for entries in image.segments if entries for name, _, _ in entries}
+    if any(blas.address(name) is None for _, name in image.symbols):
+        return None
     try:
         functions = library.load(dict.fromkeys(names, _gone))
     except KeyError:

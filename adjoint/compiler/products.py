@@ -22,15 +22,17 @@ def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
         and node.outputs[0].spec.dtype.name in ("float32", "float64")
         and node.outputs[0].spec.device.type == "cpu"
         and blas.find() is not None
+        and all(n <= blas.largest_size() for x in inputs for n in x.spec.shape[-2:])
     )
 
 
 def unit(place: Place) -> str:
     """How the last two dimensions lie: "n" rows, "t" columns contiguous, "" neither."""
     (m, n), (sm, sn) = place.shape[-2:], place.strides[-2:]
-    if (sn == 1 or n == 1) and (m == 1 or sm >= max(n, 1)):
+    limit = blas.largest_size()
+    if (sn == 1 or n == 1) and (m == 1 or limit >= sm >= max(n, 1)):
         return "n"
-    if (sm == 1 or m == 1) and (n == 1 or sn >= max(m, 1)):
+    if (sm == 1 or m == 1) and (n == 1 or limit >= sn >= max(m, 1)):
         return "t"
     return ""
 
@@ -87,7 +89,8 @@ def split(node: Node, a: Place, b: Place, c: Place) -> list[Launch]:
     # A matrix shared by the whole batch: the batch's rows are rows of one product.
     if dims and dims[-1][1][1] == 0 and unit(a) == "n" and len(dims) == 1:
         size, (sa, _, sc) = dims[0]
-        if sa == a.strides[-2] * m and sc == c.strides[-2] * m and m > 1:
+        joined = sa == a.strides[-2] * m and sc == c.strides[-2] * m and m > 1
+        if joined and size * m <= blas.largest_size():
             a, c = rows_of(a, size * m), rows_of(c, size * m)
             m, dims = size * m, []
     if len(dims) > 2:
@@ -136,7 +139,7 @@ def launch(
     if m * n * k < SMALL or batch >= SLICES:
         block = length
     words: list[Any] = [0] * blas.WORDS
-    words[blas.FUNCTION] = Symbol("sgemm" if item == 4 else "dgemm")
+    words[blas.FUNCTION] = Symbol(blas.symbol(item))
     for at, place in ((blas.A, a), (blas.B, b), (blas.C, c)):
         words[at] = Address(place.buffer, place.offset * item)
     words[blas.M], words[blas.N], words[blas.K] = m, n, k

@@ -31,7 +31,7 @@ class Number:
 class Symbol:
     """A word that is the address of a function of another library, the same in no two processes."""
 
-    name: str  # "sgemm", "dgemm"
+    name: str  # of `blas.symbol`
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,27 @@ def find() -> Blas | None:
     return None
 
 
-def address(name: str) -> int:
-    """Where a product is, "sgemm" or "dgemm"."""
+def symbol(item: int) -> str:
+    """The name of the product of elements of so many bytes, and of the integers it takes."""
     library = find()
-    if library is None:
-        raise RuntimeError("no BLAS to call: install scipy, or NumPy from its wheels")
-    return int(getattr(library, name))
+    assert library is not None
+    return f"{'sgemm' if item == 4 else 'dgemm'} {library.bits}"
+
+
+def address(name: str) -> int | None:
+    """Where the product of this name is; None if the library of this process has no such one.
+
+    A program kept on disk may have been made with another library.
+    """
+    library = find()
+    kind, bits = name.split()
+    return None if library is None or int(bits) != library.bits else int(getattr(library, kind))
+
+
+def largest_size() -> int:
+    """The largest size or stride that the library's integers hold."""
+    library = find()
+    return 0 if library is None else 2 ** (library.bits - 1) - 1
 
 
 def product_text(name: str, element: str, bits: int) -> str:
