@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
 from adjoint.compiler import compile, image, legalise, native
-from tests.random_programs import Program, function, lay, programs
+from tests.random_programs import Program, function, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
 CALLS = 3
@@ -127,6 +128,43 @@ def test_programs_in_parts(program: Program) -> None:
     """Everything is divided among workers, sums go by parts, kernels are small."""
     with in_parts():
         check(program)
+
+
+def gradients(program: Program, backend: str) -> list[Any]:
+    """Gradients of what a compiled program returns, asked for outside it; or the error."""
+    rng = np.random.default_rng(0)
+    run: Any = compile(function(program, []), backend=backend)
+    seen: list[Any] = []
+    for _ in range(2):
+        ad.manual_seed(1)
+        arguments: list[Any] = []
+        for spec in program.arguments:
+            arguments.append(lay(rng, spec, arguments))
+        leaves = [x.requires_grad_() for x in arguments if is_float(x) and x._base is None]
+        try:
+            outs, _, _ = run(*arguments)
+            outs = [t for t in outs if is_float(t) and t.requires_grad]
+            loss = sum((t * t * 0.25).sum().to(ad.float64) for t in outs)
+            grads = ad.autograd.grad(loss, leaves, allow_unused=True) if outs else ()
+        except (RuntimeError, IndexError, ValueError) as error:
+            return [*seen, type(error)]
+        # What is None for one and zero for the other is nothing to both.
+        seen += [
+            np.zeros(x.shape) if g is None else g.numpy().copy()
+            for x, g in zip(leaves, grads or [None] * len(leaves), strict=True)
+        ]
+    return seen
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_gradients_from_outside(program: Program) -> None:
+    program = dataclasses.replace(program, states=(), grad=False)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        limit = 0.25 if halves(program) else 0.0
+        got, want = gradients(program, "native"), gradients(program, "interpret")
+        agree(got, want, limit, "gradients of a native program")
 
 
 # -- what was found this way ---------------------------------------------------------------------
