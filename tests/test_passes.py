@@ -14,6 +14,7 @@ import adjoint as ad
 from adjoint.graph import GraphError, Value, cond, scan, verify
 from adjoint.graph.ir import Graph
 from adjoint.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
+from adjoint.graph.passes.layout import layout
 from adjoint.nn import functional as F
 from tests.graph_checks import graph_of, names, same_results
 
@@ -328,6 +329,47 @@ def test_fold_keeps_promotion() -> None:
 
     graph, inputs = graph_of(mixed, matrix().half())
     same_results(graph, optimised(graph), inputs)
+
+
+def test_unsplit_joins_the_gradients_of_a_split() -> None:
+    def gradient(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        a, b, c = x.split([1, 2, 1], dim=1)
+        return ad.autograd.grad((a * 2).sum() + (b * b).sum() + c.exp().sum(), x)
+
+    graph, inputs = graph_of(gradient, matrix())
+    assert names(graph)["view_scatter"] == 3
+    flat = run_passes(graph, verify=True)
+    assert names(flat)["view_scatter"] == 0
+    assert names(flat)["cat"] == 1
+    same_results(graph, flat, inputs)
+
+
+def test_unsplit_fills_gaps_and_leaves_overlaps() -> None:
+    def gap(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return ad.autograd.grad((x[:, 1:2] * 3).sum(), x)
+
+    def overlap(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return ad.autograd.grad((x[:, :3] ** 2).sum() + (x[:, 1:] ** 3).sum(), x)
+
+    for fn, added in ((gap, 0), (overlap, 1)):
+        graph, inputs = graph_of(fn, matrix())
+        flat = run_passes(graph, verify=True)
+        assert names(flat)["add"] == added
+        same_results(graph, flat, inputs)
+
+
+def test_layout_drops_copies_and_turns_products() -> None:
+    graph, inputs = graph_of(lambda x: (x.clone() @ x.T.contiguous()).T.contiguous() * 2, matrix())
+    assert names(graph)["clone"] == 3
+    turned = layout(graph)
+    assert names(turned)["clone"] == 0
+    assert [n.record.name for n in dce(turned)].count("matmul") == 1
+    products = [n for n in dce(turned) if n.record.name == "matmul"]
+    assert products[0].outputs[0] in dce(turned).nodes[-1].inputs  # nothing transposes its result
+    same_results(graph, turned, inputs)
 
 
 def test_passes_leave_the_old_graph_alone() -> None:

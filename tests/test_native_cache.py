@@ -1,0 +1,89 @@
+"""Compiled programs on disk: another process does not compile again, damage is repaired."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends.llvm import jit
+from adjoint.nn import functional as F
+
+made = []
+assemble = jit.assemble
+jit.assemble = lambda text: (made.append(text.count("define void @k")), assemble(text))[1]
+ad.manual_seed(0)
+net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(8, 8), nn.LayerNorm(8), nn.Tanh())])
+optimizer = ad.optim.Adam(net.parameters(), lr=0.1)
+
+@ad.compile
+def step(x):
+    loss = (net(x) ** 2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+x = ad.randn(4, 8)
+print([step(x).item() for _ in range(3)], sum(made), len(step.explain().splitlines()) - 1)
+"""
+
+
+def run(folder: Path) -> tuple[str, int, int]:
+    """(losses, kernels assembled, launches) of the program in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "ADJOINT_CACHE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    losses, assembled, launches = result.stdout.rsplit(maxsplit=2)
+    return losses, int(assembled), int(launches)
+
+
+def entries(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, int, int]]:
+    folder = tmp_path_factory.mktemp("cache")
+    return folder, run(folder)
+
+
+def test_alike_layers_share_their_code(filled: tuple[Path, tuple[str, int, int]]) -> None:
+    """Six layers, forward and backward, take many launches of few kernels."""
+    _, (_, assembled, launches) = filled
+    assert launches > 30
+    assert assembled < launches / 2
+
+
+def test_another_process_compiles_nothing(filled: tuple[Path, tuple[str, int, int]]) -> None:
+    folder, (losses, _, launches) = filled
+    assert run(folder) == (losses, 0, launches)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "removed code"])
+def test_damage_is_repaired(filled: tuple[Path, tuple[str, int, int]], damage: str) -> None:
+    folder, (losses, _, launches) = filled
+    found = entries(folder)
+    assert found
+    for path in found:
+        data = path.read_bytes()
+        if damage == "truncated":
+            path.write_bytes(data[: len(data) // 2])
+        elif damage == "overwritten":
+            path.write_bytes(bytes(len(data)))
+        elif len(data) > 10_000:  # code rather than the program that calls it
+            path.unlink()
+    again = run(folder)
+    assert (again[0], again[2]) == (losses, launches)
+    assert run(folder) == (losses, 0, launches)
