@@ -316,6 +316,10 @@ def test_truncated_and_corrupt_files_name_the_file(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with contextlib.suppress(RuntimeError, EOFError, pickle.UnpicklingError, TypeError):
             ad.load(path)
+    method = whole.index(b"PK\x01\x02") + 10  # of the first record, in the archive's directory
+    path.write_bytes(whole[:method] + b"\x63" + whole[method + 1 :])
+    with pytest.raises(RuntimeError, match=r"model\.pt: the zip archive is damaged"):
+        ad.load(path)
     path.write_bytes(b"not a model at all")
     with pytest.raises(RuntimeError, match=r"model\.pt is not a file that save wrote"):
         ad.load(path)

@@ -158,11 +158,11 @@ def _load(file: Any, source: str, map_location: Any, mapped: Any, weights_only: 
         contents = BytesIO(start + file.read())
         length = len(contents.getvalue())
         return LegacyReader(contents, length, source, map_location, weights_only).load()
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError) as error:  # the latter: of a kind none writes
         raise RuntimeError(
             f"load: {source}: the zip archive is damaged or truncated ({error})"
         ) from error
     except (UnpicklingError, EOFError, RuntimeError, TypeError):
         raise
-    except (LookupError, ArithmeticError, NotImplementedError, *_DAMAGE) as error:
+    except (LookupError, ArithmeticError, *_DAMAGE) as error:
         raise RuntimeError(f"load: {source}: the file is damaged ({error})") from error

@@ -83,9 +83,11 @@ class _NormBase(Module):
                 f"{tuple(input.shape)}) with {self.num_features} channels"
             )
 
-    def _check_channels(self, input: Tensor, dim: int) -> None:
+    def _check_channels(
+        self, input: Tensor, dim: int, kind: type[Exception] = RuntimeError
+    ) -> None:
         if self.num_features and input.shape[dim] != self.num_features:
-            raise ValueError(
+            raise kind(
                 f"{type(self).__name__}: expected input's size at dim={dim} to match num_features "
                 f"({self.num_features}), but got: {input.shape[dim]} (shape {tuple(input.shape)})."
             )
@@ -292,7 +294,7 @@ class _InstanceNorm(_NormBase):
         self._check_input_dim(input)
         alone = input.ndim == self.ranks[0]  # one sample, without a batch dimension
         if self.affine:
-            self._check_channels(input, 0 if alone else 1)
+            self._check_channels(input, 0 if alone else 1, ValueError)
         x = input.unsqueeze(0) if alone else input
         out = F.instance_norm(
             x,

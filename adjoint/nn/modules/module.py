@@ -34,6 +34,7 @@ from adjoint.nn.modules.hooks import (
 from adjoint.nn.modules.hooks import (
     register_module_parameter_registration_hook as register_module_parameter_registration_hook,
 )
+from adjoint.nn.modules.naming import NAMED, name_layer
 from adjoint.nn.modules.state import StateDict
 from adjoint.nn.modules.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
@@ -124,16 +125,20 @@ class Module(Traversal, Conversion, StateDict):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and the hooks around it."""
-        if (
-            self._compiled_call_impl is not None
-            or self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or GLOBAL.any_call
-        ):
-            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if (
+                self._compiled_call_impl is not None
+                or self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or GLOBAL.any_call
+            ):
+                return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
+            return self.forward(*args, **kwargs)
+        except NAMED as error:
+            name_layer(error, self, args, kwargs)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """The call as it is without `compile()`; programs that wrap modules know it by name."""

@@ -1,0 +1,65 @@
+"""Errors out of a layer name it: its class, its options and the shapes it was called with."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from adjoint.tensor.tensor import Tensor
+
+# Only these exactly: a subclass may carry more than its message, or be caught by what it says.
+NAMED: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+    AssertionError,
+    NotImplementedError,
+)
+_MARK: Final = "_adjoint_layer"
+
+
+def name_layer(
+    error: Exception, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Add to an error's message which layer raised it.
+
+    The innermost layer is named, and only where every frame from its call to the error is
+    Adjoint's own: what a program's own forward or hook raises says what its author wrote.
+
+    >>> import adjoint as ad
+    >>> try:
+    ...     ad.nn.GLU()(ad.ones(2, 3))
+    ... except RuntimeError as error:
+    ...     print(error)
+    glu: halving dimension must be even, but dimension 1 is size 3
+      in GLU(dim=-1), called with (2, 3)
+    """
+    plain = type(error) in NAMED and len(error.args) == 1 and isinstance(error.args[0], str)
+    if not plain or hasattr(error, _MARK) or not _ours(error):
+        return
+    setattr(error, _MARK, type(module).__name__)
+    given = ", ".join(
+        [_said(x) for x in args] + [f"{name}={_said(x)}" for name, x in kwargs.items()]
+    )
+    layer = f"{type(module).__name__}({module.extra_repr()})"
+    error.args = (f"{error.args[0]}\n  in {layer}, called with {given or 'nothing'}",)
+
+
+def _ours(error: Exception) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if name != "adjoint" and not name.startswith("adjoint."):
+            return False
+        trace = trace.tb_next
+    return True
+
+
+def _said(x: Any) -> str:
+    """A tensor by its shape, anything else by its type or, where short, its value."""
+    if isinstance(x, Tensor):
+        return str(tuple(x.shape))
+    if isinstance(x, (tuple, list)):
+        inner = ", ".join(_said(v) for v in x)
+        return f"[{inner}]"
+    return repr(x) if x is None or isinstance(x, (bool, int, float, str)) else type(x).__name__
