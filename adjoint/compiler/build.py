@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+from adjoint.backends.llvm.columns import STRIP, sums_columns
 from adjoint.backends.llvm.kernels import lanes_of, words_of
 from adjoint.backends.llvm.operations import KIND
 from adjoint.backends.loops import ANY, SHORT, WHOLE, Kernel, can_fail
@@ -527,7 +528,7 @@ def fill_words(step: Launch) -> None:
     words: list[Any] = [len(step.kernels), 0]
     first = 0
     for kernel in step.kernels:
-        pieces, chunk, chunks = divide(kernel, lanes)
+        pieces, chunk, chunks = divide(kernel, lanes, sums_columns(step.form))
         extents = iter(kernel.extents)
         words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
         for kind, k, d in layout:
@@ -566,7 +567,7 @@ def spans(kernels: list[Kernel], lanes: int) -> str:
     return ANY if any(n % lanes for n in sizes) else WHOLE
 
 
-def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:
+def divide(kernel: Kernel, lanes: int, strips: bool) -> tuple[int, int, int]:
     """(pieces, chunk, chunks): how the outer space is dealt out, by shape alone."""
     if kernel.form.rows or not kernel.outer:
         return prod(kernel.outer), 0, 1
@@ -576,5 +577,7 @@ def divide(kernel: Kernel, lanes: int) -> tuple[int, int, int]:
     chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
     if lead >= 64:
         chunk = max(chunk, -(-size // lanes) * lanes)
+    if strips:  # Note [columns]
+        chunk = STRIP if size >= 2 * STRIP else STRIP // 4
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks

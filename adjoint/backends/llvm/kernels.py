@@ -24,6 +24,7 @@ from functools import cache
 from typing import Any
 
 from adjoint.backends.llvm.blocks import Blocks
+from adjoint.backends.llvm.columns import Columns, sums_columns
 from adjoint.backends.llvm.elementwise import from_memory, round_to, to_memory
 from adjoint.backends.llvm.operations import KIND, combine, identity, lower, random_sample
 from adjoint.backends.llvm.vector import Code, V, any_of, host_features, select, type_text
@@ -135,12 +136,13 @@ class Emitter:
         self.word: dict[tuple[str, int, int], str] = {}
         self.size: list[str] = []
         self.base: dict[int, str] = {}
+        self.head: list[str] = []  # goes before everything else
         self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1
 
     def text(self) -> str:
         """The functions; what else they need is in `self.code.declarations`."""
         length = self.pieces()
-        lines = "\n".join(self.code.lines)
+        lines = "\n".join([*self.head, *self.code.lines])
         self.code.declarations.add(pieces_text())
         return (
             f"define internal void @{self.name}_pieces(ptr %block, i64 %start, i64 %stop) {{\n"
@@ -197,7 +199,13 @@ class Emitter:
             whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-self.lanes}")
             middle = let(f"add i64 {start}, {whole}")
 
-        def columns(lanes: int) -> Callable[[str, list[V]], list[V]]:
+        if sums_columns(form):
+            columns = Columns(self, lambda lanes: Scope(shared, lanes))
+            self.head += columns.memory()
+            columns.strip(start, middle, stop)
+            return []
+
+        def across(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
                 self.run(Scope(shared, lanes), lanes, {self.vector: i})
                 return []
@@ -205,10 +213,10 @@ class Emitter:
             return body
 
         if self.lanes > 1:
-            self.blocks.loop(start, middle, self.lanes, (), columns(self.lanes))
+            self.blocks.loop(start, middle, self.lanes, (), across(self.lanes))
             start = middle
         if self.lanes == 1 or form.spans != WHOLE:
-            self.blocks.loop(start, stop, 1, (), columns(1))
+            self.blocks.loop(start, stop, 1, (), across(1))
         return []
 
     def decode(self, p: str, lead: int) -> dict[int, str]:
@@ -458,19 +466,7 @@ class Emitter:
             ]
 
         def body(here: dict[int, str], width: int, totals: list[V]) -> list[V]:
-            inside = Scope(env, width)
-            for v, r in stored:
-                self.store(r, here, self.get(v, inside, width, here, stage))
-            result = []
-            for k, total in zip(reductions, totals, strict=True):
-                kind, x = form.ops[k].args[0]
-                value = (
-                    self.get(x, inside, width, here, stage)
-                    if kind == "v"
-                    else code.const(x, total.kind, width)
-                )
-                result.append(combine(form.ops[k].name, total, value.convert(total.kind)))
-            return result
+            return self.turn(env, here, width, stage, stored, reductions, totals)
 
         def run(start: str, stop: str, step: int, totals: list[V], turn: Turn, by: bool) -> list[V]:
             """A loop; with `by`, in blocks that are summed apart (Note [sums])."""
@@ -519,7 +515,37 @@ class Emitter:
             total = totals[j]
             if split:
                 total = combine(op.name, fold(op.name, totals[len(ops) + j]), total)
-            env[k] = rounded(total.convert(KIND[op.dtype][0]), op.dtype)
+            env[k] = self.reduced(k, total)
+
+    def turn(
+        self,
+        env: Env,
+        here: dict[int, str],
+        width: int,
+        stage: int,
+        stored: list[tuple[int, int]],
+        reductions: list[int],
+        totals: list[V],
+    ) -> list[V]:
+        """What happens at one place of a loop nest; returns the new totals."""
+        inside = Scope(env, width)
+        for v, r in stored:
+            self.store(r, here, self.get(v, inside, width, here, stage))
+        result = []
+        for k, total in zip(reductions, totals, strict=True):
+            kind, x = self.form.ops[k].args[0]
+            value = (
+                self.get(x, inside, width, here, stage)
+                if kind == "v"
+                else self.code.const(x, total.kind, width)
+            )
+            result.append(combine(self.form.ops[k].name, total, value.convert(total.kind)))
+        return result
+
+    def reduced(self, k: int, total: V) -> V:
+        """A reduction's result from its total."""
+        op = self.form.ops[k]
+        return rounded(total.convert(KIND[op.dtype][0]), op.dtype)
 
     def wanted(self, stage: int) -> list[int]:
         """Outer values that operations of this stage's loops read."""

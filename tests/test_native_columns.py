@@ -1,0 +1,47 @@
+"""Sums of columns in native code: strips, blocks of rows, ends of both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.backends.llvm.columns import STRIP, sums_columns
+
+
+@pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_columns(shape: tuple[int, int], dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    scale = rng.standard_normal(shape[1]).astype(dtype)
+
+    @ad.compile(backend="native")
+    def sums(x: ad.Tensor, y: ad.Tensor, scale: ad.Tensor) -> tuple[ad.Tensor, ...]:
+        product = x * y
+        return product, product.sum(0), (x * scale).sum(0) ** 2, (x - y).sum(0) + scale
+
+    given = [ad.from_numpy(a) for a in (x, y, scale)]
+    got = [t.numpy() for t in sums(*given)]
+    X, Y, S = (a.astype(np.float64) for a in (x, y, scale))
+    wanted = [X * Y, (X * Y).sum(0), (X * S).sum(0) ** 2, (X - Y).sum(0) + S]
+    tolerance = 1e-4 if dtype is np.float32 else 1e-11
+    for mine, exact in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=tolerance, atol=tolerance)
+    workers = ad.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            ad.set_num_threads(count)
+            again = [t.numpy() for t in sums(*given)]
+            assert all(np.array_equal(a, b) for a, b in zip(got, again, strict=True))
+    finally:
+        ad.set_num_threads(workers)
+
+
+def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adjoint.compiler.native.disk_key", lambda *_: None)  # compile anew
+    total = ad.compile(lambda x: x.sum(0), backend="native")
+    total(ad.ones(640, 640))
+    (step,) = total.latest.executable.plan.steps
+    assert sums_columns(step.form)
+    assert step.pieces == -(-640 // STRIP)
