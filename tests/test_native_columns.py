@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from adjoint.backends.llvm.columns import STRIP, sums_columns
 
 @pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sums_of_columns(shape: tuple[int, int], dtype: type) -> None:
+def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
     scale = rng.standard_normal(shape[1]).astype(dtype)
