@@ -17,10 +17,11 @@ import pytest
 
 import adjoint as ad
 from adjoint import models
-from tests.compare.bridge import to_numpy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare
+
+from tests.compare.bridge import to_numpy  # noqa: E402
 
 TEXTS = [
     "This is an example sentence",

@@ -14,10 +14,12 @@ import pytest
 import adjoint as ad
 from adjoint import models
 from adjoint.models.resnet import BasicBlock, Bottleneck
-from tests.compare.bridge import to_numpy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare
+
+from tests.compare.bridge import to_numpy  # noqa: E402
+
 F = torch.nn.functional
 Weights = dict[str, Any]
 
