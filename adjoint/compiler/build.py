@@ -6,7 +6,7 @@ The stages, in order: passes over the graph, legalise, fuse, order, place, kerne
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -72,8 +72,8 @@ class Plan:
     inputs: list[Buffer | None]  # by graph input; None for the host's numbers
     targets: list[Buffer]  # by write
     results: dict[int, Buffer]  # by output
-    places: dict[Value, Place] = field(default_factory=dict)
-    remat: Recomputed | None = None
+    places: dict[Value, Place]
+    remat: Recomputed
 
 
 class Builder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.compiler.footprint import section, size
 from adjoint.compiler.image import Image
 
 KINDS = {"loop": "loop", "kernel": "kernel", "template": "template", "call": "Python"}
@@ -25,6 +26,8 @@ def explain(image: Image) -> str:
     lines = [head]
     for number, line in enumerate(image.report, 1):
         lines.append(f"{number:>{width}}  {KINDS[line['kind']]:<9}{_describe(line)}")
+    if image.memory:
+        lines += section(image.memory)
     return "\n".join(lines)
 
 
@@ -38,19 +41,6 @@ def _describe(line: dict[str, Any]) -> str:
         text += f"  ({line['times']} times in one launch)"
     text += f"  {count(line['work'])} operations, {size(line['bytes'])}"
     return f"{text}  [{line['reason']}]" if line.get("reason") else text
-
-
-def size(n: float) -> str:
-    """A number of bytes for people.
-
-    >>> size(2_500_000)
-    '2.5 MB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.3g} {unit}"
-        n /= 1000
-    return f"{n:.3g} TB"
 
 
 def count(n: float) -> str:

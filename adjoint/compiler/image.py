@@ -17,8 +17,9 @@ import numpy as np
 
 from adjoint.backends.llvm.library import Text
 from adjoint.compiler.build import Plan
+from adjoint.compiler.footprint import footprint
 from adjoint.compiler.indexed import Fault
-from adjoint.compiler.memory import assign, largest
+from adjoint.compiler.memory import blocks, lifetimes, pack
 from adjoint.compiler.naming import name_of
 from adjoint.compiler.places import ARENA
 from adjoint.compiler.steps import (
@@ -57,8 +58,8 @@ class Image:
     segments: list[list[Entry] | None]  # None: a call of the eager table
     results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
     parallel: bool
-    largest: list[tuple[str, int]]  # what makes the largest values in the arena, and their bytes
     report: list[dict[str, Any]] = field(default_factory=list)  # a line per step, for `explain`
+    memory: dict[str, Any] = field(default_factory=dict)  # `footprint`
 
     def fault(self, code: int) -> Exception:
         """The exception that a status means."""
@@ -71,11 +72,13 @@ class Layout:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        found = blocks(plan, lifetimes(plan))
+        arena = pack(found)
         self.hosts = {v: i for i, v in enumerate(plan.graph.inputs)}
         self.words: list[int] = []
         self.image = Image(
             words=None,
-            arena=assign(plan),
+            arena=arena,
             inside=[],
             patches={},
             numbers={},
@@ -87,7 +90,7 @@ class Layout:
                 (k, place_shape(plan, k), b.dtype.name) for k, b in sorted(plan.results.items())
             ],
             parallel=sum(s.cost for s in shared(plan)) > ALONE,
-            largest=largest(plan),
+            memory=footprint(plan, found, arena),
         )
 
     def make(self) -> Image:
@@ -208,8 +211,8 @@ def to_bytes(image: Image) -> bytes:
         "segments": image.segments,
         "results": image.results,
         "parallel": image.parallel,
-        "largest": image.largest,
         "report": image.report,
+        "memory": image.memory,
     }
     text = json.dumps(head, separators=(",", ":")).encode()
     return struct.pack("<Q", len(text)) + text + image.words.tobytes()

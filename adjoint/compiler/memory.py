@@ -1,16 +1,38 @@
-"""One arena: buffers get offsets so that those alive together do not overlap."""
+"""One arena: buffers get offsets so that those alive together do not overlap.
+
+Note [in place]
+    A kernel's result may take the memory of an operand that is not read after it, if the kernel
+    reads that operand only at the element it is about to write: no reduction, the same strides,
+    nobody else in the launch that touches either. Such buffers are placed as one, a *block*.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import accumulate
+
+from adjoint.backends.loops import Kernel, Ref
 from adjoint.compiler.build import Plan
 from adjoint.compiler.places import ARENA, Buffer
+from adjoint.compiler.steps import Launch
 
 ALIGN = 64
+Spans = dict[Buffer, tuple[int, int]]
 
 
-def lifetimes(plan: Plan) -> dict[Buffer, tuple[int, int]]:
+@dataclass(eq=False, slots=True)
+class Block:
+    """Buffers that lie in one place, one after the other in time."""
+
+    size: int
+    first: int
+    last: int
+    buffers: list[Buffer]
+
+
+def lifetimes(plan: Plan) -> Spans:
     """The first and last step that touches each arena buffer."""
-    spans: dict[Buffer, tuple[int, int]] = {}
+    spans: Spans = {}
     for k, step in enumerate(plan.steps):
         for touch in (*step.reads, *step.writes):
             buffer = touch.buffer
@@ -22,11 +44,15 @@ def lifetimes(plan: Plan) -> dict[Buffer, tuple[int, int]]:
 
 def assign(plan: Plan) -> int:
     """Give every arena buffer its place; returns the arena's size in bytes."""
-    spans = lifetimes(plan)
+    return pack(blocks(plan, lifetimes(plan)))
+
+
+def pack(found: list[Block]) -> int:
+    """Place blocks, the largest first, in the tightest gap; returns the size of it all."""
     placed: list[tuple[int, int, int, int]] = []  # start, stop, first, last
     total = 0
-    for buffer, (first, last) in sorted(spans.items(), key=lambda e: -e[0].nbytes):
-        size = -(-max(buffer.nbytes, 1) // ALIGN) * ALIGN
+    for block in sorted(found, key=lambda b: (-b.size, b.first)):
+        size, first, last = block.size, block.first, block.last
         others = sorted((s, e) for s, e, f, t in placed if f <= last and first <= t)
         at, best, room = 0, -1, 0
         for start, stop in others:
@@ -34,18 +60,78 @@ def assign(plan: Plan) -> int:
                 best, room = at, start - at
             at = max(at, stop)
         start = best if best >= 0 else at
-        buffer.start = start
+        for buffer in block.buffers:
+            buffer.start = start
         placed.append((start, start + size, first, last))
         total = max(total, start + size)
     return total
 
 
-def largest(plan: Plan, count: int = 5) -> list[tuple[str, int]]:
-    """The labels of the steps that make the largest buffers of the arena, and their bytes."""
-    makers: dict[Buffer, str] = {}
-    for step in plan.steps:
-        for touch in step.writes:
-            if touch.buffer.kind == ARENA:
-                makers.setdefault(touch.buffer, step.label)
-    found = sorted(makers, key=lambda buffer: -buffer.nbytes)[:count]
-    return [(makers[buffer], buffer.nbytes) for buffer in found]
+def alive(found: list[Block], steps: int) -> list[int]:
+    """Bytes of the blocks alive at each step; no arena can be smaller than the largest."""
+    change = [0] * (steps + 1)
+    for block in found:
+        change[block.first] += block.size
+        change[block.last + 1] -= block.size
+    return list(accumulate(change[:-1]))
+
+
+# -- in place (Note [in place]) -----------------------------------------------------------------
+
+
+def blocks(plan: Plan, spans: Spans) -> list[Block]:
+    """Buffers to be placed, those together of which one takes the place of another."""
+    found: dict[Buffer, Block] = {}
+    for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
+        size = -(-max(buffer.nbytes, 1) // ALIGN) * ALIGN
+        step = plan.steps[first]
+        dying = successor_of(step, first, buffer, spans) if isinstance(step, Launch) else None
+        block = found.get(dying) if dying is not None else None
+        if block is not None and block.last == first and block.size >= size:
+            block.last = last
+            block.buffers.append(buffer)
+            found[buffer] = block
+        else:
+            found[buffer] = Block(size, first, last, [buffer])
+    return list({id(b): b for b in found.values()}.values())
+
+
+def successor_of(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer | None:
+    """A buffer that ends at a step and whose memory another, made there, can take."""
+    kernel = only_user(step, buffer)
+    if kernel is None or kernel.form.inner:
+        return None
+    stores = {r for _, r in kernel.form.stores}
+    target = [r for r in kernel.refs if r.buffer is buffer]
+    if len(target) != 1:
+        return None
+    for i, ref in enumerate(kernel.refs):
+        other = ref.buffer
+        if other is None or i in stores or other.kind != ARENA or spans[other][1] != k:
+            continue
+        if spans[other][0] == k or not in_step(kernel, other, target[0]):
+            continue
+        if only_user(step, other) is kernel:
+            return other
+    return None
+
+
+def only_user(step: Launch, buffer: Buffer) -> Kernel | None:
+    """The one kernel of a launch that touches a buffer."""
+    users = [k for k in step.kernels if any(r.buffer is buffer for r in k.refs)]
+    return users[0] if len(users) == 1 else None
+
+
+def in_step(kernel: Kernel, source: Buffer, target: Ref) -> bool:
+    """Whether a kernel reads a buffer only at the element it writes."""
+    sizes = (*kernel.outer, *kernel.inner)
+    if target.picks or any(n > 1 and not target.strides[d] for d, n in enumerate(sizes)):
+        return False
+    return all(
+        r.offset == target.offset
+        and r.dtype.itemsize == target.dtype.itemsize
+        and not r.picks
+        and all(n == 1 or r.strides[d] == target.strides[d] for d, n in enumerate(sizes))
+        for r in kernel.refs
+        if r.buffer is source
+    )

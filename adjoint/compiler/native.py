@@ -16,8 +16,9 @@ from adjoint.backends.threads import get_num_threads
 from adjoint.compiler.build import Builder, Plan
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
-from adjoint.compiler.explain import explain, size
+from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
+from adjoint.compiler.footprint import check, too_much
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.options import Options, chosen
@@ -127,16 +128,11 @@ class Native:
 
 def allocate(image: Image) -> Any:
     """The memory of a program's own values."""
+    check(image.memory)
     try:
         return np.empty(image.arena + ALIGN, np.uint8)
     except MemoryError:
-        listed = "; ".join(f"{size(nbytes)} made by {label}" for label, nbytes in image.largest)
-        raise MemoryError(
-            f"compile: the program needs {size(image.arena)} for values between its steps, which "
-            f"cannot be had. The largest of them: {listed}. Make the batch smaller, recompute "
-            "instead of keeping (options={'remat': 'memory'}, utils.checkpoint), or choose a "
-            "formulation without the largest."
-        ) from None
+        raise too_much(image.memory, "which the system does not give") from None
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:

@@ -54,6 +54,7 @@ class Recomputed:
     """What the pass did: the new graph, and the names of the values that are computed again."""
 
     graph: Graph
+    strategy: str = DEFAULT
     names: set[str] = field(default_factory=set)
 
     @property
@@ -68,7 +69,7 @@ class Recomputed:
 
 def rematerialise(graph: Graph, strategy: str = DEFAULT) -> Recomputed:
     """The graph in which late readers of what is cheap to compute have it computed again."""
-    done = Recomputed(graph)
+    done = Recomputed(graph, strategy)
     for _ in range(ROUNDS):
         cut = Cut(done.graph, strategy)
         again, sooner = cut.decide()
@@ -220,7 +221,7 @@ def rewritten(
 ) -> Recomputed:
     """The graph in which readers that are `late` read copies, and the nodes in `places` moved."""
     graph = lives.graph
-    result = Recomputed(graph, set(done.names))
+    result = Recomputed(graph, done.strategy, set(done.names))
     copier = _Copier(Builder(graph), again, result)
     builder = copier.builder
     moved = {v for nodes in places.values() for node in nodes for v in node.outputs}

@@ -1,0 +1,155 @@
+"""What memory a program takes and for what: for `explain`, and the error when it is too much."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from adjoint.compiler.build import Plan
+from adjoint.compiler.memory import Block, alive
+from adjoint.compiler.places import Buffer
+from adjoint.compiler.steps import Step
+
+SHOWN = 8  # buffers that are named
+LIMIT = "ADJOINT_MEMORY_LIMIT"
+SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def footprint(plan: Plan, found: list[Block], arena: int) -> dict[str, Any]:
+    """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
+    sizes = alive(found, len(plan.steps))
+    most = max(sizes, default=0)
+    at = sizes.index(most) if sizes else 0
+    there = sorted((b for b in found if b.first <= at <= b.last), key=lambda b: -b.size)
+    shapes = {place.buffer: value.spec for value, place in plan.places.items()}
+    inputs = {id(b): b for b in (*plan.inputs, *plan.targets) if b is not None}
+    return {
+        "arena": arena,
+        "least": most,
+        "step": at + 1,
+        "alive": len(there),
+        "largest": [_line(plan, block, at, shapes) for block in there[:SHOWN]],
+        "inputs": sum(b.nbytes for b in inputs.values()),
+        "results": sum(b.nbytes for b in plan.results.values()),
+        "remat": plan.remat.strategy,
+        "repeated": dict(plan.remat.records.most_common()),
+    }
+
+
+def _line(plan: Plan, block: Block, at: int, shapes: dict[Buffer, Any]) -> dict[str, Any]:
+    """Who made what lies in a block at a step, and who reads it last."""
+    buffer = next((b for b in reversed(block.buffers) if _made(plan, b) <= at), block.buffers[0])
+    made = _made(plan, buffer)
+    spec = shapes.get(buffer)
+    shape = list(spec.shape) if spec is not None else [buffer.size]
+    return {
+        "bytes": block.size,
+        "what": f"{buffer.dtype.name}{shape}",
+        "made": made + 1,
+        "by": plan.steps[made].label,
+        "last": block.last + 1,
+    }
+
+
+def _made(plan: Plan, buffer: Buffer) -> int:
+    return next((k for k, step in enumerate(plan.steps) if _writes(step, buffer)), 0)
+
+
+def _writes(step: Step, buffer: Buffer) -> bool:
+    return any(touch.buffer is buffer for touch in step.writes)
+
+
+# -- too much -----------------------------------------------------------------------------------
+
+
+def limit() -> int:
+    """Bytes a program may take: ADJOINT_MEMORY_LIMIT, or what the machine or container has.
+
+    The variable takes a number of bytes, or one with k, M, G or T.
+    """
+    text = os.environ.get(LIMIT, "").strip().lower().removesuffix("b")
+    if text:
+        scale = SUFFIXES.get(text[-1], 1)
+        try:
+            return int(float(text[:-1] if scale > 1 else text) * scale)
+        except ValueError:
+            raise ValueError(
+                f"{LIMIT} must be a number of bytes such as 4000000000 or 4G, "
+                f"received {os.environ[LIMIT]!r}"
+            ) from None
+    try:
+        least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 1 << 62
+    group = Path("/sys/fs/cgroup/memory.max")
+    with suppress(OSError, ValueError):  # no container, or one without a limit
+        least = min(least, int(group.read_text()))
+    return least
+
+
+def check(memory: dict[str, Any]) -> None:
+    """Raise if a program takes more memory than there is."""
+    most = limit()
+    if memory["arena"] > most:
+        raise too_much(memory, f"more than the {size(most)} there are ({LIMIT} sets another limit)")
+
+
+def too_much(memory: dict[str, Any], why: str) -> MemoryError:
+    """The error for a program whose memory cannot be had; it names the largest buffers."""
+    head = (
+        f"compile: the program needs {size(memory['arena'])} for temporary values, {why}. "
+        f"Largest at its peak, step {memory['step']}:"
+    )
+    advice = "Take a smaller batch"
+    if memory["remat"] != "memory":
+        advice += ", or compile with options={'remat': 'memory'}, which keeps less"
+    return MemoryError("\n".join([head, *largest(memory), advice + "."]))
+
+
+def largest(memory: dict[str, Any]) -> list[str]:
+    """A line per buffer alive at the peak, the largest first."""
+    lines = [
+        f"  {size(b['bytes']):>8}  {b['what']}  made by step {b['made']} ({shortened(b['by'])}), "
+        f"last read by step {b['last']}"
+        for b in memory["largest"]
+    ]
+    if memory["alive"] > len(lines):
+        lines.append(f"  and {memory['alive'] - len(lines)} more")
+    return lines
+
+
+def shortened(label: str, length: int = 60) -> str:
+    """A label's beginning."""
+    return label if len(label) <= length else label[: length - 3] + "..."
+
+
+def size(n: float) -> str:
+    """A number of bytes for people.
+
+    >>> size(2_500_000)
+    '2.5 MB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:.3g} TB"
+
+
+def section(memory: dict[str, Any]) -> list[str]:
+    """`explain`'s lines about memory."""
+    arena, least = memory["arena"], memory["least"]
+    over = f"{arena / least:.3f} of what is alive at once" if least else "none"
+    head = (
+        f"memory: {size(arena)} for temporary values ({over}), {size(memory['inputs'])} of inputs "
+        f"and state, {size(memory['results'])} of results"
+    )
+    lines = [head]
+    if memory["largest"]:
+        lines.append(f"at the peak, step {memory['step']}:")
+        lines += largest(memory)
+    again = ", ".join(f"{n} {name}" for name, n in memory["repeated"].items())
+    lines.append(f"computed again (remat: {memory['remat']}): {again or 'nothing'}")
+    return lines
