@@ -8,4 +8,6 @@ from adjoint import assembly
 
 
 def __getattr__(name: str) -> Any:
-    return assembly.find_in("", name)
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    return assembly.find(name)
