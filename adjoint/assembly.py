@@ -162,6 +162,7 @@ LAZY: tuple[str, ...] = (
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
+    "_dynamo",
     "_higher_order_ops",
     "__config__",
     "accelerator",

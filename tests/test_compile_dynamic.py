@@ -221,3 +221,10 @@ def test_extents_carry_their_polynomial() -> None:
     assert not scope.allow({"n": 11, "m": 9})
     assert evaluate((n // 4).poly, scope.complete({"n": 11, "m": 9})) == 2
     assert operator.index(n) == 6
+
+
+def test_a_first_call_with_one_element_does_not_keep_later_sizes_apart() -> None:
+    f = ad.compile(lambda x: (x * x).sum(0), dynamic=True)
+    for n in range(1, 12):
+        assert f(ad.ones(n, 3)).tolist() == [n] * 3
+    assert f.traces == 3  # one element, two, and any number from two on

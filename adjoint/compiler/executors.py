@@ -14,6 +14,8 @@ Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
 _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
 # Backends whose modules are imported when first asked for; each registers itself.
 LAZY: dict[str, str] = {"native": "adjoint.compiler.native"}
+# PyTorch's names for much the same: its compiler, and running without it.
+ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
 DEFAULT = "native"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -40,6 +42,8 @@ def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, An
         )
     if not isinstance(backend, str):
         return backend
+    if backend not in _MAKERS:
+        backend = ALIASES.get(backend, backend)
     if backend not in _MAKERS and backend in LAZY:
         importlib.import_module(LAZY[backend])
     if backend not in _MAKERS:

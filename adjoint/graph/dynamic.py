@@ -181,7 +181,8 @@ class Families:
                 continue
             for d in range(len(part[0].shape)):
                 seen = tuple([parts[i][0].shape[d] for parts in alike])
-                varies = self.automatic and len({*seen}) > 1 and min(seen) >= 2
+                large = {n for n in seen if n >= 2}  # one element is recorded by itself
+                varies = self.automatic and seen[-1] >= 2 and len(large) > 1
                 if varies or (i, d) in marked:
                     # Dimensions that have always been equal are taken for one.
                     dims[i, d] = symbols.setdefault(seen, f"s{len(symbols)}")

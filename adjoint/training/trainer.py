@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from adjoint.core.dtype import DType, bfloat16, float16
 from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.metrics import Metric
-from adjoint.nn.utils import clip_grad_norm_, clip_grad_value_
 from adjoint.ops.join import cat
 from adjoint.training import state as parts
 from adjoint.training.curves import save_plot
 from adjoint.training.nan import NonFiniteLoss, name_of_first_nan
 from adjoint.training.progress import Progress
+from adjoint.training.steps import CompiledSteps, Steps
 from adjoint.training.stopping import EarlyStopping
 from adjoint.training.writer import SummaryWriter
 
@@ -41,6 +42,7 @@ class Trainer:
         accumulate: number of batches whose gradients make one step.
         clip_norm, clip_value: bounds on the gradients before each step.
         precision: "float32", "bfloat16" or "float16" (with loss scaling), through autocast.
+        compile: compile the batch's forward and backward, the update, and evaluation.
         early_stopping: when to stop before the last epoch.
         folder: where checkpoints, event files and curves go; nothing is written without one.
         save_every: also save after this many steps, not only after each epoch.
@@ -73,6 +75,7 @@ class Trainer:
         clip_norm: float | None = None,
         clip_value: float | None = None,
         precision: str = "float32",
+        compile: bool = False,
         early_stopping: EarlyStopping | None = None,
         folder: str | os.PathLike[str] | None = None,
         save_every: int | None = None,
@@ -92,6 +95,16 @@ class Trainer:
         self.folder = None if folder is None else Path(folder)
         self.save_every, self.find_nan, self.progress = save_every, find_nan, progress
         self.scaler = GradScaler(self._kind()) if precision == "float16" else None
+        self._steps = (CompiledSteps if compile else Steps)(
+            model,
+            loss,
+            optimizer,
+            autocast=_autocasting(self._kind() if precision != "float32" else "", precision),
+            scaler=self.scaler,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+        )
         self.epoch = self.step = 0
         self.history: History = []
         self.stopped = False
@@ -148,9 +161,7 @@ class Trainer:
         with parts.evaluating(self.model), no_grad():
             for batch in data:
                 inputs, target = self._pair(batch)
-                with self._autocast():
-                    output = self.model(inputs)
-                    loss = self.loss(output, target)
+                loss, output = self._steps.loss_of(inputs, target)
                 size = len(target)
                 total += loss.item() * size
                 samples += size
@@ -166,8 +177,7 @@ class Trainer:
         with parts.evaluating(self.model), no_grad():
             for batch in data:
                 inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
-                with self._autocast():
-                    outputs.append(self.model(parts.to_device(inputs, self.device)))
+                outputs.append(self._steps.outputs(parts.to_device(inputs, self.device)))
         if not outputs:
             raise ValueError("Trainer.predict: the data is empty")
         return cat(outputs)
@@ -260,14 +270,12 @@ class Trainer:
         return values
 
     def _train_batch(self, inputs: Any, target: Any) -> tuple[float, int]:
-        with self._autocast():
-            output = self.model(inputs)
-            loss = self.loss(output, target)
+        loss, output = self._steps.gradients(inputs, target)
         value = float(loss.item())
         if not math.isfinite(value):
+            self.optimizer.zero_grad()  # gradients of this batch are among them
+            self._pending = 0
             raise self._not_finite(value, inputs, target)
-        scaled = loss if self.scaler is None else self.scaler.scale(loss)
-        (scaled / self.accumulate if self.accumulate > 1 else scaled).backward()
         self._pending += 1
         for metric in self.metrics:
             metric.update(output, target)
@@ -275,23 +283,8 @@ class Trainer:
 
     def _step(self) -> None:
         """One update from the gradients gathered."""
-        parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimizer)
-        if self._pending < self.accumulate:  # the epoch's last, shorter group
-            for p in parameters:
-                if p.grad is not None:
-                    p.grad.mul_(self.accumulate / self._pending)
-        if self.clip_value is not None:
-            clip_grad_value_(parameters, self.clip_value)
-        if self.clip_norm is not None:
-            clip_grad_norm_(parameters, self.clip_norm)
-        if self.scaler is None:
-            self.optimizer.step()
-        else:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        self.optimizer.zero_grad()
+        # The epoch's last group may be shorter.
+        self._steps.update(self.accumulate / self._pending)
         self.step += 1
         self._pending = 0
 
@@ -337,12 +330,6 @@ class Trainer:
         inputs, target = batch
         return parts.to_device(inputs, self.device), parts.to_device(target, self.device)
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = PRECISIONS[self.precision]
-        if dtype is None:
-            return nullcontext()
-        return autocast(self._kind(), dtype=dtype)
-
     def _kind(self) -> str:
         """The kind of device the model is on."""
         return str(next(iter(self.model.parameters())).device.type)
@@ -363,6 +350,11 @@ class Trainer:
             if self._writer is None:
                 self._writer = SummaryWriter(self.folder)
             self._writer.add_scalar(tag, value, self.step)
+
+
+def _autocasting(kind: str, precision: str) -> Callable[[], AbstractContextManager[Any]]:
+    dtype = PRECISIONS[precision]
+    return nullcontext if dtype is None else partial(autocast, kind, dtype=dtype)
 
 
 def _computed(metrics: Sequence[Metric]) -> dict[str, float]:

@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", default="runs/digits")
+    parser.add_argument("--compile", action="store_true", help="train with native code")
     parser.add_argument("--resume", help="a checkpoint to continue from")
     chosen = parser.parse_args(list(arguments))
 
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         nn.CrossEntropyLoss(),
         metrics=[Accuracy()],
         scheduler=optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs),
+        compile=chosen.compile,
         folder=chosen.folder,
     )
     start = time.perf_counter()
