@@ -31,6 +31,7 @@ from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
 from adjoint.tensor.tensor import Tensor as Tensor
 from adjoint import __config__ as __config__
+from adjoint import _dynamo as _dynamo
 from adjoint import _higher_order_ops as _higher_order_ops
 from adjoint import accelerator as accelerator
 from adjoint import amp as amp
