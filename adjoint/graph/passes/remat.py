@@ -70,15 +70,22 @@ class Recomputed:
 def rematerialise(graph: Graph, strategy: str = DEFAULT) -> Recomputed:
     """The graph in which late readers of what is cheap to compute have it computed again."""
     done = Recomputed(graph, strategy)
+    seen: set[str] = set()
     for _ in range(ROUNDS):
-        cut = Cut(done.graph, strategy)
+        lives = Lifetimes(done.graph)
+        if not lives.at:
+            break
+        # The halves meet where most is alive that was read before and will be read again.
+        border = lives.peak(NEAR)[1]
+        name = done.graph.nodes[border].outputs[0].name
+        if name in seen:
+            break  # decided on already
+        seen.add(name)
+        cut = Cut(lives, border + 1, strategy)
         again, sooner = cut.decide()
         if not any(nbytes(v) >= SMALLEST for v in again | sooner):
             break
-        before = len(done.names)
         done = repeat(done, cut, again, sooner)
-        if len(done.names) == before and not sooner:
-            break
     if strategy == "memory":
         from adjoint.graph.passes.segments import shorten
 
@@ -118,14 +125,12 @@ class Cut:
     of the second half is computed late costs nothing.
     """
 
-    def __init__(self, graph: Graph, strategy: str) -> None:
+    def __init__(self, lives: Lifetimes, peak: int, strategy: str) -> None:
         self.strategy = strategy
-        self.lives = Lifetimes(graph)
-        # The halves meet where most is alive that was read before and will be read again.
-        self.peak = self.lives.peak(NEAR)[1] + 1
+        self.lives, self.peak = lives, peak
         self.network = Network()
         self.ends: dict[Value, tuple[int, int]] = {}  # vertices before and after a value
-        self.handed = set(graph.outputs)
+        self.handed = set(lives.graph.outputs)
         self.soonest: dict[Value, int] = {}  # where a value of the first half can be made
         wanted = self.first_half()
         for value in wanted:
