@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.compiler.build import Plan
 from adjoint.compiler.places import ARENA, INPUT
+from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Call
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adjoint.compiler.build import Plan
 from adjoint.compiler.memory import Block, alive
 from adjoint.compiler.places import Buffer
+from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Step
 
 SHOWN = 8  # buffers that are named

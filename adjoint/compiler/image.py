@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.llvm.library import Text
-from adjoint.compiler.build import Plan
 from adjoint.compiler.footprint import footprint
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.memory import blocks, lifetimes, pack
 from adjoint.compiler.naming import name_of
 from adjoint.compiler.places import ARENA
+from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import (
     Address,
     Call,

@@ -7,6 +7,7 @@ that no strides can express of that (a reshape of a transposed value) reads a co
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import laws
@@ -166,8 +167,8 @@ class Legal:
     def reduce(self, record: Record, x: Value, dims: tuple[int, ...], keepdim: bool) -> Value:
         """One loop nest per result; where results are few and long, first by parts."""
         shape, last = x.spec.shape, max(dims)
-        results = prod_of(n for d, n in enumerate(shape) if d not in dims)
-        length = prod_of(shape[d] for d in dims)
+        results = prod(n for d, n in enumerate(shape) if d not in dims)
+        length = prod(shape[d] for d in dims)
         if len(dims) > 1 and results < FEW and length > LONG and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
         elif len(dims) == 1 and results < FEW and length > LONG and (cut := divisor(length)):
@@ -313,15 +314,8 @@ def is_number(x: Any) -> bool:
 
 def virtual(value: Value) -> Place:
     """Where a value would lie: in row-major order in memory of its own."""
-    size = prod_of(value.spec.shape)
+    size = prod(value.spec.shape)
     return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
-
-
-def prod_of(sizes: Any) -> int:
-    total = 1
-    for n in sizes:
-        total *= n
-    return total
 
 
 def divisor(n: int) -> int:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from adjoint.backends.loops import Kernel, Ref
-from adjoint.compiler.build import Plan
 from adjoint.compiler.places import ARENA, Buffer
+from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Launch
 
 ALIGN = 64

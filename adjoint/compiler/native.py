@@ -13,22 +13,22 @@ from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
 from adjoint.backends.threads import get_num_threads
-from adjoint.compiler.build import Builder, Plan
+from adjoint.compiler.build import Builder
 from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.footprint import check, too_much
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
+from adjoint.compiler.memory import ALIGN
 from adjoint.compiler.naming import Unnameable, task_key
 from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
+from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Call
 from adjoint.core import forks
 from adjoint.graph.execution import Executable, Task, interpreted
 from adjoint.graph.sources import State
-
-ALIGN = 64
 
 
 class Native:

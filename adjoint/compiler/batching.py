@@ -1,0 +1,79 @@
+"""Batching: kernels of one form are launched together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.compiler.places import ARENA, Buffer
+from adjoint.compiler.steps import Launch, Step, Touches, by_buffer, overlap
+from adjoint.compiler.words import fill_words
+
+ADJACENT = 4  # steps that a kernel may be put off whatever it reads
+HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
+
+
+def batch(steps: list[Step]) -> list[Step]:
+    """Launch kernels of one form together where nothing between them forbids it.
+
+    A kernel is put off to a later one of its form that can wait for it: no step from here to there
+    may read what it writes, or write what it reads or writes. Nor must much memory be kept for
+    that: a launch saved is worth a microsecond, which large operands do not notice.
+    """
+    result: list[Step] = []
+    ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
+    held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
+    for step in reversed(steps):
+        form = step.form if isinstance(step, Launch) else None
+        reads, writes = by_buffer(step.reads), by_buffer(step.writes)
+        later = held.get(form) if form is not None else None
+        joined = later is not None and not (
+            overlap(step.writes, later.reads)
+            or overlap(step.writes, later.writes)
+            or overlap(step.reads, later.writes)
+            or (len(result) - later.at > ADJACENT and holds(reads, ends, later.at) > HELD)
+        )
+        if joined:
+            assert later is not None
+            assert isinstance(step, Launch)
+            later.launch.kernels.insert(0, step.kernels[0])
+            later.launch.reads += step.reads
+            later.launch.writes += step.writes
+            later.launch.cost += step.cost
+        else:
+            result.append(step)
+            if form is not None:
+                assert isinstance(step, Launch)
+                held[form] = _Held(step, len(result), {}, {})
+        # A kernel that was put off is no longer in the way of launches before its new place.
+        at = later.at if joined and later is not None else len(result)
+        for buffer in (*reads, *writes):
+            ends[buffer] = min(ends.get(buffer, at), at)
+        for each in held.values():
+            if each.at <= at:
+                each.add(reads, writes)
+    result.reverse()
+    for step in result:
+        if isinstance(step, Launch) and step.form is not None:
+            fill_words(step)
+    return result
+
+
+def holds(reads: Touches, ends: dict[Buffer, int], at: int) -> int:
+    """Bytes that would be kept longer if what reads them were put off."""
+    return sum(b.nbytes for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A launch that earlier kernels may join, and what they would have to wait for."""
+
+    launch: Launch
+    at: int  # its place, counted from the end
+    reads: Touches
+    writes: Touches
+
+    def add(self, reads: Touches, writes: Touches) -> None:
+        for mine, theirs in ((self.reads, reads), (self.writes, writes)):
+            for buffer, touches in theirs.items():
+                mine.setdefault(buffer, []).extend(touches)

@@ -1,0 +1,23 @@
+"""Plans: what an executable is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adjoint.compiler.places import Buffer, Place
+from adjoint.compiler.steps import Step
+from adjoint.graph.ir import Graph, Value
+from adjoint.graph.passes.remat import Recomputed
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an executable is made from."""
+
+    graph: Graph
+    steps: list[Step]
+    inputs: list[Buffer | None]  # by graph input; None for the host's numbers
+    targets: list[Buffer]  # by write
+    results: dict[int, Buffer]  # by output
+    places: dict[Value, Place]
+    remat: Recomputed
