@@ -82,8 +82,8 @@ def lanes_of(form: Form) -> int:
     if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
         return 4
     wide = ("float64", "int64")
-    # Sums of columns read a little of every row: take much of it at a time.
-    if form.inner and not form.rows and len(form.ops) <= 4:
+    # What reduces columns reads a little of every row: take much of it at a time.
+    if form.inner and not form.rows and len(form.ops) <= 4 and not sums_columns(form):
         return 16 if any(op.dtype in wide for op in form.ops) else 32
     return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
 
