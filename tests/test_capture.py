@@ -481,16 +481,16 @@ def test_an_exception_while_replaying_changes_no_state() -> None:
 
 
 def test_a_leaked_tensor_is_an_error() -> None:
-    kept: list[Any] = []
+    kept: dict[str, Any] = {}
 
     @capture
     def step(x: Any) -> Any:
-        kept.append(x * 2)
+        kept["x"] = x * 2
         return x
 
     step(data(0))
     with pytest.raises(RuntimeError, match="outside it"):
-        kept[0] + 1
+        kept["x"] + 1
 
 
 def branch(x: Any) -> Any:

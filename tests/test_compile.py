@@ -632,3 +632,24 @@ def test_recording_in_one_thread_leaves_another_alone() -> None:
                 assert float(step(ad.ones(3))) == 3.0
 
     in_threads(work)
+
+
+def test_appending_a_traced_tensor_to_a_list_is_refused() -> None:
+    losses: list[Any] = [1.0]
+
+    def step(x: Any) -> Any:
+        losses.append(x.sum())
+        return x * 2
+
+    with pytest.raises(RuntimeError, match="appends a tensor to the list losses.*Return the"):
+        ad.compile(step)(ad.ones(3))
+    assert losses == [1.0]
+
+
+def test_a_list_of_the_functions_own_may_grow() -> None:
+    def stack(x: Any) -> Any:
+        parts = [x]
+        parts.append(x * 2)
+        return ad.stack(parts).sum(0)
+
+    assert ad.compile(stack)(ad.ones(2)).tolist() == [3, 3]

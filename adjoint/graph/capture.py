@@ -289,6 +289,7 @@ class Captured:
                 with CONTEXT.having(capture=trace):
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.numbers(leaves))
+                    before.check_lists()
                     program = build(trace, result, leaves, attributes, seen.watched)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
@@ -319,6 +320,7 @@ class Captured:
             with CONTEXT.having(capture=trace):
                 result = self.fn(*args, **kwargs)
                 before.check_unchanged(self.numbers([]))
+                before.check_lists()
                 return build(trace, result, leaves, attributes, seen.watched)
         finally:
             attributes.undo(trace)

@@ -21,6 +21,7 @@ from typing import Any
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
+from adjoint.tensor.memory import is_symbolic
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEPTH = 8
@@ -239,13 +240,17 @@ def spell(path: Path) -> str:
 
 
 class Numbers:
-    """The Python numbers in containers and objects a function can reach, by holder and name."""
+    """The Python numbers in containers and objects a function can reach, by holder and name.
 
-    __slots__ = ("found", "kept")
+    Of lists it keeps the length: what a function appends to one, it appends once.
+    """
+
+    __slots__ = ("found", "kept", "lists")
 
     def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
         self.found: dict[tuple[int, Any], tuple[Path, Any]] = {}
         self.kept: list[Any] = []  # so that ids stay unique
+        self.lists: list[tuple[Path, list[Any], int]] = []
         seen: set[int] = set()
         pending: list[tuple[tuple[int, Any], Path, Any, int]]
         pending = [((0, name), (None, name, False), value, 0) for name, value in reached(fn)]
@@ -259,6 +264,8 @@ class Numbers:
             elif not (plain(value) or is_tensor(value) or id(value) in seen or depth > _DEPTH):
                 seen.add(id(value))
                 self.kept.append(value)
+                if type(value) is list:
+                    self.lists.append((path, value, len(value)))
                 held = isinstance(value, (dict, list, tuple))
                 kind = type(value)  # a lazy module that became an ordinary one is another holder
                 for key, child in _own(value):
@@ -271,10 +278,19 @@ class Numbers:
             after = now.found.get(place, (path, value))[1]
             if value == value and after != value:
                 raise RuntimeError(
-                    f"capture: the function changes a number of the host, {spell(path)}, from "
-                    f"{value} to "
-                    f"{after}; a replay would not. Change it outside the function, or keep it in "
-                    "a tensor and write that in place."
+                    f"compile: the function changes a Python number, {spell(path)}, from {value} "
+                    f"to {after}; a recording would not. Change it outside the function, or keep "
+                    "it in a tensor and write that in place."
+                )
+
+    def check_lists(self) -> None:
+        """Refuse a function that leaves traced tensors in a list: its replay would add none."""
+        for path, value, length in self.lists:
+            if any(is_tensor(x) and is_symbolic(x) for x in value[length:]):
+                del value[length:]
+                raise RuntimeError(
+                    f"compile: the function appends a tensor to the list {spell(path)}; a "
+                    "recording would not. Return the tensor and append it outside the function."
                 )
 
 
