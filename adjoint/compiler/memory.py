@@ -2,8 +2,9 @@
 
 Note [in place]
     A kernel's result may take the memory of an operand that is not read after it, if the kernel
-    reads that operand only at the element it is about to write: no reduction, the same strides,
-    nobody else in the launch that touches either. Such buffers are placed as one, a *block*.
+    reads that operand only at the element it is about to write: no reduction, the whole of both,
+    the same strides, nobody else in the launch that touches either. Such buffers are placed as one,
+    a *block*.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ def successor_of(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer |
         other = ref.buffer
         if other is None or i in stores or other.kind != ARENA or spans[other][1] != k:
             continue
-        if spans[other][0] == k or not in_step(kernel, other, target[0]):
+        if spans[other][0] == k or not other.size == buffer.size == kernel.work:
+            continue
+        if not in_step(kernel, other, target[0]):
             continue
         if only_user(step, other) is kernel:
             return other
