@@ -10,6 +10,7 @@ JOBS ?= 2
 test: lint types layers stubs-check unit doctest   ## everything a change must pass
 
 $(STAMP): pyproject.toml
+	@echo "setting up $(VENV) (once; takes a minute or two)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@
