@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm.columns import STRIP, sums_columns
-from adjoint.backends.llvm.kernels import lanes_of, words_of
+from adjoint.backends.llvm.pieces import lanes_of, words_of
 from adjoint.backends.loops import ANY, SHORT, WHOLE, Kernel
 from adjoint.compiler.steps import Address, Launch, Number, Status, double_bits
 from adjoint.graph.ir import Value

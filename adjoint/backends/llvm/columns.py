@@ -18,7 +18,8 @@ from adjoint.backends.llvm.vector import V, type_text
 from adjoint.backends.loops import LOAD, POINT, REDUCE, SHORT, WHOLE, Form
 
 if TYPE_CHECKING:
-    from adjoint.backends.llvm.kernels import Emitter, Env
+    from adjoint.backends.llvm.kernels import Emitter
+    from adjoint.backends.llvm.nests import Env
 
 STRIP = 256  # columns, at most
 ROWS = 64  # of a block
@@ -147,4 +148,4 @@ class Columns:
             env[k] = emitter.reduced(k, self.kept(pointer, kind, width))
         for v, r in form.stores:
             if not form.ops[v].full:
-                emitter.store(r, where, emitter.get(v, env, width, where, 1))
+                emitter.access.store(r, where, emitter.get(v, env, width, where, 1))
