@@ -18,6 +18,8 @@ from adjoint.compiler.products import unit
 from adjoint.core.families import composite
 from adjoint.core.record import REGISTRY, Record
 from adjoint.graph.execution import Executable, Task
+from adjoint.graph.signature import Arguments
+from adjoint.tensor.tensor import wrap
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -192,3 +194,13 @@ def test_compositions_of_ones_own_are_told_apart_by_content() -> None:
     for record, wanted in ((first, 2), (second, 3)):
         got = ad.compile(lambda x, record=record: record(x))(ad.ones(3))
         np.testing.assert_array_equal(got.numpy(), [wanted] * 3)
+
+
+def test_arrays_of_another_device_take_the_long_way() -> None:
+    class Elsewhere(np.ndarray):  # type: ignore[type-arg]
+        """Stands for the arrays of another library."""
+
+    x = ad.ones(3)
+    wanted = Arguments([x], None, frozenset(), frozenset())
+    assert wanted.fit([ad.zeros(3)])
+    assert not wanted.fit([wrap(np.zeros(3, np.float32).view(Elsewhere))])

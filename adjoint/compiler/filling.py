@@ -12,7 +12,8 @@ Note [recycled results]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from sys import getrefcount
 from typing import Any
 
@@ -24,7 +25,9 @@ from adjoint.core.dtype import named
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
-UNHELD = 3  # references to an array that only its slot holds, seen from `_result`
+UNHELD = 2  # references to an array that only its slot holds: the slot's, and the question's own
+# Where threads run at once, one may be about to take a reference that is not counted yet.
+COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def address(array: Any) -> int:
@@ -41,7 +44,7 @@ class Slot:
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = shape, dtype
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        self.keeps = 0 < size <= SMALL
+        self.keeps = COUNTED and 0 < size <= SMALL
         self.kept: list[tuple[Any, int]] = []
         self.turn = 0
 
@@ -54,7 +57,7 @@ class Slot:
         if len(kept) == 2:
             self.turn ^= 1
             pair = kept[self.turn]
-            if getrefcount(pair[0]) == UNHELD - 1:
+            if getrefcount(pair[0]) == UNHELD:
                 return pair
         array = np.empty(self.shape, self.dtype)
         pair = (array, address(array))
@@ -73,47 +76,49 @@ def make_fill(
     `moving` are the inputs whose addresses change, and whether they are written; `floats` the
     host's numbers that are floats.
     """
-    slots = [Slot(shape, NUMPY_OF[named(dtype)]) for _, shape, dtype in image.results]
     lines = ["def fill(inputs, targets):", f" results = [None] * {outputs}"]
-
-    def put(at: int, shift: int) -> str:
-        return f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
-
-    def written(array: str) -> list[str]:
-        return [f" a, fixed = {array}.__array_interface__['data']", " if fixed: refuse()"]
-
-    for i, changes in moving.items():
-        if changes:
-            lines += written(f"inputs[{i}]")
-        else:
-            lines.append(f" a = inputs[{i}].__array_interface__['data'][0]")
-        lines += [put(at, shift) for at, shift in image.patches.get(f"input {i}", ())]
-    for key in image.patches:
-        kind, number = key.split()
-        if kind == "target":
-            lines += written(f"targets[{number}]")
-            lines += [put(at, shift) for at, shift in image.patches[key]]
-    for i, places in image.numbers.items():
-        lines.append(f" x = inputs[{i}]")
-        if i in floats:
-            lines += [f" d[{at}] = x" for at, _ in places]
-        else:
-            lines += [f" q[{at}] = signed(x + {plus})" for at, plus in places]
-    for s, (k, _, _) in enumerate(image.results):
-        lines.append(f" results[{k}], a = take{s}()")
-        lines += [put(at, shift) for at, shift in image.patches.get(f"result {k}", ())]
+    lines += [*_arrays(image, moving), *_numbers(image, floats), *_results(image)]
     lines.append(" return results")
     view = memoryview(words).cast("B")
-    scope: dict[str, Any] = {
-        "q": view.cast("q"),
-        "d": view.cast("d"),
-        "signed": signed,
-        "refuse": refuse,
-    }
-    scope |= {f"take{s}": slot.take for s, slot in enumerate(slots)}
+    scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d")}
+    scope |= {"signed": signed, "refuse": refuse}
+    for s, (_, shape, dtype) in enumerate(image.results):
+        scope[f"take{s}"] = Slot(shape, NUMPY_OF[named(dtype)]).take
     exec(compile("\n".join(lines), "<fill>", "exec"), scope)
     fill: Fill = scope["fill"]
     return fill
+
+
+def _put(image: Image, key: str) -> Iterator[str]:
+    """Put the address `a` of an array where it is needed."""
+    for at, shift in image.patches.get(key, ()):
+        yield f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
+
+
+def _arrays(image: Image, moving: dict[int, bool]) -> Iterator[str]:
+    arrays = [(f"inputs[{i}]", f"input {i}", written) for i, written in moving.items()]
+    targets = [key.split()[1] for key in image.patches if key.startswith("target")]
+    arrays += [(f"targets[{n}]", f"target {n}", True) for n in targets]
+    for array, key, written in arrays:
+        if written:
+            yield f" a, fixed = {array}.__array_interface__['data']"
+            yield " if fixed: refuse()"
+        else:
+            yield f" a = {array}.__array_interface__['data'][0]"
+        yield from _put(image, key)
+
+
+def _numbers(image: Image, floats: set[int]) -> Iterator[str]:
+    for i, places in image.numbers.items():
+        yield f" x = inputs[{i}]"
+        for at, plus in places:
+            yield f" d[{at}] = x" if i in floats else f" q[{at}] = signed(x + {plus})"
+
+
+def _results(image: Image) -> Iterator[str]:
+    for s, (k, _, _) in enumerate(image.results):
+        yield f" results[{k}], a = take{s}()"
+        yield from _put(image, f"result {k}")
 
 
 def refuse() -> None:

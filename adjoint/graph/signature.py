@@ -132,9 +132,10 @@ class Arguments:
         for i, x in enumerate(args):
             if is_tensor(x):
                 a = x._array
-                self.wanted.append((type(x), a.shape, a.strides, a.dtype, x.requires_grad))
+                fields = (a.shape, a.strides, a.dtype, x.requires_grad, type(a))
+                self.wanted.append((type(x), *fields))
             else:
-                self.wanted.append((float if i in free else None, x, None, None, None))
+                self.wanted.append((float if i in free else None, x, None, None, None, None))
 
     @staticmethod
     def simple(args: Sequence[Any]) -> bool:
@@ -149,7 +150,7 @@ class Arguments:
         if len(args) != len(self.wanted):
             return False
         states, met = self.states, 0
-        for x, (kind, shape, strides, dtype, flag) in zip(args, self.wanted, strict=True):
+        for x, (kind, shape, strides, dtype, flag, on) in zip(args, self.wanted, strict=True):
             if kind is None:
                 # A zero may differ from an equal one in its sign.
                 if x is not shape and (type(x) is not type(shape) or not x or x != shape):
@@ -160,8 +161,8 @@ class Arguments:
             if kind is float:
                 continue
             a = x._array
-            if a.shape != shape or a.strides != strides:
-                return False
+            if a.shape != shape or a.strides != strides or a.__class__ is not on:
+                return False  # arrays of another class are on another device
             if a.dtype is not dtype and a.dtype != dtype:
                 return False
             if (x._requires_grad if x._base is None else x.requires_grad) is not flag:
