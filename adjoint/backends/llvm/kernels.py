@@ -175,9 +175,12 @@ class Emitter:
                 for k in self.wanted(stage):  # what is outer is computed before the loops
                     self.get(k, env, lanes, where, stage)
                 LoopNest(self, env, lanes, stage, stored, reductions).write(where)
-        for v, r in form.stores:
-            if not form.ops[v].full:
-                self.access.store(r, where, self.get(v, env, lanes, where, stages))
+        # All values, then all stores: one may take the memory of another's operand (Note [in place],
+        # compiler.memory).
+        outer = [(v, r) for v, r in form.stores if not form.ops[v].full]
+        values = [self.get(v, env, lanes, where, stages) for v, _ in outer]
+        for (_, r), value in zip(outer, values, strict=True):
+            self.access.store(r, where, value)
 
     def turn(
         self,
