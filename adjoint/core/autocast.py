@@ -22,7 +22,7 @@ _LOWER = """
     matmul mm vecdot linear addbmm baddbmm bmm scaled_dot_product_attention
 """
 _LOWER_CUDA = "addmv addr mv einsum chain_matmul multi_dot lstm_cell gru_cell"
-_KEEP_CPU = "addmv addr mv dot vdot"
+_KEEP_CPU = "addmv addr bilinear mv dot vdot"
 _FP32_CUDA = """
     acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus
     layer_norm rms_norm group_norm cosine_similarity poisson_nll_loss

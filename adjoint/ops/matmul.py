@@ -80,7 +80,7 @@ def _shared(size: int, values: list[Tensor], batched: list[bool]) -> Tensor:
     return _batched(x.expand((size, *x.shape)), y)
 
 
-@public(method=True, out=True)
+@public(namespaces=("", "linalg"), method=True, out=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product with PyTorch's treatment of vectors and batches.
 

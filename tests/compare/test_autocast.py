@@ -22,6 +22,8 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "mm": lambda t, a, b, v: t.mm(a, b),
     "mv": lambda t, a, b, v: t.mv(a, v),
     "dot": lambda t, a, b, v: t.dot(v, v),
+    "linalg.matmul": lambda t, a, b, v: t.linalg.matmul(a, b),
+    "bilinear": lambda t, a, b, v: t.nn.functional.bilinear(a, a, a.expand(3, *a.shape)),
     "bmm": lambda t, a, b, v: t.bmm(a[None], b[None]),
     "addmm": lambda t, a, b, v: t.addmm(a, a, b),
     "addmv": lambda t, a, b, v: t.addmv(v, a, v),
