@@ -175,8 +175,8 @@ class Emitter:
                 for k in self.wanted(stage):  # what is outer is computed before the loops
                     self.get(k, env, lanes, where, stage)
                 LoopNest(self, env, lanes, stage, stored, reductions).write(where)
-        # All values, then all stores: one may take the memory of another operand (Note [in place] of
-        # compiler.memory).
+        # All values, then all stores: one may take the memory of another's operand
+        # (Note [in place], compiler.memory).
         outer = [(v, r) for v, r in form.stores if not form.ops[v].full]
         values = [self.get(v, env, lanes, where, stages) for v, _ in outer]
         for (_, r), value in zip(outer, values, strict=True):
