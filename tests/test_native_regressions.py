@@ -204,3 +204,36 @@ def test_arrays_of_another_device_take_the_long_way() -> None:
     wanted = Arguments([x], None, frozenset(), frozenset())
     assert wanted.fit([ad.zeros(3)])
     assert not wanted.fit([wrap(np.zeros(3, np.float32).view(Elsewhere))])
+
+
+def test_operands_are_read_before_a_result_takes_their_place() -> None:
+    def make() -> tuple[Any, list[ad.Tensor], list[Any]]:
+        ad.manual_seed(0)
+        turned, state = ad.randn(6, 4), ad.randn(4, 6)
+
+        def fn(x: ad.Tensor) -> ad.Tensor:
+            grown = x * 0.7
+            gate = (turned.t().contiguous() + (state + 1).flip(0)).sigmoid()
+            turned.copy_(gate.t())
+            state.copy_((grown.t() @ x @ grown.t()).t().contiguous().tanh())
+            state.add_(gate * 0.1)
+            return (grown - grown.mean(1, keepdim=True)).tanh()
+
+        return fn, [turned, state], [ad.randn(4, 6)]
+
+    check_same(make)
+
+
+def test_state_is_read_before_the_same_kernel_replaces_it() -> None:
+    def make() -> tuple[Any, list[ad.Tensor], list[Any]]:
+        first, second = ad.arange(40.0), ad.zeros(40)
+
+        def fn(x: ad.Tensor) -> ad.Tensor:
+            new, other = x * 2, first + x
+            first.copy_(new)
+            second.copy_(other)
+            return new + 1
+
+        return fn, [first, second], [ad.arange(40.0).sin()]
+
+    check_same(make)
