@@ -121,6 +121,16 @@ def rows_of(place: Place, rows: int) -> Place:
     return Place(place.buffer, (rows, place.shape[-1]), place.strides[-2:], place.offset)
 
 
+def leading(place: Place) -> tuple[int, int]:
+    """A matrix as the BLAS is told of it: its leading dimension, and whether it is transposed."""
+    plain = unit(place) == "n"
+    rows, columns = place.shape[-2:]
+    big, small = (rows, columns) if plain else (columns, rows)
+    stride = place.strides[-2] if plain else place.strides[-1]
+    lead = max(stride if big > 1 else small, small, 1)
+    return lead, blas.NO_TRANSPOSE if plain else blas.TRANSPOSE
+
+
 def launch(
     node: Node, a: Place, b: Place, c: Place, sizes: tuple[int, int, int], dims: list[Any]
 ) -> Launch:
@@ -143,16 +153,9 @@ def launch(
     for at, place in ((blas.A, a), (blas.B, b), (blas.C, c)):
         words[at] = Address(place.buffer, place.offset * item)
     words[blas.M], words[blas.N], words[blas.K] = m, n, k
-    for lead, trans, place in (
-        (blas.LDA, blas.TRANS_A, a), (blas.LDB, blas.TRANS_B, b), (blas.LDC, None, c),
-    ):  # fmt: skip
-        plain = unit(place) == "n"
-        rows, columns = place.shape[-2:]
-        big, small = (rows, columns) if plain else (columns, rows)
-        stride = place.strides[-2] if plain else place.strides[-1]
-        words[lead] = max(stride if big > 1 else small, small, 1)
-        if trans is not None:
-            words[trans] = blas.NO_TRANSPOSE if plain else blas.TRANSPOSE
+    words[blas.LDA], words[blas.TRANS_A] = leading(a)
+    words[blas.LDB], words[blas.TRANS_B] = leading(b)
+    words[blas.LDC], _ = leading(c)
     words[blas.BLOCK], words[blas.BLOCKS] = block, -(-length // block)
     words[blas.BY_ROWS] = int(by_rows)
     words[blas.STEP_A] = a.strides[-2] * item if by_rows else 0
