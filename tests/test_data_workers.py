@@ -238,7 +238,7 @@ def test_memory_and_descriptors_do_not_grow() -> None:
 
 def _resident() -> int:
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt", "os.kill(os.getpid(), 9)"])
