@@ -1,6 +1,6 @@
 """Build: from a task to the steps that do it.
 
-The stages, in order: passes over the graph, legalise, fuse, order, place, kernels.
+The stages, in order: passes over the graph, rematerialise, legalise, fuse, order, place, kernels.
 """
 
 from __future__ import annotations
