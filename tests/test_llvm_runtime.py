@@ -302,10 +302,15 @@ def test_an_interrupt_leaves_the_pool_whole() -> None:
         while True:
             slow.run(3)
 
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_for_ever()
-    timer.join()
+    # Python leaves the signal ignored if a shell that runs a command in the background did so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_for_ever()
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert program.run(3) == 0
     np.testing.assert_array_equal(result, expected)
 
