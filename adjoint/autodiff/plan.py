@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from adjoint.core.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
-SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, CONSTANT = range(10)
+SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONAL, CONSTANT = range(
+    11
+)
 Argument = tuple[int, Any]
 _CERTAIN = (
     "same",
@@ -61,7 +63,12 @@ class Plan:
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> Step:
         if isinstance(rule, float):
             return Step(position, None, rule, -1, ())
-        arguments = tuple(self._argument(record, n, position, count) for n in rule.names)
+        arguments: tuple[Argument, ...] = tuple(
+            (OPTIONAL, (n, rule.defaults[n]))
+            if n in rule.defaults
+            else self._argument(record, n, position, count)
+            for n in rule.names
+        )
         alone = len(arguments) == 1 and arguments[0][0] == SAVED
         return Step(position, rule.fn, 1.0, arguments[0][1] if alone else -1, arguments)
 

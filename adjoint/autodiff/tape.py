@@ -85,6 +85,8 @@ class RecordNode(TapeNode):
                 found.append(grads[0])
             elif kind == kinds.PARAM:
                 found.append(self.params[key])
+            elif kind == kinds.OPTIONAL:
+                found.append(self.params.get(*key))
             elif kind == kinds.SPEC:
                 found.append(self.specs[key])  # type: ignore[index]
             elif kind == kinds.SAVED_MANY:

@@ -26,15 +26,15 @@ LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
 # latter two is about half of that for the first.
 ANY, WHOLE, SHORT = "any", "whole", "short"
 # Elementwise operations that can fail: an index out of bounds, an integer divided by zero, a
-# probability that is none.
-INDEXED = {"scatter"}
+# probability that is none, a condition that does not hold.
+CHECKED = {"scatter", "bernoulli", "require"}
 DIVIDES = {"floor_divide", "remainder", "fmod", "trunc_divide"}
 
 
 def can_fail(name: str, compute: str) -> bool:
     """Whether an elementwise operation can report an error."""
     divides = name in DIVIDES and "int" in compute
-    return divides or name in INDEXED or name == "bernoulli"
+    return divides or name in CHECKED
 
 
 @dataclass(eq=False, slots=True)

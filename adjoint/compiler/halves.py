@@ -12,7 +12,8 @@ from adjoint.graph.ir import Node, Value
 # Records that eager execution computes in float32 for these dtypes.
 WIDENED = {
     "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool", "resample",
-    "unfold_windows", "fold_windows", "scatter", "index_put",
+    "unfold_windows", "fold_windows", "scatter", "scatter_reduce",
+    "index_put",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.backends.llvm.faults import read_status
 from adjoint.backends.llvm.library import Text
 from adjoint.compiler.footprint import footprint
 from adjoint.compiler.indexed import Fault
@@ -33,11 +34,11 @@ from adjoint.compiler.steps import (
     Symbol,
     launches_of,
 )
+from adjoint.ops.checks import failure
 
 # Rough operations, of which a processor does one or two a nanosecond.
 SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late
 ALONE = 40_000.0  # so is a program whose larger launches together are less
-ERRORS = {kind.__name__: kind for kind in (IndexError, RuntimeError)}
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)
 Entry = tuple[str, int, bool]  # function, first word, whether all workers run it
@@ -61,10 +62,11 @@ class Image:
     report: list[dict[str, Any]] = field(default_factory=list)  # a line per step, for `explain`
     memory: dict[str, Any] = field(default_factory=dict)  # `footprint`
 
-    def fault(self, code: int) -> Exception:
+    def fault(self, status: int) -> Exception:
         """The exception that a status means."""
-        kind, message = self.faults[code - 1]
-        return ERRORS[kind](message)
+        number, value = read_status(status)
+        kind, message = self.faults[number - 1]
+        return failure(message, kind, value)
 
 
 class Layout:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from adjoint.compiler.places import Place
 from adjoint.graph.ir import Node, Value
+from adjoint.ops.checks import ERRORS, NUMBER
+from adjoint.ops.index import out_of_bounds
 
 Shape = tuple[int, ...]
 
@@ -18,13 +21,24 @@ class Fault:
     message: str
 
 
+INDEXED = {"gather", "index", "index_put", "scatter", "scatter_reduce"}
+ASKED = "asked"  # parameter of a node whose dimensions were moved: where they were
+
+
 def bounds_fault(node: Node, which: int) -> Fault:
-    """What an index out of bounds means."""
-    name, params = node.record.name, node.params
-    dim = params["dims"][which] if name == "index" else params["dim"]
-    size = node.inputs[0].spec.shape[dim]
-    kind = RuntimeError if name in ("gather", "scatter") else IndexError
-    return Fault(kind, f"{name}: index is out of bounds for dimension {dim} with size {size}")
+    """What an index out of bounds means: the eager operation's error."""
+    params, shape = node.params, node.inputs[0].spec.shape
+    if "dims" in params:  # `asked`: before they were moved
+        dim, size = params.get(ASKED, params["dims"])[which], shape[params["dims"][which]]
+    else:
+        dim, size = params["dim"], shape[params["dim"]]
+    error = out_of_bounds(node.record.name, NUMBER, dim, size, **_manner(params))
+    return Fault(type(error), str(error))
+
+
+def _manner(params: dict[str, Any]) -> dict[str, Any]:
+    """What of an operation's parameters its error depends on."""
+    return {k: params[k] for k in ("accumulate", "wrap", "classes_of") if k in params}
 
 
 def fault_of(node: Node) -> Fault:
@@ -32,6 +46,8 @@ def fault_of(node: Node) -> Fault:
     name = node.record.name
     if name == "scatter":
         return bounds_fault(node, 0)
+    if name == "require":
+        return Fault(ERRORS[node.params.get("error", "RuntimeError")], node.params["message"])
     if name == "bernoulli":
         return Fault(RuntimeError, "bernoulli: expected all probabilities p to satisfy 0 <= p <= 1")
     return Fault(RuntimeError, f"{name}: ZeroDivisionError: integer division or modulo by zero")

@@ -14,8 +14,15 @@ from adjoint.backends.llvm import laws
 from adjoint.backends.llvm.operations import KIND, supports
 from adjoint.compiler.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.compiler.halves import is_half, wide_specs
+from adjoint.compiler.indexed import ASKED
 from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, show
 from adjoint.compiler.scatters import can_put
+from adjoint.compiler.substitutes import (
+    another_scatter,
+    integer_product,
+    is_integer_product,
+    wants_another_scatter,
+)
 from adjoint.compiler.templates import TEMPLATES, Template, template_for
 from adjoint.core.dtype import DType, float32, int64
 from adjoint.core.promotion import promote
@@ -66,6 +73,10 @@ class Legal:
             self.reduction(node, inputs)
         elif is_point(node, inputs):
             self.keep(node, inputs, POINT)
+        elif is_integer_product(node) and known(node, inputs):
+            self.builder.replace(node, (integer_product(self, node, *inputs),))
+        elif wants_another_scatter(node, inputs) and known(node, inputs):
+            self.builder.replace(node, (another_scatter(self, node, inputs),))
         else:
             template = template_for(node, inputs)
             specs = wide_specs(node, inputs) if template is None else None
@@ -227,8 +238,15 @@ class Legal:
             source = self.show("permute", source, dims=(*dims, *rest))
             dims = tuple(range(len(dims)))
         indices = self.alike(inputs[1:])
-        found = self.emit(POINT, node.record, source, *indices, **{**node.params, "dims": dims})
+        found = self.moved(POINT, node, (source, *indices), dims)
         self.builder.replace(node, (found,))
+
+    def moved(self, kind: str, node: Node, inputs: tuple[Any, ...], dims: tuple[int, ...]) -> Value:
+        """An indexing whose dimensions were moved; errors tell of those that were asked for."""
+        params = {**node.params, "dims": dims}
+        spec = node.record.infer(*(x.spec for x in inputs), **params)
+        params[ASKED] = node.params["dims"]
+        return self.made(self.builder.graph.add_node(node.record, inputs, params, (spec,))[0], kind)
 
     def put(self, node: Node, inputs: tuple[Any, ...]) -> None:
         """Rows put at indices of the first dimensions: others are brought there and back."""
@@ -250,8 +268,7 @@ class Legal:
             values = self.show("permute", values, dims=(*picked, *others))
         template = TEMPLATES["index_put"]
         operands = self.fixed(template, (base, values, *indices))
-        params = {**node.params, "dims": tuple(range(len(dims)))}
-        out = self.emit(TEMPLATE, node.record, *operands, **params)
+        out = self.moved(TEMPLATE, node, operands, tuple(range(len(dims))))
         if order != tuple(range(rank)):
             back = tuple(order.index(d) for d in range(rank))
             out = self.show("permute", out, dims=back)
@@ -352,6 +369,8 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
         return True
     if name == "gather":
         return True
+    if name == "require":
+        return inputs[0].spec.shape == inputs[1].spec.shape
     if name == "random":
         return laws.supports(node.params["law"], node.params["args"], node.params["dtype"])
     if name == "scatter":  # one place per line: a comparison at every element

@@ -281,6 +281,9 @@ class Nest:
             params = (("accumulate", node.params["accumulate"]),)
             self.extents.append(node.inputs[0].spec.shape[dim])
             return name, args, params, out.spec.dtype.name
+        if name == "require":
+            args = tuple(self.operand(x, node, where) for x in node.inputs)
+            return name, args, None, out.spec.dtype.name
         operand = self.factor if name in ("mul", "div") else self.operand
         args = tuple(operand(x, node, where) for x in node.inputs)
         kinds = [as_operand(x) for x in node.inputs]

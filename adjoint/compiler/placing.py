@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.backends.loops import can_fail
 from adjoint.compiler import products, scans
 from adjoint.compiler.fuse import Fusion, Unit
+from adjoint.compiler.indexed import INDEXED
 from adjoint.compiler.nest import strides_over
 from adjoint.compiler.places import (
     ARENA,
@@ -253,8 +254,7 @@ def may_fail(unit: Unit) -> bool:
     if unit.kind == "template" and unit.nodes[0].record.name == "scan":
         return scans.can_fail(unit.nodes[0])
     return unit.kind == "call" or any(
-        n.record.name in ("gather", "index", "index_put") or can_fail(n.record.name, "int")
-        for n in unit.nodes
+        n.record.name in INDEXED or can_fail(n.record.name, "int") for n in unit.nodes
     )
 
 

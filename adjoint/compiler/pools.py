@@ -156,12 +156,13 @@ def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]
     assert index is not None
     out, dim = results[0], node.params["dim"]
     kind = KIND[out.buffer.dtype.name][0]
-    accumulate, cleared = bool(node.params["accumulate"]), base is None
+    how = node.params.get("reduce") or ("sum" if node.params["accumulate"] else lines.PUT)
+    cleared = base is None
     inner = prod(out.shape[dim + 1 :])
     count = prod(out.shape[:dim]) * inner
     launch = Launch(
-        function=f"scatter_{kind}_{int(accumulate)}{int(cleared)}",
-        text=lambda name: lines.scatter_text(name, kind, accumulate, cleared),
+        function=f"scatter_{kind}_{how}_{int(cleared)}",
+        text=lambda name: lines.scatter_text(name, kind, how, cleared),
         words=[
             address(out),
             address(values),
@@ -177,11 +178,11 @@ def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]
         writes=(whole(out.buffer),),
         pieces=count,
         cost=2.0 * prod(index.shape) + prod(out.shape) / 4,
-        label="scatter",
+        label=node.record.name,
     )
     if base is None or base == out:
         return [launch]
-    return [copy_step(base, out, "scatter"), launch]
+    return [copy_step(base, out, node.record.name), launch]
 
 
 # -- weighted sums ------------------------------------------------------------------------------
@@ -231,4 +232,5 @@ TEMPLATES["max_pool"] = Template(accepts_max, first_packed, max_steps)
 TEMPLATES["scatter"] = Template(
     accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})
 )
+TEMPLATES["scatter_reduce"] = Template(accepts_scatter, scatter_packed, scatter_steps)
 TEMPLATES["resample"] = Template(accepts_resample, first_packed, resample_steps)

@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.backends.llvm import rows
 from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.copying import copy_step
-from adjoint.compiler.indexed import Fault
+from adjoint.compiler.indexed import bounds_fault
 from adjoint.compiler.places import Place
 from adjoint.compiler.steps import Address, Launch, Status, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
@@ -44,15 +44,13 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
     out, spec = results[0], node.outputs[0].spec
     length, count = prod(spec.shape[len(indices) :]), prod(indices[0].shape)
     accumulate, wrap = bool(node.params["accumulate"]), bool(node.params.get("wrap", True))
-    kind = IndexError if wrap or not accumulate else RuntimeError  # as eager execution says it
     item, parts = spec.dtype.itemsize, -(-length // rows.PART)
     words: list[Any] = [
         Address(out.buffer, out.offset * item), Address(values.buffer, values.offset * item),
         count, length, parts, int(wrap), Status(),
     ]  # fmt: skip
     for d, index in enumerate(indices):
-        message = f"index_put: index is out of bounds for a dimension of size {spec.shape[d]}"
-        words += [Address(index.buffer, index.offset * 8), spec.shape[d], Fault(kind, message)]
+        words += [Address(index.buffer, index.offset * 8), spec.shape[d], bounds_fault(node, d)]
     launch = Launch(
         function=f"rows_{spec.dtype.name}_{len(indices)}_{'add' if accumulate else 'put'}",
         text=lambda name: rows.rows_text(name, spec.dtype, len(indices), accumulate),

@@ -29,18 +29,31 @@ OPERAND_NAMES = ("x", "y", "z", "w")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A derivative rule with the names it asks for."""
+    """A derivative rule with the names it asks for; `defaults` are of parameters one may omit."""
 
     fn: Callable[..., Any]
     names: tuple[str, ...]
+    defaults: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(fn: Callable[..., Any] | None) -> Rule | None:
         """Read the parameter names, once, when the operation is declared."""
-        return None if fn is None else Rule(fn, tuple(inspect.signature(fn).parameters))
+        if fn is None:
+            return None
+        asked = inspect.signature(fn).parameters
+        given = {n: p.default for n, p in asked.items() if p.default is not p.empty}
+        return Rule(fn, tuple(asked), given)
 
     def __call__(self, look_up: Callable[[str], Any]) -> Any:
-        return self.fn(*map(look_up, self.names))
+        if not self.defaults:
+            return self.fn(*map(look_up, self.names))
+        found = []
+        for name in self.names:
+            try:
+                found.append(look_up(name))
+            except KeyError:
+                found.append(self.defaults[name])
+        return self.fn(*found)
 
 
 @dataclass(eq=False, slots=True)

@@ -22,11 +22,12 @@ def shift_dim(params: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 # GATHER(x, index, dim)[i, j] = x[index[i, j], j] for dim 0; index is no larger than x elsewhere.
+# `classes_of`: the loss whose classes the indices are, for the error when there is no such class.
 GATHER: Record = linear(
     "gather",
-    lambda x, index, dim: Spec(index.shape, x.dtype, x.device),
-    lambda g, x_spec, index, dim: SCATTER(
-        g.new_zeros(x_spec.shape), g, index, dim=dim, accumulate=True
+    lambda x, index, dim, classes_of="": Spec(index.shape, x.dtype, x.device),
+    lambda g, x_spec, index, dim, classes_of="": SCATTER(
+        g.new_zeros(x_spec.shape), g, index, dim=dim, accumulate=True, classes_of=classes_of
     ),
     None,
     operands=("x", "index"),
@@ -45,7 +46,7 @@ def _scatter_self(g: Tensor, index: Tensor, dim: int, accumulate: bool, y_spec: 
 # would look.
 SCATTER: Record = linear(
     "scatter",
-    lambda x, y, index, dim, accumulate: x,
+    lambda x, y, index, dim, accumulate, classes_of="": x,
     _scatter_self,
     lambda g, index, dim: GATHER(g, index, dim=dim),
     None,

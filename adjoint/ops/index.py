@@ -127,6 +127,28 @@ INDEX_PUT: Record = linear(
 )
 
 
+def out_of_bounds(
+    name: str,
+    index: Any,
+    dim: int,
+    size: int,
+    *,
+    accumulate: bool = False,
+    wrap: bool = True,
+    classes_of: str = "",
+) -> Exception:
+    """The error of an index that names no element.
+
+    `classes_of` is the loss whose classes the indices are.
+    """
+    if classes_of:
+        return IndexError(f"{classes_of}: Target {index} is out of bounds for {size} classes.")
+    along = name in ("gather", "scatter", "scatter_reduce")
+    added = name == "index_put" and accumulate and not wrap  # index_add
+    kind = RuntimeError if along or added else IndexError
+    return kind(f"{name}: index {index} is out of bounds for dimension {dim} with size {size}")
+
+
 # -- index tensors ------------------------------------------------------------------------------
 
 

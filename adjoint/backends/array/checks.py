@@ -11,7 +11,10 @@ Array = Any
 
 
 @lowers(checks.REQUIRE)
-def require(xp: Any, x: Array, condition: Array, message: str) -> Array:
+def require(
+    xp: Any, x: Array, condition: Array, message: str, error: str = "RuntimeError"
+) -> Array:
     if not bool(condition.all()):
-        raise RuntimeError(message)
+        wrong = x[~condition] if x.shape == condition.shape and x.dtype.kind in "iu" else None
+        raise checks.failure(message, error, None if wrong is None else int(wrong[0]))
     return x.copy()

@@ -225,8 +225,6 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
             pass
         except (RuntimeError, IndexError, TypeError, ValueError) as better:
             return better
-    if isinstance(error, IndexError):
-        return type(error)(f"{record.name}: {error}")
     if not isinstance(error, ValueError):
         return error
     shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x) for x in operands)

@@ -16,7 +16,7 @@ from adjoint.tensor.tensor import DTYPE_OF, wrap
 Array = Any
 
 
-def out_of_bounds(xp: Any, picks: Array, size: int, low: int) -> int | None:
+def wrong_index(xp: Any, picks: Array, size: int, low: int) -> int | None:
     """An index outside [low, size), or None."""
     if picks.size == 0:
         return None
@@ -32,7 +32,8 @@ def full_index(
     dims: tuple[int, ...],
     indices: tuple[Array, ...],
     wrap: bool,
-    error: type[Exception] = IndexError,
+    accumulate: bool = False,
+    name: str = "index_put",
 ) -> tuple[Any, ...]:
     """Index arrays at their dimensions, whole slices elsewhere; all in bounds.
 
@@ -41,44 +42,47 @@ def full_index(
     if xp is not np or not wrap:
         for d, picks in zip(dims, indices, strict=True):
             size = x.shape[d]
-            if xp is np and error is IndexError and (not picks.size or picks.min() >= 0):
+            if xp is np and not accumulate and (not picks.size or picks.min() >= 0):
                 continue
-            bad = out_of_bounds(xp, picks, size, -size if wrap else 0)
+            bad = wrong_index(xp, picks, size, -size if wrap else 0)
             if bad is not None:
-                raise error(f"index {bad} is out of bounds for dimension {d} with size {size}")
+                raise index.out_of_bounds(name, bad, d, size, accumulate=accumulate, wrap=wrap)
     at = dict(zip(dims, indices, strict=True))
     return tuple(at.get(d, slice(None)) for d in range(dims[-1] + 1))
 
 
-def _renamed(error: IndexError) -> IndexError:
+def _renamed(name: str, error: IndexError) -> IndexError:
     """NumPy's message in our words."""
-    return IndexError(str(error).replace("for axis", "for dimension"))
+    return IndexError(f"{name}: {str(error).replace('for axis', 'for dimension')}")
 
 
 @lowers(index.INDEX)
 def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool = True) -> Array:
+    # By flat positions it needs a third of the time.
+    if len(dims) == x.ndim > 1 and x.flags.c_contiguous and indices[0].size > 64:
+        return x.reshape(-1).take(flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices)))
+    where = full_index(xp, x, dims, indices, wrap, name="index")
     try:
         # `take` needs half the time of x[index], a quarter along a middle dimension, but it
-        # copies an array that is not contiguous; by flat positions it needs a third.
+        # copies an array that is not contiguous.
         if len(dims) == 1 and x.flags.c_contiguous:
-            full_index(xp, x, dims, indices, wrap)
             return x.take(indices[0], axis=dims[0])
-        if len(dims) == x.ndim and x.flags.c_contiguous and indices[0].size > 64:
-            return x.reshape(-1).take(flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices)))
-        out = x[full_index(xp, x, dims, indices, wrap)]
+        out = x[where]
     except IndexError as error:
-        raise _renamed(error) from None
+        raise _renamed("index", error) from None
     # Where the indexed block stays in the middle NumPy's result is a transposed array.
     return out if not out.ndim else xp.ascontiguousarray(out)
 
 
-def in_bounds(xp: Any, shape: tuple[int, ...], indices: tuple[Array, ...]) -> tuple[Array, ...]:
+def in_bounds(
+    xp: Any, shape: tuple[int, ...], indices: tuple[Array, ...], name: str = "index"
+) -> tuple[Array, ...]:
     """An index per dimension of a shape, checked and counted from the start."""
     result = []
     for d, (picks, size) in enumerate(zip(indices, shape, strict=True)):
-        bad = out_of_bounds(xp, picks, size, -size)
+        bad = wrong_index(xp, picks, size, -size)
         if bad is not None:
-            raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+            raise index.out_of_bounds(name, bad, d, size)
         negative = picks.size and picks.min() < 0
         result.append(xp.where(picks < 0, picks + size, picks) if negative else picks)
     return tuple(result)
@@ -94,15 +98,14 @@ def index_put(
     accumulate: bool,
     wrap: bool = True,
 ) -> Array:
-    kind = RuntimeError if accumulate else IndexError  # index_add's, and index_copy's
-    where = full_index(xp, x, dims, indices, wrap, IndexError if wrap else kind)
+    where = full_index(xp, x, dims, indices, wrap, accumulate)
+    if accumulate:
+        return add_at(xp, x, where, dims, indices, values)
     try:
-        if accumulate:
-            return add_at(xp, x, where, dims, indices, values)
         out = x.copy(order="C")
         out[where] = values
     except IndexError as error:
-        raise _renamed(error) from None
+        raise _renamed("index_put", error) from None
     return out
 
 
@@ -113,7 +116,7 @@ def put_into(target: Array, values: Any, dims: tuple[int, ...], indices: tuple[A
     try:
         target[where] = values
     except IndexError as error:
-        raise _renamed(error) from None
+        raise _renamed("index_put", error) from None
 
 
 def fill_where(target: Array, mask: Array, value: Any) -> None:
@@ -141,12 +144,15 @@ def add_at(
     """
     if len(dims) == 1 and dims[0] == 0:  # rows: no need to index an array of all positions
         row = x.size // x.shape[0] if x.shape[0] else 0
-        (picks,) = in_bounds(xp, x.shape[:1], indices)
+        (picks,) = in_bounds(xp, x.shape[:1], indices, "index_put")
         positions = picks[..., None] * row + xp.arange(row)
     elif len(dims) == x.ndim:
-        positions = flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices))
+        positions = flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices, "index_put"))
     else:
-        positions = xp.arange(x.size).reshape(x.shape)[where]
+        try:
+            positions = xp.arange(x.size).reshape(x.shape)[where]
+        except IndexError as error:
+            raise _renamed("index_put", error) from None
     return combine_at(xp, xp.add, x, positions, values)
 
 
@@ -183,14 +189,14 @@ def _has_atomic(xp: Any, ufunc: Any, dtype: Any) -> bool:
 # -- along one dimension ------------------------------------------------------------------------
 
 
-def along(name: str, xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, ...]:
+def along(
+    name: str, xp: Any, x: Array, picks: Array, dim: int, classes_of: str = ""
+) -> tuple[Array, ...]:
     """The index that shows, at each place of `picks`, the element it names along `dim`."""
     size = x.shape[dim]
-    bad = out_of_bounds(xp, picks, size, 0)
+    bad = wrong_index(xp, picks, size, 0)
     if bad is not None:
-        raise RuntimeError(
-            f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}"
-        )
+        raise index.out_of_bounds(name, bad, dim, size, classes_of=classes_of)
     return tuple(
         picks if d == dim else xp.arange(n).reshape((1,) * d + (n,) + (1,) * (picks.ndim - d - 1))
         for d, n in enumerate(picks.shape)
@@ -198,16 +204,24 @@ def along(name: str, xp: Any, x: Array, picks: Array, dim: int) -> tuple[Array, 
 
 
 @lowers(gather.GATHER)
-def gather_(xp: Any, x: Array, picks: Array, dim: int) -> Array:
-    where = along("gather", xp, x, picks, dim)
+def gather_(xp: Any, x: Array, picks: Array, dim: int, classes_of: str = "") -> Array:
+    where = along("gather", xp, x, picks, dim, classes_of)
     if x.flags.c_contiguous and picks.size > 64:
         return x.reshape(-1).take(flat_positions(xp, x.shape, where))
     return x[where]
 
 
 @lowers(gather.SCATTER)
-def scatter_(xp: Any, x: Array, y: Array, picks: Array, dim: int, accumulate: bool) -> Array:
-    where = along("scatter", xp, x, picks, dim)
+def scatter_(
+    xp: Any,
+    x: Array,
+    y: Array,
+    picks: Array,
+    dim: int,
+    accumulate: bool,
+    classes_of: str = "",
+) -> Array:
+    where = along("scatter", xp, x, picks, dim, classes_of)
     if accumulate:
         return combine_at(xp, xp.add, x, flat_positions(xp, x.shape, where), y)
     out = x.copy(order="C")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adjoint.backends.llvm.blocks import Blocks
 from adjoint.backends.llvm.elementwise import from_memory, to_memory
+from adjoint.backends.llvm.faults import store_fault
 from adjoint.backends.llvm.operations import KIND
 from adjoint.backends.llvm.vector import Code, V, any_of, select, type_text
 from adjoint.backends.loops import Form
@@ -129,24 +130,22 @@ class Access:
         """An index made safe; one that is out of bounds is reported (Note [faults])."""
         code = self.code
         size = code.splat(code.value(limit, "i64", 1), index.lanes)
+        given = index
         if wrap:
             index = select(index < 0, index + size, index)
         bad = index.bitcast("u64") >= size.bitcast("u64")
-        self.report(bad, k, j)
+        self.report(bad, k, j, given)
         return select(bad, 0, index)
 
-    def report(self, bad: V, k: int, j: int) -> None:
+    def report(self, bad: V, k: int, j: int, number: V | None = None) -> None:
         """Note [faults]: a kernel that finds an error in a lane says so in the status, and goes on.
 
         The driver stops at the next barrier; memory it wrote meanwhile is the program's own.
         """
-        code, let = self.code, self.code.let
 
         def store() -> None:
-            at = let(f"inttoptr i64 {self.word['status', 0, -1]} to ptr")
-            code.lines.append(
-                f"store atomic i64 {self.word['fault', k, j]}, ptr {at} monotonic, align 8"
-            )
+            status = self.code.let(f"inttoptr i64 {self.word['status', 0, -1]} to ptr")
+            store_fault(self.code, status, self.word["fault", k, j], bad, number)
 
         self.blocks.when(any_of(bad).ref, store)
 

@@ -249,6 +249,8 @@ class Emitter:
                 value = code.splat(_from_word(word, kind), lanes)
             case "index":
                 value = self.access.coordinate(op.args[0][1], where, lanes)
+            case _ if op.name == "require":
+                value = self.required(k, env, lanes, where, stage)
             case _ if op.name == "scatter":
                 value = self.scatter(k, env, lanes, where, stage)
             case _:
@@ -273,6 +275,15 @@ class Emitter:
         if lanes < 4 or self.form.inner or self.form.outer != 1 or classes[0] != 1:
             return None
         return self.access.coordinate(r, where, 1)
+
+    def required(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """x itself, after a report where its condition does not hold."""
+        x, condition = (
+            self.get(a, env, lanes, where, stage) if tag == "v" else self.code.const(a, "i1", lanes)
+            for tag, a in self.form.ops[k].args
+        )
+        self.access.report(~condition.convert("i1"), k, 0, None if x.is_float else x)
+        return x
 
     def scatter(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
         """x, or y at the one place of its line that an index names."""

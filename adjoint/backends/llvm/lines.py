@@ -5,11 +5,14 @@ A *line* is all elements that differ along that dimension alone; arrays are in r
 
 from __future__ import annotations
 
+from adjoint.backends.llvm.faults import store_fault
 from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.operations import combine
 from adjoint.backends.llvm.vector import V, mad
 from adjoint.backends.llvm.writer import Writer
 
 LANES = 8
+PUT = "put"
 
 # -- elements put or added at indices -----------------------------------------------------------
 
@@ -18,8 +21,10 @@ LANES = 8
 ) = range(10)  # fmt: skip
 
 
-def scatter_text(name: str, kind: str, accumulate: bool, cleared: bool) -> Text:
-    """Each line's values put, or added, at indices into a line of SIZE, in order.
+def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
+    """Each line's values put at indices into a line of SIZE, in order, or combined with it.
+
+    `how` is PUT or the name of a reduction.
 
     `cleared` lines are zeros to begin with; others are there already. INNER is the number of
     elements from one of a line to the next.
@@ -45,13 +50,13 @@ def scatter_text(name: str, kind: str, accumulate: bool, cleared: bool) -> Text:
             def put() -> None:
                 x = w.load(values, kind, at)
                 place = to + where * inner
-                w.store(w.load(target, kind, place) + x if accumulate else x, target, place)
+                if how != PUT:
+                    x = combine(how, w.load(target, kind, place), x)
+                w.store(x, target, place)
 
             def report() -> None:
                 status = w.pointer(word[S_STATUS])
-                w.code.lines.append(
-                    f"store atomic i64 {word[S_FAULT].ref}, ptr {status} monotonic, align 8"
-                )
+                store_fault(w.code, status, word[S_FAULT].ref, at=where)
 
             w.either(good, put, report)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from adjoint.backends.llvm.blocks import Blocks
 from adjoint.backends.llvm.elementwise import from_memory, stored_kind, to_memory
+from adjoint.backends.llvm.faults import store_fault
 from adjoint.backends.llvm.operations import combine
 from adjoint.backends.llvm.vector import Code, V, host_features, type_text
 from adjoint.core.dtype import DType
@@ -65,19 +66,22 @@ class Writer:
         to, fine = "", ""
         for k in range(self.indices):
             array, size, fault = self.word[FIXED + EACH * k : FIXED + EACH * (k + 1)]
-            at = self.fetch(let(f"inttoptr i64 {array} to ptr"), n)
+            given = at = self.fetch(let(f"inttoptr i64 {array} to ptr"), n)
             negative = let(f"icmp slt i64 {at}, 0")
             turn = let(f"select i1 {let(f'and i1 {negative}, {wraps}')}, i64 {size}, i64 0")
             at = let(f"add i64 {at}, {turn}")
             good = let(f"icmp ult i64 {at}, {size}")
-            self.blocks.when(let(f"xor i1 {good}, true"), lambda fault=fault: self.report(fault))  # type: ignore[misc]
+            self.blocks.when(
+                let(f"xor i1 {good}, true"),
+                lambda fault=fault, given=given: self.report(fault, given),  # type: ignore[misc]
+            )
             to = at if not to else let(f"add i64 {let(f'mul i64 {to}, {size}')}, {at}")
             fine = good if not fine else let(f"and i1 {fine}, {good}")
         self.blocks.when(fine, lambda: self.move(n, to))
 
-    def report(self, fault: str) -> None:
+    def report(self, fault: str, index: str) -> None:
         status = self.code.let(f"inttoptr i64 {self.word[STATUS]} to ptr")
-        self.code.lines.append(f"store atomic i64 {fault}, ptr {status} monotonic, align 8")
+        store_fault(self.code, status, fault, at=self.code.value(index, "i64", 1))
 
     def move(self, n: str, to: str) -> None:
         """One row, this worker's columns of it."""

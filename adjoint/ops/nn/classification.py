@@ -5,14 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import int64, uint8
 from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
-from adjoint.ops.checks import require
+from adjoint.ops.checks import NUMBER, require
 from adjoint.ops.gather import GATHER, SCATTER
-from adjoint.ops.index import INDEX
 from adjoint.ops.linear import linear
 from adjoint.ops.nn.activations import LOG_SIGMOID
 from adjoint.ops.nn.common import FUNCTIONAL, in_float32, widen
@@ -30,21 +28,30 @@ def _class_dim(x: Any) -> int:
     return 0 if x.ndim == 1 else 1
 
 
-def _parts(x: Tensor, target: Tensor, weight: Any, ignore: int) -> tuple[Tensor, Tensor]:
+def _parts(name: str, x: Tensor, target: Tensor, weight: Any, ignore: int) -> tuple[Tensor, Tensor]:
     """(target with ignored ones at class 0 and the class dimension back, weight of each)."""
     ignored = target.eq(ignore)
     safe = target.masked_fill(ignored, 0)
     if weight:
-        scale = INDEX(widen(weight[0]), safe, dims=(0,), wrap=False).masked_fill(ignored, 0)
+        picked = GATHER(widen(weight[0]), safe.reshape(-1), dim=0, classes_of=name)
+        scale = picked.reshape(safe.shape).masked_fill(ignored, 0)
     else:
         scale = ignored.logical_not().to(x.dtype)
     return safe.unsqueeze(_class_dim(x)), scale
 
 
-def _nll(x: Tensor, target: Tensor, *weight: Any, reduction: str, ignore: int) -> Tensor:
+def _nll(
+    x: Tensor,
+    target: Tensor,
+    *weight: Any,
+    reduction: str,
+    ignore: int,
+    name: str = "nll_loss",
+) -> Tensor:
     log_p = widen(x)
-    picks, scale = _parts(log_p, target, weight, ignore)
-    loss = GATHER(log_p, picks, dim=_class_dim(x)).squeeze(_class_dim(x))
+    picks, scale = _parts(name, log_p, target, weight, ignore)
+    dim = _class_dim(x)
+    loss = GATHER(log_p, picks, dim=dim, classes_of=name).squeeze(dim)
     loss = (-loss * scale).masked_fill(scale.eq(0), 0)  # not 0 times infinity
     if reduction == "none":
         return loss.to(x.dtype)
@@ -64,10 +71,12 @@ def _nll_vjp(
     g: Tensor, x: Tensor, target: Tensor, weight: Any, reduction: str, ignore: int
 ) -> Tensor:
     log_p = widen(x)
-    picks, scale = _parts(log_p, target, weight, ignore)
-    each = -_shares(g, scale, reduction).unsqueeze(_class_dim(x))
+    picks, scale = _parts("nll_loss", log_p, target, weight, ignore)
+    dim = _class_dim(x)
+    each = -_shares(g, scale, reduction).unsqueeze(dim)
     none = each.new_zeros(x.shape)
-    return SCATTER(none, each, picks, dim=_class_dim(x), accumulate=True).to(x.dtype)
+    out = SCATTER(none, each, picks, dim=dim, accumulate=True, classes_of="nll_loss")
+    return out.to(x.dtype)
 
 
 # x: log probabilities (N, C, ...) or (C,); target: (N, ...) or ().
@@ -87,9 +96,10 @@ def _cross_entropy(
 ) -> Tensor:
     dim = _class_dim(x)
     log_p = widen(x).log_softmax(dim)
-    loss = _nll(log_p, target, *weight, reduction=reduction, ignore=ignore)
+    name = "cross_entropy"
+    loss = _nll(log_p, target, *weight, reduction=reduction, ignore=ignore, name=name)
     if smoothing:
-        _, scale = _parts(log_p, target, weight, ignore)
+        _, scale = _parts(name, log_p, target, weight, ignore)
         every = -log_p * _along_classes(weight, x) if weight else -log_p
         spread = every.sum(dim).masked_fill(target.eq(ignore), 0)
         if reduction != "none":
@@ -114,9 +124,10 @@ def _cross_entropy_vjp(
     dim = _class_dim(x)
     wide = widen(x)
     p = wide.softmax(dim)
-    picks, scale = _parts(wide, target, weight, ignore)
+    name = "cross_entropy"
+    picks, scale = _parts(name, wide, target, weight, ignore)
     share = _shares(g, scale, reduction).unsqueeze(dim) * (1 - smoothing)
-    out = SCATTER(p * share, -share, picks, dim=dim, accumulate=True)
+    out = SCATTER(p * share, -share, picks, dim=dim, accumulate=True, classes_of=name)
     if smoothing:
         even = widen(g) / scale.sum() if reduction == "mean" else widen(g).expand(scale.shape)
         even = (even * (smoothing / x.shape[dim])).expand(scale.shape)
@@ -178,22 +189,9 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
 
 def in_range(name: str, target: Tensor, channels: int, ignore: int) -> Tensor:
     """The target, whose classes must be 0 ... channels - 1 or the one ignored."""
-    bad = ((target < 0) | (target >= channels)) & target.ne(ignore)
-    if CONTEXT.plain:
-        if target.numel() and bool(bad.any()):
-            shown = int(target.reshape(-1)[bad.reshape(-1).to(int64).argmax()])
-            raise IndexError(f"{name}: Target {shown} is out of bounds for {channels} classes.")
-        return target
-    return require(target, bad.logical_not(), f"{name}: a target class is out of bounds")
-
-
-def _bind(name: str, record: Any, input: Tensor, target: Tensor, weight: Any, **params: Any) -> Any:
-    """The loss; a class out of range, which gathering refuses, is told as PyTorch tells it."""
-    try:
-        return record(input, target, *(() if weight is None else (weight,)), **params)
-    except RuntimeError:
-        in_range(name, target, input.shape[_class_dim(input)], params["ignore"])
-        raise
+    good = (target >= 0) & (target < channels) | target.eq(ignore)
+    message = f"{name}: Target {NUMBER} is out of bounds for {channels} classes."
+    return require(target, good, message, IndexError)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -218,7 +216,8 @@ def nll_loss(
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"nll_loss: not implemented for {input.dtype.name}")
     classes = _check_classes("nll_loss", input, target, weight)
-    return _bind("nll_loss", NLL_LOSS, input, classes, weight, reduction=how, ignore=ignore_index)
+    more = () if weight is None else (weight,)
+    return NLL_LOSS(input, classes, *more, reduction=how, ignore=ignore_index)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -254,12 +253,11 @@ def cross_entropy(
     if target.dtype.is_floating_point:
         return _with_probabilities(input, target, weight, how, ignore_index, label_smoothing)
     classes = _check_classes("cross_entropy", input, target, weight)
-    return _bind(
-        "cross_entropy",
-        CROSS_ENTROPY,
+    more = () if weight is None else (weight,)
+    return CROSS_ENTROPY(
         input,
         classes,
-        weight,
+        *more,
         reduction=how,
         ignore=ignore_index,
         smoothing=float(label_smoothing),

@@ -10,6 +10,7 @@ from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
+from adjoint.ops.checks import require
 from adjoint.ops.condition import WHERE
 from adjoint.ops.index import INDEX, INDEX_PUT
 from adjoint.ops.nn.common import FUNCTIONAL, widen
@@ -301,9 +302,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max()) + 1
     elif num_classes < 1 and tensor.numel():
         raise RuntimeError(f"one_hot: num_classes should be positive, received {num_classes}")
-    if CONTEXT.plain and tensor.numel():
-        if int(tensor.min()) < 0:
-            raise RuntimeError("one_hot: Class values must be non-negative.")
-        if int(tensor.max()) >= num_classes:
-            raise RuntimeError("one_hot: Class values must be smaller than num_classes.")
+    tensor = require(tensor, tensor >= 0, "one_hot: Class values must be non-negative.")
+    less = "one_hot: Class values must be smaller than num_classes."
+    tensor = require(tensor, tensor < num_classes, less)
     return tensor.unsqueeze(-1).eq(tensor.new_arange(num_classes)).to(int64)

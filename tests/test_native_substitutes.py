@@ -1,0 +1,82 @@
+"""Scatters of all kinds and integer products run natively, and give what NumPy gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+REDUCTIONS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+DTYPES = [ad.float32, ad.float64, ad.int64, ad.int32, ad.uint8, ad.float16, ad.bool]
+
+
+def _native(fn: Any, *args: Any) -> np.ndarray[Any, Any]:
+    """What the compiled function gives, made by kernels alone."""
+    compiled = ad.compile(fn)
+    out = compiled(*args)
+    assert " 0 calls of the eager table" in compiled.explain(), compiled.explain()
+    return np.asarray(out.numpy())
+
+
+def _lines(x: Any, at: Any, y: Any, combine: Any) -> Any:
+    """x with each y[i, j] combined with x[at[i, j], j], one after the other."""
+    out = x.copy()
+    for i, j in np.ndindex(*at.shape):
+        out[at[i, j], j] = combine(out[at[i, j], j], y[i, j])
+    return out
+
+
+@pytest.mark.parametrize("rows", [(5, 6), (3, 4)], ids=["whole", "part"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_scatter_reduce(reduce: str, dtype: Any, rows: tuple[int, int]) -> None:
+    generator = np.random.default_rng(0)
+    x, y = ((generator.integers(0, 3, s) - 0.5).astype(dtype.name) for s in ((5, 6), rows))
+    at = generator.integers(0, 5, rows)
+    found = _native(
+        lambda x, at, y: x.scatter_reduce(0, at, y, reduce), *map(ad.tensor, (x, at, y))
+    )
+    np.testing.assert_array_equal(found, _lines(x, at, y, REDUCTIONS[reduce]))
+
+
+def test_the_extreme_of_a_nan_is_a_nan() -> None:
+    x, at = ad.tensor([1.0, 2.0]), ad.tensor([0, 0, 1])
+    y = ad.tensor([float("nan"), 5.0, 3.0])
+    found = _native(lambda x, at, y: x.scatter_reduce(0, at, y, "amax"), x, at, y)
+    np.testing.assert_array_equal(found, [float("nan"), 3.0])
+
+
+@pytest.mark.parametrize("rows", [(5, 6), (3, 4)], ids=["whole", "part"])
+def test_a_mask_is_scattered(rows: tuple[int, int]) -> None:
+    generator = np.random.default_rng(1)
+    x, y = generator.random((5, 6)) > 0.5, generator.random(rows) > 0.5
+    at = generator.permuted(np.tile(np.arange(5)[:, None], 6), axis=0)[: rows[0], : rows[1]]
+    found = _native(lambda x, at, y: x.scatter(0, at, y), *map(ad.tensor, (x, at, y)))
+    np.testing.assert_array_equal(found, _lines(x, at, y, lambda old, new: new))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
+@pytest.mark.parametrize(
+    ("a", "b"), [((4, 5), (5, 6)), ((3, 1, 4, 5), (2, 5, 6)), ((5,), (5, 6)), ((40, 90), (90, 33))]
+)
+def test_integer_products(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> None:
+    generator = np.random.default_rng(2)
+    x, y = (generator.integers(-100, 100, s).astype(dtype) for s in (a, b))
+    found = _native(lambda x, y: x @ y, ad.tensor(x), ad.tensor(y))
+    np.testing.assert_array_equal(found, x @ y)
+
+
+@pytest.mark.parametrize("dtype", [ad.int32, ad.int64], ids=str)
+def test_indices_of_either_width_are_native(dtype: Any) -> None:
+    x, at = ad.randn(4, 4), ad.tensor([3, 0, 1, 1], dtype=dtype)
+    for fn in (
+        lambda x, at: x[at],
+        lambda x, at: x.gather(1, at[:, None]),
+        lambda x, at: ad.nn.functional.embedding(at, x),
+        lambda x, at: x.index_add(0, at, x),
+        lambda x, at: x.index_put((at,), x, accumulate=True),
+    ):
+        np.testing.assert_array_equal(_native(fn, x, at), fn(x, at).numpy())
