@@ -50,6 +50,26 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
+def test_compile_has_pytorchs_default(tmp_path: Path) -> None:
+    program = """
+import torch
+@torch.compile
+def step(x):
+    loss = (x * x).sum()
+    print("loss", loss.item())
+    return loss
+for _ in range(2):
+    step(torch.ones(3))
+try:
+    torch.compile(lambda x: x.item(), fullgraph=True)(torch.ones(()))
+except RuntimeError:
+    print("refused")
+"""
+    done = run(write(tmp_path, program))
+    assert (done.returncode, done.stdout) == (0, "loss 3.0\nloss 3.0\nrefused\n"), done.stderr
+    assert done.stderr.count("step runs as Python") == 1
+
+
 def test_submodules_are_the_same_objects(tmp_path: Path) -> None:
     program = """
 import sys, pickle

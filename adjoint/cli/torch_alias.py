@@ -128,6 +128,7 @@ def install() -> None:
     facade: Any = importlib.import_module("adjoint")
     sys.meta_path.insert(0, TorchFinder())
     config.display_name = "torch"
+    config.fullgraph = False
     objects.Defaults.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     importlib.import_module("torch")

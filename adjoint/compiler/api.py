@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.compiler.executors import DEFAULT, factory_for
 from adjoint.compiler.modules import compiled_module, is_module
+from adjoint.core import config
 from adjoint.graph.capture import Captured
 from adjoint.graph.execution import ExecutorFactory
 
@@ -14,7 +15,7 @@ from adjoint.graph.execution import ExecutorFactory
 def compile(
     model: Callable[..., Any] | None = None,
     *,
-    fullgraph: bool = True,
+    fullgraph: bool | None = None,
     dynamic: bool | None = None,
     backend: str | ExecutorFactory | None = None,
     mode: str | None = None,
@@ -30,7 +31,10 @@ def compile(
 
     Args:
         model: a function, method or module; without it, a decorator is returned.
-        fullgraph: accepted for PyTorch's sake; a recording is always whole.
+        fullgraph: whether a function that cannot be recorded (`.item()`, a branch on a tensor's
+            value) is an error, the default. With False a warning names the line and the reason,
+            and calls with arguments like those run as Python; PyTorch programs under
+            `adjoint run` get that unless they say otherwise.
         dynamic: whether one program serves many sizes.
         backend: what runs the programs: a name of `compiler.list_backends()`, or an executor
             factory (`graph.ExecutorFactory`).
@@ -51,8 +55,9 @@ def compile(
     """
     settings: dict[str, Any]
     settings = {"backend": backend, "mode": mode, "options": options, "dynamic": dynamic}
+    settings["fullgraph"] = config.fullgraph if fullgraph is None else fullgraph
     if model is None:
-        return lambda model: compile(model, fullgraph=fullgraph, disable=disable, **settings)
+        return lambda model: compile(model, disable=disable, **settings)
     if disable:
         return model
     if not callable(model):
@@ -78,4 +83,5 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     )
     if isinstance(fn, Captured):
         fn = fn.fn
-    return Captured(fn, factory, dynamic=bool(settings["dynamic"]))
+    dynamic, whole = bool(settings["dynamic"]), bool(settings["fullgraph"])
+    return Captured(fn, factory, dynamic=dynamic, whole=whole)

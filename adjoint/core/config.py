@@ -4,6 +4,9 @@ from __future__ import annotations
 
 # The module name shown in reprs: "torch" while a PyTorch script runs under `adjoint run`.
 display_name = "adjoint"
+# Whether `compile` takes a function that cannot be recorded for an error unless told otherwise;
+# a PyTorch script expects it to run all the same.
+fullgraph = True
 
 _warn_always = False
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from adjoint.core import forks
@@ -16,12 +17,14 @@ from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
+from adjoint.graph.breaks import Breaks, Refused, refusing_output
 from adjoint.graph.dynamic import Families
-from adjoint.graph.environment import COMPILED, Environment, Fingerprint, Numbers, plain
+from adjoint.graph.environment import COMPILED, Environment, Fingerprint, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
+from adjoint.graph.outside import Outside
 from adjoint.graph.program import Program, build
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
@@ -76,6 +79,7 @@ class Captured:
         factory: ExecutorFactory = interpreted,
         *,
         dynamic: bool = False,
+        whole: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
@@ -86,6 +90,8 @@ class Captured:
         self.traces = 0
         self.retraces = Retraces(fn)
         self.dynamic = dynamic
+        self.whole = whole  # whether what cannot be recorded is an error
+        self.breaks = Breaks(fn, name_of(fn))
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
         self.seen: Fingerprint | None = None
@@ -115,6 +121,26 @@ class Captured:
             program = self._recall(leaves, structure, ready)
             if program is not None:
                 return program(leaves)
+        if self.whole:
+            return self._long_way(leaves, structure, args, kwargs)
+        if not self.breaks.covers(leaves, structure):
+            try:
+                return self._long_way(leaves, structure, args, kwargs)
+            except Refused as refused:
+                reason: BaseException = refused.__cause__ or refused
+            result = self.fn(*args, **kwargs)  # raises where the fault is not the recording's
+            self.breaks.note(leaves, structure, reason)
+            return result
+        return self.fn(*args, **kwargs)
+
+    def _long_way(
+        self,
+        leaves: list[Any],
+        structure: TreeDef,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Find the program or make it, and run it."""
         with TRACING:
             program = self._find(leaves, structure)
             if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
@@ -143,7 +169,7 @@ class Captured:
 
     def _find(self, leaves: list[Any], structure: TreeDef) -> Program:
         """The program for a call: one there is, or a new one."""
-        key = signature(leaves, structure, self.free.of(structure))
+        key = self._key(leaves, structure)
         if key not in self.programs and self.free.notice(key, self.programs):
             key = signature(leaves, structure, self.free.of(structure))
         watch, _ = self.ready
@@ -173,6 +199,14 @@ class Captured:
         self._look(opaque)
         return made
 
+    def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
+        try:
+            return signature(leaves, structure, self.free.of(structure))
+        except TypeError as error:  # an argument that cannot be hashed
+            if self.whole:
+                raise
+            raise Refused from error
+
     def _forget_oldest(self) -> None:
         """Let go of the program that was not used for longest, if there are too many."""
         while sum(map(len, self.programs.values())) > _KEPT:
@@ -192,6 +226,7 @@ class Captured:
             self.free = FreeNumbers()
             self.families = Families(self.families.name, automatic=self.dynamic)
             self.retraces = Retraces(self.fn)
+            self.breaks = Breaks(self.fn, name_of(self.fn))
 
     def _with_free_numbers(
         self, leaves: list[Any], structure: TreeDef, seen: Fingerprint, numbers: list[Slot]
@@ -257,9 +292,21 @@ class Captured:
         entry = (Arguments(args, structure, states, free), program)
         self.ready = (watch, (entry, *others[: _READY - 1]))
 
-    def numbers(self, leaves: list[Any]) -> Numbers:
-        """The host's numbers the function could change."""
-        return Numbers(self.fn, _opaque(leaves))
+    def outside(self, leaves: list[Any]) -> Outside:
+        """Python's state that the function could change."""
+        return Outside(self.fn, _opaque(leaves))
+
+    @contextlib.contextmanager
+    def _recording(self, trace: Trace, leaves: list[Any]) -> Iterator[Outside]:
+        """Where the function runs under a trace; if it fails, Python's state is as before."""
+        before = self.outside(leaves)
+        quiet = contextlib.nullcontext() if self.whole else refusing_output()
+        try:
+            with CONTEXT.having(capture=trace), quiet:
+                yield before
+        except BaseException:
+            before.put_back()
+            raise
 
     def trace(
         self,
@@ -285,15 +332,18 @@ class Captured:
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
                 args, kwargs = unflatten(structure, given)
-                before = self.numbers(leaves)
-                with CONTEXT.having(capture=trace):
+                with self._recording(trace, leaves) as before:
                     result = self.fn(*args, **kwargs)
-                    before.check_unchanged(self.numbers(leaves))
-                    before.check_lists()
+                    before.check_unchanged(self.outside(leaves))
+                    before.check_contents()
                     program = build(trace, result, leaves, attributes, seen.watched)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
+            except Exception as error:
+                if self.whole:
+                    raise
+                raise Refused from error
             finally:
                 attributes.undo(trace)
                 trace.undo()
@@ -316,11 +366,10 @@ class Captured:
         ]
         try:
             args, kwargs = unflatten(structure, leaves)
-            before = self.numbers([])
-            with CONTEXT.having(capture=trace):
+            with self._recording(trace, []) as before:
                 result = self.fn(*args, **kwargs)
-                before.check_unchanged(self.numbers([]))
-                before.check_lists()
+                before.check_unchanged(self.outside([]))
+                before.check_contents()
                 return build(trace, result, leaves, attributes, seen.watched)
         finally:
             attributes.undo(trace)
@@ -337,7 +386,9 @@ class Captured:
         found = methods.get(self)
         if found is None:
             bound = types.MethodType(self.fn, instance)
-            found = methods[self] = Captured(bound, self.factory, dynamic=self.dynamic)
+            found = methods[self] = Captured(
+                bound, self.factory, dynamic=self.dynamic, whole=self.whole
+            )
         return found
 
     def __reduce__(self) -> Any:
@@ -347,12 +398,12 @@ class Captured:
             found = getattr(found, part, None)
         if found is self:
             return self.__qualname__
-        return (_again, (self.fn, self.factory, self.dynamic))
+        return (_again, (self.fn, self.factory, self.dynamic, self.whole))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
         if isinstance(self.fn, types.FunctionType):
             return self  # as functions are
-        return Captured(copy.deepcopy(self.fn, memo), self.factory, dynamic=self.dynamic)
+        return _again(copy.deepcopy(self.fn, memo), self.factory, self.dynamic, self.whole)
 
     def capture_children(self) -> list[tuple[str, Any]]:
         """What a capture that reaches this one depends on: the function, not what is kept of it."""
@@ -409,8 +460,10 @@ class Captured:
         return to_svg(self.latest.graph, expand)
 
 
-def _again(fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool) -> Captured:
-    return Captured(fn, factory, dynamic=dynamic)
+def _again(
+    fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, whole: bool
+) -> Captured:
+    return Captured(fn, factory, dynamic=dynamic, whole=whole)
 
 
 def reset() -> None:

@@ -21,10 +21,9 @@ from typing import Any
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
-from adjoint.tensor.memory import is_symbolic
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_DEPTH = 8
+DEPTH = 8
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
 
 
@@ -197,7 +196,7 @@ class Fingerprint:
         if is_tensor(value):
             self._add_tensors([value], covered)
             return
-        if id(value) in seen or depth > _DEPTH:
+        if id(value) in seen or depth > DEPTH:
             return
         seen.add(id(value))
         if is_tracked(value):
@@ -206,7 +205,7 @@ class Fingerprint:
         if not covered:
             self.holders.append(value)
         covers = value.capture_covers() if hasattr(type(value), "capture_covers") else ()
-        for key, child in _children(value):
+        for key, child in children(value):
             key = key if isinstance(key, (str, int)) else id(key)
             self._add(key, child, seen, depth + 1, covered or key in covers)
 
@@ -226,85 +225,13 @@ class Fingerprint:
             self._add(name, value, seen, depth + 1)
 
 
-# The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
-# out only for a message: a key may be a parameter, and printing that takes its time.
-Path = tuple[Any, Any, bool]
+_OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType)
 
 
-def spell(path: Path) -> str:
-    """A way as Python writes it."""
-    before, key, item = path
-    if before is None:
-        return str(key)
-    return spell(before) + (f"[{key!r}]" if item else f".{key}")
-
-
-class Numbers:
-    """The Python numbers in containers and objects a function can reach, by holder and name.
-
-    Of lists it keeps the length: what a function appends to one, it appends once.
-    """
-
-    __slots__ = ("found", "kept", "lists")
-
-    def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
-        self.found: dict[tuple[int, Any], tuple[Path, Any]] = {}
-        self.kept: list[Any] = []  # so that ids stay unique
-        self.lists: list[tuple[Path, list[Any], int]] = []
-        seen: set[int] = set()
-        pending: list[tuple[tuple[int, Any], Path, Any, int]]
-        pending = [((0, name), (None, name, False), value, 0) for name, value in reached(fn)]
-        pending += [
-            ((1, i), (None, f"argument {i}", False), value, 0) for i, value in enumerate(arguments)
-        ]
-        while pending:
-            place, path, value, depth = pending.pop()
-            if isinstance(value, (int, float, complex)) and not isinstance(value, bool):
-                self.found[place] = path, value
-            elif not (plain(value) or is_tensor(value) or id(value) in seen or depth > _DEPTH):
-                seen.add(id(value))
-                self.kept.append(value)
-                if type(value) is list:
-                    self.lists.append((path, value, len(value)))
-                held = isinstance(value, (dict, list, tuple))
-                kind = type(value)  # a lazy module that became an ordinary one is another holder
-                for key, child in _own(value):
-                    step = (path, key, held)
-                    pending.append(((id(value), (kind, key)), step, child, depth + 1))
-
-    def check_unchanged(self, now: Numbers) -> None:
-        """Refuse a function that counts: its replay would not."""
-        for place, (path, value) in self.found.items():
-            after = now.found.get(place, (path, value))[1]
-            if value == value and after != value:
-                raise RuntimeError(
-                    f"compile: the function changes a Python number, {spell(path)}, from {value} "
-                    f"to {after}; a recording would not. Change it outside the function, or keep "
-                    "it in a tensor and write that in place."
-                )
-
-    def check_lists(self) -> None:
-        """Refuse a function that leaves traced tensors in a list: its replay would add none."""
-        for path, value, length in self.lists:
-            if any(is_tensor(x) and is_symbolic(x) for x in value[length:]):
-                del value[length:]
-                raise RuntimeError(
-                    f"compile: the function appends a tensor to the list {spell(path)}; a "
-                    "recording would not. Return the tensor and append it outside the function."
-                )
-
-
-def _own(value: Any) -> Iterable[tuple[Any, Any]]:
-    """The parts of a value that a function can change and a recording depends on."""
-    if is_tracked(value):
-        return [item for item in vars(value).items() if item[0] not in value._moves_epoch]
-    return () if isinstance(value, (set, frozenset)) else _children(value)
-
-
-def _children(value: Any) -> Iterable[tuple[Any, Any]]:
+def children(value: Any) -> Iterable[tuple[Any, Any]]:
     """The parts of a value that can be looked into."""
     if hasattr(type(value), "capture_children"):  # says itself what a capture depends on
-        return list(value.capture_children())
+        return list(value.capturechildren())
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -313,7 +240,7 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
         return reached(value)
     if isinstance(value, types.MethodType):
         return [("self", value.__self__), ("fn", value.__func__)]
-    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
+    if isinstance(value, _OPAQUE):
         return ()
     return [i for i in getattr(value, "__dict__", {}).items() if i[0] != COMPILED]
 
@@ -345,17 +272,19 @@ def reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     yield from (fn.__kwdefaults__ or {}).items()
 
 
-@functools.lru_cache(maxsize=1024)
 def names_read(code: types.CodeType) -> frozenset[str]:
     """Global names read by a code object and the functions defined in it.
 
     Not every name in it: `optimizer.step()` does not read a global called `step`.
     """
-    found = {i.argval for i in dis.get_instructions(code) if i.opname in _READS}
+    return names(code, ("LOAD_GLOBAL", "LOAD_NAME"))
+
+
+@functools.lru_cache(maxsize=2048)
+def names(code: types.CodeType, instructions: tuple[str, ...]) -> frozenset[str]:
+    """What instructions of these kinds name, in a code object and the functions defined in it."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname in instructions}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= names_read(constant)
+            found |= names(constant, instructions)
     return frozenset(found)
-
-
-_READS = ("LOAD_GLOBAL", "LOAD_NAME")

@@ -1,0 +1,197 @@
+"""What a function does to Python's own state while it is recorded: refused, and undone.
+
+A replay does not run the function, so numbers it counts up and tensors it leaves in lists, dicts,
+objects and variables would be missing from every call but the first.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from adjoint.core.epoch import EPOCH, TrackedDict
+from adjoint.core.record import is_tensor
+from adjoint.graph.environment import DEPTH, children, is_own, is_tracked, names, plain, reached
+from adjoint.tensor.memory import is_symbolic
+
+# The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
+# out only for a message: a key may be a parameter, and printing that takes its time.
+Path = tuple[Any, Any, bool]
+
+
+def spell(path: Path) -> str:
+    """A way as Python writes it."""
+    before, key, item = path
+    if before is None:
+        return str(key)
+    return spell(before) + (f"[{key!r}]" if item else f".{key}")
+
+
+class Outside:
+    """The Python numbers in containers and objects a function can reach, by holder and name.
+
+    Of lists, dicts and plain objects it keeps what is in them: what a function puts there, it puts
+    there once.
+    """
+
+    __slots__ = ("contents", "fn", "found", "kept", "variables")
+
+    def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
+        self.fn = fn
+        self.variables = [(fn, _variables(fn))]  # of the function and those it calls
+        self.found: dict[tuple[int, Any], tuple[Path, Any]] = {}
+        self.kept: dict[int, Any] = {}  # by identity, which stays unique while this lives
+        self.contents: list[tuple[Path, Any, Any]] = []  # a container, and a copy
+        seen: set[int] = set()
+        pending: list[tuple[tuple[int, Any], Path, Any, int]]
+        pending = [((0, name), (None, name, False), value, 0) for name, value in reached(fn)]
+        pending += [
+            ((1, i), (None, f"argument {i}", False), value, 0) for i, value in enumerate(arguments)
+        ]
+        while pending:
+            place, path, value, depth = pending.pop()
+            if isinstance(value, (int, float, complex)) and not isinstance(value, bool):
+                self.found[place] = path, value
+            elif not (plain(value) or is_tensor(value) or id(value) in seen or depth > DEPTH):
+                seen.add(id(value))
+                self.kept[id(value)] = value
+                if isinstance(value, types.FunctionType):
+                    self.variables.append((value, _variables(value)))
+                within = _contents(value)
+                if within is not None:
+                    self.contents.append((path, within, _copy(within)))
+                held = isinstance(value, (dict, list, tuple))
+                kind = type(value)  # a lazy module that became an ordinary one is another holder
+                for key, child in _own(value):
+                    step = (path, key, held)
+                    pending.append(((id(value), (kind, key)), step, child, depth + 1))
+
+    def check_unchanged(self, now: Outside) -> None:
+        """Refuse a function that counts: its replay would not."""
+        for place, (path, value) in self.found.items():
+            after = now.found.get(place, (path, value))[1]
+            if value == value and after != value:
+                raise RuntimeError(
+                    f"compile: the function changes a Python number, {spell(path)}, from {value} "
+                    f"to {after}; a recording would not. Change it outside the function, or keep "
+                    "it in a tensor and write that in place."
+                )
+
+    def check_contents(self) -> None:
+        """Refuse a function that leaves traced tensors somewhere: its replay would leave none."""
+        for path, value, _ in self.contents:
+            values = value.values() if isinstance(value, dict) else value
+            if any(map(_traced, values)):
+                does = "appends a tensor to" if isinstance(value, list) else "keeps a tensor in"
+                what = "the list " if isinstance(value, list) else ""
+                raise RuntimeError(f"compile: the function {does} {what}{spell(path)}{_LOST}")
+        for name, *_ in self._assigned():
+            raise RuntimeError(
+                f"compile: the function assigns a tensor to {name}, a variable from outside it"
+                + _LOST
+            )
+
+    def _assigned(self) -> Iterator[tuple[str, Callable[..., Any], Any]]:
+        """Variables that hold a traced tensor: name, function that has it, value before."""
+        for fn, before in self.variables:
+            for name, value in _variables(fn).items():
+                if _traced(value):
+                    yield name, fn, before.get(name)
+
+    def put_back(self) -> None:
+        """After a recording that failed: numbers and containers as they were."""
+        for (owner, _), ((_, key, _), value) in self.found.items():
+            _assign(self.fn if owner == 0 else self.kept.get(owner), key, value)
+        for name, fn, held in self._assigned():
+            _assign(fn, name, held)
+        for _, value, before in self.contents:
+            if isinstance(value, list):
+                if len(value) != len(before) or any(map(operator.is_not, value, before)):
+                    value[:] = before
+            else:
+                _restore(value, before)
+
+
+_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
+_LOST = (
+    "; a recording would not. Return the tensor and put it there outside the function, or keep it "
+    "in a tensor that was there before and write that in place."
+)
+
+
+def _traced(value: Any) -> bool:
+    """Whether this is a tensor without elements."""
+    return is_tensor(value) and is_symbolic(value)
+
+
+def _variables(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The variables outside a function that it may assign, by name."""
+    fn = getattr(fn, "__func__", fn)
+    if not isinstance(fn, types.FunctionType) or is_own(fn):
+        return {}
+    found = {
+        n: fn.__globals__[n] for n in names(fn.__code__, ("STORE_GLOBAL",)) if n in fn.__globals__
+    }
+    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+    return found | {name: cell.cell_contents for name, cell in cells if _bound(cell)}
+
+
+def _bound(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _contents(value: Any) -> Any:
+    """The list or dict in which a value keeps what can be put there, unless others look after it.
+
+    Attributes of modules are `attributes.Attributes`'s, an optimizer's state is its own.
+    """
+    if type(value) is list or isinstance(value, dict):
+        return None if isinstance(value, TrackedDict) else value
+    looked_after = is_tracked(value) or hasattr(type(value), "capture_children")
+    return None if looked_after or isinstance(value, _CODE) else getattr(value, "__dict__", None)
+
+
+def _copy(value: list[Any] | dict[Any, Any]) -> Any:
+    return list(value) if isinstance(value, list) else dict(value)
+
+
+def _restore(table: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """Give a dict the items it had."""
+    for key in [k for k in table if k not in before]:
+        del table[key]
+    for key, value in before.items():
+        if key not in table or table[key] is not value:
+            table[key] = value
+
+
+def _assign(holder: Any, key: Any, value: Any) -> None:
+    """Give a number back to what held it, if it is another one now."""
+    if isinstance(holder, types.MethodType):
+        holder = holder.__func__
+    if isinstance(holder, types.FunctionType):
+        cells = dict(zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True))
+        if key in cells:
+            cells[key].cell_contents = value
+        elif key in names(holder.__code__, ("STORE_GLOBAL",)):
+            holder.__globals__[key] = value
+        return
+    table = holder if isinstance(holder, (dict, list)) else getattr(holder, "__dict__", None)
+    if isinstance(table, list):
+        if key < len(table) and table[key] != value:
+            table[key] = value
+    elif table is not None and key in table and table[key] != value:
+        table[key] = value
+        EPOCH.count += is_tracked(holder)
+
+
+def _own(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The parts of a value that a function can change and a recording depends on."""
+    if is_tracked(value):
+        return [item for item in vars(value).items() if item[0] not in value._moves_epoch]
+    return () if isinstance(value, (set, frozenset)) else children(value)

@@ -1,0 +1,240 @@
+"""`compile(fullgraph=False)`: what cannot be recorded runs as Python, as if never recorded."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.graph.breaks import Refused
+
+calls = 0
+latest: Any = 0
+
+
+def loose(fn: Callable[..., Any]) -> Any:
+    return ad.compile(fn, fullgraph=False)
+
+
+class Box:
+    """A plain object a function may write to."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+        self.count = 0
+
+
+def with_item(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    log.append((x * 2).sum().item())
+    return x + log[-1]
+
+
+def with_branch(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def with_number(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    box.count += 1
+    table["n"] = table.get("n", 0) + 1
+    return x + box.count
+
+
+def with_global(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    global calls
+    calls += 1
+    return x + calls
+
+
+def with_list(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    log.append(len(log))
+    log.append(x.sum())
+    return x * len(log)
+
+
+def with_dict(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    table["last"] = table.get("last", 0) + x.sum()
+    return x * 3
+
+
+def with_attribute(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    box.kept = x.exp() if box.kept is None else box.kept + x
+    return box.kept * 2
+
+
+def with_variable(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    global latest
+    latest = latest + x.sum()
+    return x * 3
+
+
+def with_numpy(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    return ad.as_tensor(np.sort(x.numpy()))
+
+
+def with_shape(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    return x[x > 0]
+
+
+def with_disabled(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> Any:
+    return ad.compiler.disable(lambda y: y + 1)(x)
+
+
+REFUSED = [
+    with_item,
+    with_branch,
+    with_number,
+    with_global,
+    with_list,
+    with_dict,
+    with_attribute,
+    with_variable,
+    with_numpy,
+    with_shape,
+    with_disabled,
+]
+
+
+def numbers(values: list[Any]) -> list[Any]:
+    return [v.tolist() if isinstance(v, ad.Tensor) else v for v in values]
+
+
+@pytest.mark.parametrize("body", REFUSED, ids=lambda f: f.__name__)
+def test_refused_functions_run_as_python(body: Callable[..., Any]) -> None:
+    """Results and everything left behind are those of the function itself, call by call."""
+
+    def play(transform: Callable[..., Any]) -> Any:
+        global calls, latest
+        calls, latest = 0, ad.tensor(0.0)
+        box, log, table = Box(), [0], {"m": 1}
+        fn = transform(lambda x: body(x, box, log, table))
+        out = [fn(ad.tensor(v)).tolist() for v in ([1.0, 2.0], [-1.0, -3.0], [0.5, 4.0])]
+        held = box.kept if box.kept is None else box.kept.tolist()
+        left = (box.count, calls, *numbers([*log, *table.values(), latest]))
+        return out, held, left, list(table)
+
+    with pytest.warns(UserWarning, match="runs as Python") as caught:
+        got = play(loose)
+    assert got == play(lambda fn: fn)
+    assert len(caught) == 1
+    assert "test_compile_breaks.py:" in str(caught[0].message)
+    box, log, table = Box(), [0], {"m": 1}
+    with pytest.raises(RuntimeError):
+        ad.compile(lambda x: body(x, box, log, table))(ad.ones(2))
+    assert (box.kept, box.count, log, table) == (None, 0, [0], {"m": 1})  # as before
+
+
+def test_a_training_step_that_reports_its_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failed recording leaves parameters, optimizer state and gradients alone."""
+
+    def train(transform: Callable[..., Any]) -> list[float]:
+        ad.manual_seed(0)
+        layer = nn.Linear(3, 1)
+        opt = ad.optim.Adam(layer.parameters(), lr=0.1)
+
+        def step(x: Any) -> Any:
+            loss = layer(x).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            print("loss", loss)
+            return loss
+
+        step = transform(step)
+        losses = [float(step(ad.ones(2, 3))) for _ in range(4)]
+        assert opt.state[layer.weight]["step"] == 4
+        return losses
+
+    with pytest.warns(UserWarning, match=r"step runs as Python.*print: called at test_compile_b"):
+        got = train(loose)
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert got == train(lambda fn: fn)
+
+
+def test_what_can_be_recorded_is_recorded() -> None:
+    fn = loose(lambda x: (x * x).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [float(fn(ad.ones(n))) for n in (2, 2, 3)] == [2, 2, 3]
+    assert fn.traces == 2
+
+
+def test_refused_once_per_signature() -> None:
+    runs: list[None] = []
+
+    def fn(x: Any, flip: bool) -> Any:
+        runs.append(None)
+        return -x if flip and x.sum() > 0 else x
+
+    compiled = loose(fn)
+    with pytest.warns(UserWarning, match="runs as Python"):
+        compiled(ad.ones(2), True)  # recorded in vain, then run
+    assert len(runs) == 1  # the attempt left no trace
+    compiled(ad.ones(2), True)
+    assert (len(runs), compiled.traces) == (2, 1)
+    compiled(ad.ones(2), False)
+    compiled(ad.ones(2), False)
+    assert (len(runs), compiled.traces) == (3, 2)  # this signature is a program
+
+
+def test_many_refusals_stop_the_attempts() -> None:
+    fn = loose(lambda x: x * x.sum().item())
+    with pytest.warns(UserWarning, match="runs as Python"):
+        results = [fn(ad.ones(n)).shape[0] for n in range(1, 30)]
+    assert results == list(range(1, 30))
+    assert fn.traces < 12
+
+
+def test_arguments_that_cannot_be_hashed() -> None:
+    fn = loose(lambda x: ad.as_tensor(x) * 2)
+    with pytest.warns(UserWarning, match="cannot be hashed"):
+        assert fn(np.ones(2)).tolist() == [2, 2]
+    assert fn(np.ones(3)).tolist() == [2, 2, 2]
+
+
+def test_errors_of_the_function_are_its_own() -> None:
+    fn = loose(lambda x: x @ ad.ones(3, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="matmul") as caught:
+            fn(ad.ones(2, 2))
+        assert not isinstance(caught.value.__context__, Refused)
+        assert fn(ad.ones(1, 3)).tolist() == [[3, 3, 3]]
+
+
+class Counting(nn.Module):
+    """A module whose forward counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        return self.layer(x)
+
+
+def test_modules_copies_and_pickles() -> None:
+    compiled = ad.compile(Counting(), fullgraph=False)
+    for module in (compiled, copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        with pytest.warns(UserWarning, match=r"Counting runs as Python.*self\.calls"):
+            module(ad.ones(1, 2)).sum().backward()
+        assert module.calls == 1
+        assert module.layer.weight.grad.tolist() == [[1, 1]]
+
+
+def test_methods_of_instances() -> None:
+    class Meter:
+        @ad.compile(fullgraph=False)
+        def read(self, x: Any) -> Any:
+            return x.sum().item()
+
+    with pytest.warns(UserWarning, match="runs as Python"):
+        assert Meter().read(ad.ones(3)) == 3.0
