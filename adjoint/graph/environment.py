@@ -231,7 +231,7 @@ _OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType)
 def children(value: Any) -> Iterable[tuple[Any, Any]]:
     """The parts of a value that can be looked into."""
     if hasattr(type(value), "capture_children"):  # says itself what a capture depends on
-        return list(value.capturechildren())
+        return list(value.capture_children())
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
