@@ -159,6 +159,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.polynomials",
     "adjoint.backends.array.special",
     "adjoint.backends.array.sharing",
+    "adjoint.sparse.creation",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
@@ -195,6 +196,7 @@ SUBMODULES = (
     "return_types",
     "serialization",
     "signal",
+    "sparse",
     "special",
     "storage",
     "testing",
@@ -296,6 +298,15 @@ def load_lazy() -> None:
 
 
 HOOKS.load_rest = load_lazy
+
+
+def load_sparse() -> Any:
+    """Sparse tensors, which few programs have."""
+    importlib.import_module("adjoint.sparse")
+    return HOOKS.sparse
+
+
+HOOKS.load_sparse = load_sparse
 
 
 def load_networks() -> None:

@@ -148,6 +148,7 @@ class GradScaler:
         grads = [grad for grad in given if grad is not None]
         if any(grad.dtype is float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
+        grads = [grad._values() if grad.is_sparse else grad for grad in grads]
 
         def unscale(grad: Tensor) -> None:
             bad = grad.isfinite().all().logical_not().float()

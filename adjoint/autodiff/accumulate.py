@@ -12,7 +12,9 @@ from adjoint.tensor.tensor import Tensor, alias, set_grad
 
 
 def add(held: Any, grad: Any) -> Any:
-    """The sum of two cotangents."""
+    """The sum of two cotangents; of a sparse and a dense one, the dense one comes first."""
+    if HOOKS.sparse is not None and held.is_sparse:
+        return ADD(grad, held)
     return ADD(held, grad)
 
 
@@ -30,12 +32,29 @@ def add_owned(held: Any, grad: Any) -> bool:
 def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     """Add to `.grad`: in place where the tape does not need the old value."""
     held = leaf.grad
-    if held is None:
+    if HOOKS.sparse is not None and (grad.is_sparse or (held is not None and held.is_sparse)):
+        accumulate_sparse(leaf, held, grad, keep_graph=keep_graph)
+    elif held is None:
         set_grad(leaf, as_first(leaf, grad, keep_graph=keep_graph))
     elif keep_graph:
         set_grad(leaf, held + grad)
     elif not held._requires_grad and add_owned(held, grad):
         held._storage.version += 1
+    else:
+        with CONTEXT.having(grad_enabled=False):
+            held.add_(grad)
+
+
+def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool) -> None:
+    """The same where either is sparse: sparse as long as both are, dense from then on."""
+    if held is None:
+        if not keep_graph:
+            elements = grad._values()
+            shared = bool(elements._chain) or is_shared(elements) or not elements.is_contiguous()
+            grad = grad.with_elements(row_major(elements) if shared else elements)
+        set_grad(leaf, grad)
+    elif keep_graph or (held.is_sparse and not grad.is_sparse):
+        set_grad(leaf, add(held, grad))
     else:
         with CONTEXT.having(grad_enabled=False):
             held.add_(grad)

@@ -21,6 +21,7 @@ from adjoint.autodiff.stack import entered, next_depth
 from adjoint.autodiff.tape import attach, preserve
 from adjoint.autodiff.vmap_level import VmapLevel
 from adjoint.core.context import CONTEXT
+from adjoint.core.layout import strided
 from adjoint.core.public import method
 from adjoint.core.record import HOOKS, is_tensor
 from adjoint.tensor.mutation import payload
@@ -61,7 +62,16 @@ def place_of(x: Any) -> Edge | None:
         return (x.node.variable, 0) if isinstance(x.node, AccumulateGrad) else tuple(x)
     while is_tensor(x) and isinstance(x._storage.level, JvpLevel):
         x = payload(x).primal
+    if is_tensor(x) and x.layout is not strided:
+        x = x._elements  # a sparse tensor is where its elements are
     return edge_of(x)
+
+
+def gradient_of(x: Any, found: Any) -> Any:
+    """What arrived at a tensor's place as its gradient: that of a sparse tensor is sparse."""
+    if found is None or not is_tensor(x) or x.layout is strided:
+        return found
+    return x.as_gradient(found)
 
 
 def level_of(x: Any) -> Any:
@@ -223,7 +233,10 @@ def grad(
         level=None,
     )
     pull = _run_batched if is_grads_batched else _run
-    found = pull(run, roots, grads, edges, create_graph)
+    found = [
+        gradient_of(t, g)
+        for t, g in zip(chosen, pull(run, roots, grads, edges, create_graph), strict=True)
+    ]
     if materialize_grads:
         return tuple(
             t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)

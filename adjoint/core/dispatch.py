@@ -33,6 +33,8 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
+    if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
+        return HOOKS.sparse.process(record, operands, params)
     if context.capture is not None and context.capture.closes:
         operands = context.capture.enter(operands)
     if context.autocast is not None and record.policy is not None:

@@ -39,7 +39,7 @@ class MemoryFormat(_Named):
 
 
 class Layout(_Named):
-    """How elements are stored; every tensor here is ``adjoint.strided``."""
+    """How elements are stored: ``adjoint.strided``, or a sparse layout (`adjoint.sparse`)."""
 
     __slots__ = ()
 
@@ -49,10 +49,20 @@ preserve_format = MemoryFormat("preserve_format")
 channels_last = MemoryFormat("channels_last")
 channels_last_3d = MemoryFormat("channels_last_3d")
 strided = Layout("strided")
+sparse_coo = Layout("sparse_coo")
+sparse_csr = Layout("sparse_csr")
 
 CONSTANTS: Final[dict[str, _Named]] = {
     c.name: c
-    for c in (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
+    for c in (
+        contiguous_format,
+        preserve_format,
+        channels_last,
+        channels_last_3d,
+        strided,
+        sparse_coo,
+        sparse_csr,
+    )
 }
 
 
@@ -63,7 +73,10 @@ def _constant(name: str) -> _Named:
 def check_layout(name: str, layout: Any) -> None:
     """Refuse layouts other than strided."""
     if layout is not None and layout is not strided:
-        raise RuntimeError(f"{name}: only the strided layout is supported, received {layout!r}")
+        raise RuntimeError(
+            f"{name}: only the strided layout is supported, received {layout!r}. Make a sparse "
+            "tensor with sparse_coo_tensor, sparse_csr_tensor or to_sparse()."
+        )
 
 
 def channels_last_strides(name: str, shape: Sequence[int], rank: int) -> Shape:

@@ -163,6 +163,8 @@ class Hooks:
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views
+    sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
+    load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from adjoint import assembly
 from adjoint.core.device import Device
 from adjoint.core.dtype import DTYPES, DType
+from adjoint.core.layout import Layout, sparse_coo, sparse_csr, strided
 from adjoint.core.spec import Size
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.storages import Stored
@@ -104,6 +106,23 @@ def _with_attributes(tensor: Any, state: Any) -> Any:
     return tensor
 
 
+def _sparse(layout: Any, data: Any) -> Tensor:
+    makers = {sparse_coo: "sparse_coo_tensor", sparse_csr: "sparse_csr_tensor"}
+    if layout not in makers or not isinstance(data, tuple):
+        raise TypeError(f"tensors of layout {layout!r} are not loaded")
+    made: Tensor = assembly.find(makers[layout])(*data[: 3 if layout is sparse_coo else 4])
+    if layout is sparse_coo and len(data) > 3 and data[3] is True:
+        return made.coalesce()  # sorted already, unless the file says what is not so
+    return made
+
+
+def _layout(name: Any) -> Layout:
+    for layout in (strided, sparse_coo, sparse_csr):
+        if name == f"torch.{layout.name}":
+            return layout
+    raise TypeError(f"tensors of layout {name!r} are not loaded")
+
+
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "utf-8"):
         raise TypeError(f"cannot encode {type(text).__name__} as {encoding!r}")
@@ -170,6 +189,8 @@ def _builders() -> dict[str, Callable[..., Any]]:
         "torch._utils._rebuild_parameter": _parameter,
         "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": _from_type,
+        "torch._utils._rebuild_sparse_tensor": _sparse,
+        "torch.serialization._get_layout": _layout,
         "numpy.dtype": _numpy_dtype,
     }
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):

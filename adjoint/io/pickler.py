@@ -18,6 +18,7 @@ import numpy as np
 from adjoint.core.device import Device
 from adjoint.core.dtype import DType
 from adjoint.core.epoch import TrackedDict
+from adjoint.core.layout import Layout
 from adjoint.core.spec import Size
 from adjoint.io import objects
 from adjoint.tensor.tensor import Tensor
@@ -223,6 +224,9 @@ class Pickler:
         args = (value.type,) if value.index is None else (value.type, value.index)
         self._reduce(value, "torch device", args)
 
+    def _layout(self, value: Layout) -> None:
+        self._reduce(value, "torch.serialization _get_layout", (f"torch.{value.name}",))
+
     # -- parts --------------------------------------------------------------------------------
 
     def _at(self, where: str, item: Any) -> None:
@@ -299,4 +303,5 @@ _SAVERS: dict[type, Callable[[Pickler, Any], None]] = {
     Size: Pickler._size,
     DType: Pickler._dtype,
     Device: Pickler._device,
+    Layout: Pickler._layout,
 }

@@ -32,6 +32,8 @@ class Adagrad(RuleOptimizer):
         foreach, differentiable, fused: as PyTorch's; one rule serves them all.
     """
 
+    sparse = True
+
     def __init__(
         self,
         params: ParamsT,
@@ -88,3 +90,16 @@ class Adagrad(RuleOptimizer):
         state["sum"].addcmul_(grad, grad, value=1)
         below = state["sum"].sqrt().add(group["eps"])
         move_quotient(p, grad, below, -lr / (1 + (step - 1) * group["lr_decay"]))
+
+    def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        if group["fused"]:
+            raise RuntimeError("`fused` does not support sparse grad or complex param")
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        step = advance(state["step"])
+        grad = grad.coalesce()
+        rows = grad._values()
+        state["sum"].add_(grad.with_elements(rows * rows))
+        below = state["sum"].sparse_mask(grad)._values().sqrt().add(group["eps"])
+        rate = -scalar(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+        p.add_(grad.with_elements(rows / below), alpha=rate)

@@ -94,6 +94,11 @@ class Adam(RuleOptimizer):
         check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
         super().__init__(params, defaults)
 
+    def refuse_sparse(self) -> None:
+        raise RuntimeError(
+            "Adam does not support sparse gradients, please consider SparseAdam instead"
+        )
+
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         state = {
             "step": new_counter(p.device if self._counts_on_device(group) else None),

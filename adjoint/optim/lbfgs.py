@@ -83,7 +83,7 @@ class LBFGS(Optimizer):
         """All gradients as one real vector."""
         parts = []
         for p in self._params:
-            grad = p.new_zeros(p.shape) if p.grad is None else p.grad
+            grad = p.new_zeros(p.shape) if p.grad is None else p.grad.to_dense()
             parts.append((view_as_real(grad) if grad.dtype.is_complex else grad).reshape(-1))
         return cat(parts, 0)
 

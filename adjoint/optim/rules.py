@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from adjoint.autodiff.modes import enable_grad
 from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.reinterpret import view_as_complex, view_as_real
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
@@ -26,6 +26,7 @@ class RuleOptimizer(Optimizer):
     """
 
     elementwise: ClassVar[bool] = True  # False: the rule looks at a parameter as a whole
+    sparse: ClassVar[bool] = False  # whether `update_sparse` is stated
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
     _plans: Plans | None = None
 
@@ -36,6 +37,14 @@ class RuleOptimizer(Optimizer):
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change the parameter, and its state, for a gradient."""
         raise NotImplementedError
+
+    def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        """The same for a sparse gradient, by a rule that is stated only where `sparse` says so."""
+        raise NotImplementedError
+
+    def refuse_sparse(self) -> None:
+        """PyTorch's error for a sparse gradient."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     @_use_grad_for_differentiable
     def step(self, closure: Closure | None = None) -> Any:
@@ -74,6 +83,10 @@ class RuleOptimizer(Optimizer):
         if self._plans is None or self._plans.state is not self.state:
             self._plans = Plans(self.state, self.numbers)
         held = [p for p in group["params"] if p._meta is not None and p._meta.grad is not None]
+        if HOOKS.sparse is not None:
+            for p in [p for p in held if p._meta.grad.is_sparse]:
+                self._apply(p, p.grad, group)
+                held = [other for other in held if other is not p]
         plan = self._plans.find(index, held)
         if plan is None:
             for p in held:
@@ -103,6 +116,12 @@ class RuleOptimizer(Optimizer):
 
     def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
         """The rule for one parameter."""
+        if HOOKS.sparse is not None and grad.is_sparse:
+            if not self.sparse:
+                self.refuse_sparse()
+            grad = -grad if group.get("maximize") else grad
+            self.update_sparse(p, grad, self._state_of(p, group), group)
+            return
         state = self._state_of(p, group)
         if not p.dtype.is_complex:
             self._rule(p, grad, state, group)

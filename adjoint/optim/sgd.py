@@ -40,6 +40,8 @@ class SGD(RuleOptimizer):
         tensor([0.8000, 0.8000], requires_grad=True)
     """
 
+    sparse = True
+
     def __init__(
         self,
         params: ParamsT,
@@ -89,6 +91,11 @@ class SGD(RuleOptimizer):
             held = self._accumulate(grad, state, group)
             grad = grad.add(held, alpha=momentum) if group["nesterov"] else held
         move(p, grad, -scalar(group["lr"]))
+
+    def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        if group["fused"]:
+            raise RuntimeError("`_fused_sgd` does not support sparse gradients")
+        self.update(p, grad, state, group)
 
     @staticmethod
     def _accumulate(grad: Tensor, state: dict[str, Any], group: ParamGroup) -> Tensor:

@@ -1,20 +1,22 @@
-"""SparseAdam: Adam for sparse gradients, which Adjoint's tensors do not have yet."""
+"""SparseAdam: Adam on the rows a sparse gradient has."""
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
+from adjoint.ops.creation import zeros_like
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.scalars import scalar
 from adjoint.tensor.tensor import Tensor
 
 
 class SparseAdam(RuleOptimizer):
     """Adam that touches only the rows a sparse gradient has; dense gradients are refused.
 
-    Gradients are always dense as yet (`Embedding(sparse=True)` says so when it is differentiated),
-    so a step with any gradient raises PyTorch's error for dense ones.
+    Rows without a gradient keep their averages and do not move, where Adam's would.
 
     Args:
         params: parameters or groups.
@@ -22,7 +24,22 @@ class SparseAdam(RuleOptimizer):
         betas: decay rates of the averages of the gradient and its square.
         eps: added to the denominator.
         maximize: ascend.
+
+    Example:
+        >>> import adjoint as ad
+        >>> table = ad.nn.Embedding(4, 2, sparse=True)
+        >>> optimizer = ad.optim.SparseAdam(table.parameters(), lr=0.5)
+        >>> before = table.weight.detach().clone()
+        >>> table(ad.tensor([1, 1, 3])).sum().backward()
+        >>> optimizer.step()
+        >>> (table.weight - before).detach()
+        tensor([[ 0.0000,  0.0000],
+                [-0.5000, -0.5000],
+                [ 0.0000,  0.0000],
+                [-0.5000, -0.5000]])
     """
+
+    sparse = True
 
     elementwise = False
 
@@ -43,13 +60,49 @@ class SparseAdam(RuleOptimizer):
         check_range("epsilon value", eps, 0.0)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         held = [p for group in self.param_groups for p in group["params"]]
+        layouts = [
+            [g, i]
+            for g, group in enumerate(self.param_groups)
+            for i, p in enumerate(group["params"])
+            if p.is_sparse
+        ]
+        if layouts:
+            raise ValueError(
+                f"Sparse params at indices {layouts}: SparseAdam requires dense parameter tensors"
+            )
         found = [i for i, p in enumerate(held) if p.dtype.is_complex]
         if found:
             raise ValueError(
                 f"Complex params at indices {found}: SparseAdam does not support complex parameters"
             )
 
+    def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        return {"step": 0, "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+
     def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
-        raise RuntimeError(
-            "SparseAdam does not support dense gradients, please consider Adam instead"
-        )
+        if not grad.is_sparse:
+            raise RuntimeError(
+                "SparseAdam does not support dense gradients, please consider Adam instead"
+            )
+        super()._apply(p, grad, group)
+
+    def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        state["step"] += 1
+        grad = grad.coalesce()
+        rows = grad._values()
+        if not rows.numel():
+            return
+        beta1, beta2 = group["betas"]
+        mean = _averaged(state["exp_avg"], grad, rows, beta1)
+        square = _averaged(state["exp_avg_sq"], grad, rows * rows, beta2)
+        step = state["step"]
+        rate = scalar(group["lr"]) * sqrt(1 - beta2**step) / (1 - beta1**step)
+        p.add_(grad.with_elements(-rate * (mean / (square.sqrt() + group["eps"]))))
+
+
+def _averaged(held: Tensor, grad: Any, rows: Tensor, beta: float) -> Tensor:
+    """The rows of a running average that the gradient has, with its own worked in."""
+    old = held.sparse_mask(grad)._values()
+    change = (rows - old) * (1 - beta)
+    held.add_(grad.with_elements(change))
+    return old + change

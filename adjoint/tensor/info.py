@@ -154,18 +154,31 @@ for _name, _what in {
     "is_xpu": "on an Intel GPU",
     "is_meta": "without elements",
     "is_nested": "nested",
-    "is_sparse": "sparse",
-    "is_sparse_csr": "sparse by rows",
     "is_quantized": "quantised",
     "is_mkldnn": "in a vendor's layout",
 }.items():
     _never(_name, _what)
 
 
+# Sparse tensors are of classes of their own, which say otherwise.
+
+
 @prop
 def layout(self: Tensor) -> Any:
-    """How elements lie in memory: always strided."""
+    """How elements lie in memory: strided, or a sparse layout."""
     return strided
+
+
+@prop
+def is_sparse(self: Tensor) -> bool:
+    """Whether the layout is `sparse_coo`."""
+    return False
+
+
+@prop
+def is_sparse_csr(self: Tensor) -> bool:
+    """Whether the layout is `sparse_csr`."""
+    return False
 
 
 @prop
@@ -186,7 +199,7 @@ def volatile(self: Tensor) -> bool:
     return False
 
 
-# Every tensor is dense, so what only other layouts can do is refused as PyTorch refuses it.
+# What only other layouts can do is refused as PyTorch refuses it.
 
 
 @method
@@ -215,7 +228,7 @@ def sspaddmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: 
 
 @method
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor itself: every tensor is dense."""
+    """The tensor itself: it is dense."""
     return self if dtype is None else self.to(dtype)
 
 

@@ -185,17 +185,26 @@ def to_string(tensor: Tensor, prefix: str = "tensor(") -> str:
     if type(tensor._array) is Window:
         return f"{prefix}<{tensor._spec}, a traced value>)"
     indent = len(prefix)
-    body = "[]" if tensor._array.size == 0 else _elements(tensor, indent)
-    text = prefix + body
+    return with_suffixes(prefix + body_of(tensor, indent), _suffixes(tensor), indent) + ")"
+
+
+def body_of(tensor: Tensor, indent: int) -> str:
+    """The elements alone, in brackets."""
+    return "[]" if tensor._array.size == 0 else _elements(tensor, indent)
+
+
+def with_suffixes(text: str, suffixes: list[str], indent: int, *, apart: bool = False) -> str:
+    """Text followed by remarks, on a new line where one does not fit, or all `apart`."""
     last = len(text) - text.rfind("\n") + 1
-    for suffix in _suffixes(tensor):
-        if last + len(suffix) + 2 > OPTIONS.linewidth:
+    for suffix in suffixes:
+        if apart or last + len(suffix) + 2 > OPTIONS.linewidth:
             text += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
+            apart = False
         else:
             text += ", " + suffix
             last += len(suffix) + 2
-    return text + ")"
+    return text
 
 
 def format_tensor(self: Tensor, spec: str) -> str:

@@ -162,6 +162,7 @@ class Buffers:
     wrap = staticmethod(wrap)
     fill_where: Any  # backends.array.indexing
     put_into: Any
+    add_into_at: Any
 
 
 HOOKS.array = Buffers

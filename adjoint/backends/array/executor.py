@@ -158,6 +158,8 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
         return False
     kind: Any = other.__class__
     if isinstance(other, TensorBase):
+        if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
+            return HOOKS.sparse.add_into(record, into, other)
         other = other._array  # type: ignore[attr-defined]
         if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
             return False
@@ -232,7 +234,9 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
 
 
 def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """`run` for what the fast path leaves: other devices, no operands, composites."""
+    """`run` for what the fast path leaves: other devices, no operands, composites, sparse ones."""
+    if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
+        return HOOKS.sparse.process(record, operands, params)
     if record.compose is not None:
         tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
         if tracked and not record.differentiable:

@@ -125,7 +125,24 @@ def fill_where(target: Array, mask: Array, value: Any) -> None:
     xp.copyto(target, value, casting="unsafe", where=mask)
 
 
+def add_into(target: Array, values: Array, coordinates: Array) -> bool:
+    """Add values at coordinates, one row of these a dimension, to an array itself.
+
+    False where that must be done otherwise: halves accumulate in float32.
+    """
+    shape = target.shape
+    if accumulator(DTYPE_OF[target.dtype]) != target.dtype or not target.flags.c_contiguous:
+        return False
+    rank = len(coordinates)
+    row = int(np.prod(shape[rank:], dtype=np.int64))
+    where = flat_positions(np, shape[:rank], in_bounds(np, shape[:rank], tuple(coordinates)))
+    places = where[:, None] * row + np.arange(row)
+    np.add.at(target.reshape(-1), places.reshape(-1), values.reshape(-1))
+    return True
+
+
 Buffers.put_into = staticmethod(put_into)
+Buffers.add_into_at = staticmethod(add_into)
 Buffers.fill_where = staticmethod(fill_where)
 
 

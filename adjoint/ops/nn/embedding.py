@@ -8,7 +8,7 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import int32, int64
 from adjoint.core.families import composite
 from adjoint.core.public import public
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.ops.checks import require
 from adjoint.ops.condition import WHERE
@@ -52,6 +52,40 @@ def _embedding_vjp(
 EMBEDDING = composite("embedding", _embedding, _embedding_vjp, None, operands=("x", "index"))
 
 
+def _sparse_vjp(
+    g: Tensor, index: Tensor, x_spec: Spec, padding: int | None, by_frequency: bool
+) -> Tensor:
+    """The gradient as rows of a sparse table, one for each pick."""
+    if by_frequency:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
+        )
+    picks, rows = index.reshape((-1,)), g.reshape((-1, x_spec.shape[1]))
+    if padding is not None:
+        kept = picks.ne(padding).nonzero().squeeze(1)
+        picks, rows = INDEX(picks, kept, dims=(0,)), INDEX(rows, kept, dims=(0,))
+    return HOOKS.load_sparse().rows(picks, rows, x_spec.shape)
+
+
+# The same rows, with a gradient that is a sparse tensor.
+EMBEDDING_SPARSE = composite(
+    "embedding_sparse", _embedding, _sparse_vjp, None, operands=("x", "index")
+)
+
+
+def _kind(name: str, sparse: bool, weight: Tensor) -> Record:
+    """The record that gives the gradient asked for; in a capture its size must be known."""
+    if not (sparse and CONTEXT.grad_enabled and weight.requires_grad):
+        return EMBEDDING
+    if CONTEXT.capture is not None:
+        raise RuntimeError(
+            f"{name}: a sparse gradient cannot be part of a captured step, because the number of "
+            "its rows depends on the data. Pass sparse=False: the gradient is then a dense tensor "
+            "with the same values."
+        )
+    return EMBEDDING_SPARSE
+
+
 def _check_index(name: str, index: Any, which: str = "input") -> Tensor:
     if not is_tensor(index):
         raise TypeError(f"{name}(): argument '{which}' must be Tensor, not {type(index).__name__}")
@@ -71,14 +105,6 @@ def _check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:
             f"{name}: Padding_idx must be within num_embeddings, received {padding_idx} for {rows}"
         )
     return padding_idx + rows if padding_idx < 0 else padding_idx
-
-
-def _refuse_sparse(name: str, sparse: bool, weight: Tensor) -> None:
-    if sparse and CONTEXT.grad_enabled and weight.requires_grad:
-        raise NotImplementedError(
-            f"{name}: sparse gradients are not implemented. Pass sparse=False: the gradient is "
-            "then a dense tensor with the same values."
-        )
 
 
 def renormalise(weight: Tensor, index: Tensor, max_norm: float, norm_type: float) -> None:
@@ -109,6 +135,7 @@ def embedding(
         padding_idx: a row that gets no gradient.
         max_norm: rows picked are first scaled down, in place, to this norm.
         scale_grad_by_freq: divide the gradient of a row by the number of its occurrences.
+        sparse: whether the gradient of `weight` is a sparse tensor of the rows picked.
 
     Example:
         >>> import adjoint as ad
@@ -117,13 +144,13 @@ def embedding(
                 [1., 2.]])
     """
     index = _check_index("embedding", input)
-    _refuse_sparse("embedding", sparse, weight)
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: 'weight' must be 2-D, received {list(weight.shape)}")
     padding = _check_padding("embedding", padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalise(weight, index, max_norm, norm_type)
-    return EMBEDDING(weight, index, padding=padding, by_frequency=scale_grad_by_freq)
+    record = _kind("embedding", sparse, weight)
+    return record(weight, index, padding=padding, by_frequency=scale_grad_by_freq)
 
 
 @public(name="embedding")
@@ -239,6 +266,7 @@ def embedding_bag(
         mode: "sum", "mean" or "max".
         per_sample_weights: factors of the rows, for mode "sum".
         padding_idx: a row that counts in no bag.
+        sparse: whether the gradient of `weight` is a sparse tensor of the rows picked.
 
     Example:
         >>> import adjoint as ad
@@ -255,7 +283,9 @@ def embedding_bag(
         raise ValueError(
             "embedding_bag: max mode does not support scaling the gradient by frequency"
         )
-    _refuse_sparse("embedding_bag", sparse, weight)
+    if sparse and mode == "max":
+        raise ValueError("embedding_bag: max mode does not support sparse weights")
+    record = _kind("embedding_bag", sparse, weight)
     padding = _check_padding("embedding_bag", padding_idx, weight.shape[0])
     if index.ndim == 2:
         bags, length = index.shape
@@ -273,7 +303,7 @@ def embedding_bag(
         bag = _bag_numbers(begins, index.shape[0])
     if max_norm is not None:
         renormalise(weight, index, max_norm, norm_type)
-    rows = widen(EMBEDDING(weight, index, padding=padding, by_frequency=scale_grad_by_freq))
+    rows = widen(record(weight, index, padding=padding, by_frequency=scale_grad_by_freq))
     if per_sample_weights is not None:
         rows = rows * widen(per_sample_weights).reshape((-1, 1))
     kept = None if padding is None else index.ne(padding)

@@ -1,0 +1,105 @@
+"""What operations do when an operand is sparse: a table from records to functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import HOOKS, REGISTRY, Record
+from adjoint.ops.arithmetic import ADD, MUL, SUB
+from adjoint.ops.convert import CAST, CLONE, TO_DEVICE
+from adjoint.ops.division import DIV
+from adjoint.ops.index import INDEX
+from adjoint.ops.join import CAT, STACK
+from adjoint.ops.linear import LINEAR
+from adjoint.ops.matmul import MATMUL
+from adjoint.ops.norms import P_NORM
+from adjoint.ops.power import POW
+from adjoint.ops.reduction import SUM
+from adjoint.ops.views import PERMUTE, SLICE
+from adjoint.sparse import arithmetic, products, reductions, shapes
+from adjoint.sparse.coo import CooTensor, make
+from adjoint.sparse.csr import CsrTensor
+from adjoint.sparse.tensor import SparseTensor, complete, refusal
+from adjoint.tensor.tensor import Tensor
+
+Fn = Callable[..., Any]
+
+
+def among(operands: tuple[Any, ...]) -> bool:
+    """Whether an operand is sparse."""
+    return any(isinstance(x, SparseTensor) for x in operands)
+
+
+def process(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Perform an operation of which some operand is sparse."""
+    rule = RULES.get(record)
+    if rule is None:
+        raise refusal(record.name, next(x for x in operands if isinstance(x, SparseTensor)))
+    return rule(*operands, **params)
+
+
+def _on_elements(record: Record, *, linear: bool = False) -> Fn:
+    """A function of each element that keeps zero zero; one that is not linear needs sums first."""
+
+    def rule(x: Any, **params: Any) -> Any:
+        x = x if linear else x.coalesce()
+        return x.with_elements(record(x._elements, **params))
+
+    return rule
+
+
+def _to_device(x: Any, *, device: Any) -> Any:
+    return x.moved(device)
+
+
+def add_into(record: Record, into: Any, other: Any) -> bool:
+    """`dense += sparse` in the memory of the dense one, touching only what the sparse one has."""
+    fits = (
+        record is ADD
+        and not (CONTEXT.grad_enabled and other.requires_grad)
+        and other._elements._array.dtype == into.dtype
+        and tuple(other.shape) == into.shape
+        and other.sparse_dim() > 0
+    )
+    return fits and HOOKS.array.add_into_at(into, other._elements._array, other._coordinates._array)
+
+
+def rows(index: Tensor, elements: Tensor, size: tuple[int, ...]) -> CooTensor:
+    """A sparse table from rows of it: element k belongs to row index[k]."""
+    return make(index.reshape((1, -1)), elements, size, coalesced=False)
+
+
+_ZERO_AT_ZERO = """
+    abs asin asinh atan atanh ceil erf erfinv expm1 floor frac isinf isnan log1p relu round sign
+    signbit sin sinh sqrt tan tanh trunc
+""".split()
+
+RULES: dict[Record, Fn] = {
+    ADD: arithmetic.add,
+    SUB: arithmetic.subtract,
+    MUL: arithmetic.multiply,
+    DIV: arithmetic.divide,
+    POW: arithmetic.power,
+    MATMUL: products.matmul,
+    SUM: reductions.total,
+    P_NORM: reductions.norm,
+    PERMUTE: shapes.permute,
+    SLICE: shapes.select,
+    INDEX: shapes.index_select,
+    CAT: shapes.cat,
+    STACK: shapes.stack,
+    LINEAR: LINEAR.compose,  # type: ignore[dict-item]
+    TO_DEVICE: _to_device,
+    **{r: _on_elements(r, linear=True) for r in (CAST, CLONE, REGISTRY["neg"], REGISTRY["conj"])},
+    **{r: _on_elements(r) for r in map(REGISTRY.__getitem__, _ZERO_AT_ZERO)},
+}
+
+
+def install() -> None:
+    """Let the one door know of sparse operands."""
+    for cls in (CooTensor, CsrTensor):
+        complete(cls)
+    HOOKS.sparse = sys.modules[__name__]
