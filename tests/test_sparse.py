@@ -694,6 +694,20 @@ def test_a_captured_step_with_a_sparse_constant(wrap: Any, layout: Any) -> None:
     np.testing.assert_allclose(*results, rtol=1e-4)
 
 
+def test_sparse_arguments_and_results_of_compiled_functions() -> None:
+    call = ad.compile(lambda x, v: (x @ v, x * 2))
+    for count in (3, 5, 3):
+        x = random_coo(count, (3, 4), count).requires_grad_()
+        v = ad.ones(4, dtype=ad.float64)
+        out, twice = call(x, v)
+        np.testing.assert_allclose(out.detach().numpy(), to_numpy(x) @ v.numpy(), atol=1e-12)
+        np.testing.assert_allclose(to_numpy(twice), 2 * to_numpy(x), atol=1e-12)
+        out.sum().backward()
+        np.testing.assert_array_equal(to_numpy(x.grad), to_numpy(x) != 0)
+    with pytest.raises(NotImplementedError, match="differentiate by its values"):
+        ad.func.grad(lambda x: x.sum())(random_coo(0, (2,), 2))
+
+
 def test_captures_refuse_what_depends_on_data() -> None:
     w = ad.zeros(5, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="Pass sparse=False"):

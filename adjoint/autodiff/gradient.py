@@ -11,7 +11,7 @@ from adjoint.autodiff.grad_level import GradLevel
 from adjoint.autodiff.node import edge_of
 from adjoint.autodiff.stack import entered, leave, next_depth
 from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
+from adjoint.core.record import HOOKS, is_tensor
 from adjoint.core.tree import flatten, unflatten
 from adjoint.tensor.mutation import make_level_tensor, payload
 from adjoint.tensor.tensor import Tensor
@@ -22,6 +22,8 @@ Argnums = int | tuple[int, ...]
 def watch(name: str, level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:
     """The tree with each tensor as one of the level's, and those tensors."""
     leaves, structure = flatten(tree)
+    if HOOKS.sparse is not None:
+        HOOKS.sparse.refuse_in(name, structure)
     watched: list[Tensor] = []
     for i, x in enumerate(leaves):
         if not is_tensor(x):

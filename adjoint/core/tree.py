@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from adjoint.core.record import HOOKS
 from adjoint.core.value import TensorBase
 
 
@@ -26,8 +27,8 @@ LEAF = TreeDef(None, (), ())
 
 
 def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any]] | None:
-    if isinstance(tree, TensorBase):  # the most frequent leaf
-        return None
+    if isinstance(tree, TensorBase):  # the most frequent leaf; a sparse one has parts
+        return None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
     kind = type(tree)
     if kind in (dict, OrderedDict):
         return kind, tuple(tree), list(tree.values())

@@ -96,7 +96,7 @@ def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
     if node.kind is None:
         yield prefix
         return
-    keyed = issubclass(node.kind, dict)
+    keyed = isinstance(node.kind, type) and issubclass(node.kind, dict)
     for i, child in enumerate(node.children):
         key = node.keys[i] if node.keys else i
         step = f"[{key!r}]" if keyed or not node.keys else f".{key}"

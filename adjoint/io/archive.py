@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from adjoint.core.layout import strided
+from adjoint.core.spec import Size
 from adjoint.io.builders import names
 from adjoint.io.names import STORAGES, parameter_class
 from adjoint.io.pickler import Global, Persistent, Pickler
@@ -38,7 +39,9 @@ class Writer:
     def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
         """How a tensor is written: the name that rebuilds it, and the arguments."""
         if tensor.layout is not strided:
-            return "torch._utils _rebuild_sparse_tensor", (tensor.layout, tensor.detach().stored())
+            size, *others = tensor.rest()
+            data = (*tensor.detach().tensors(), Size(size), *others)
+            return "torch._utils _rebuild_sparse_tensor", (tensor.layout, data)
         if type(tensor._array) is Window or tensor._storage.buffer is None:
             raise RuntimeError("save: a traced tensor cannot be saved: it has no elements")
         is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint import assembly
 from adjoint.core.device import Device
 from adjoint.core.dtype import DTYPES, DType
 from adjoint.core.layout import Layout, sparse_coo, sparse_csr, strided
+from adjoint.core.record import HOOKS
 from adjoint.core.spec import Size
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.storages import Stored
@@ -107,12 +107,13 @@ def _with_attributes(tensor: Any, state: Any) -> Any:
 
 
 def _sparse(layout: Any, data: Any) -> Tensor:
-    makers = {sparse_coo: "sparse_coo_tensor", sparse_csr: "sparse_csr_tensor"}
-    if layout not in makers or not isinstance(data, tuple):
+    if not isinstance(layout, Layout) or not isinstance(data, tuple):
         raise TypeError(f"tensors of layout {layout!r} are not loaded")
-    made: Tensor = assembly.find(makers[layout])(*data[: 3 if layout is sparse_coo else 4])
-    if layout is sparse_coo and len(data) > 3 and data[3] is True:
-        return made.coalesce()  # sorted already, unless the file says what is not so
+    *tensors, size = data[:3] if layout is sparse_coo else data
+    if not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError("expected tensors for the parts of a sparse tensor")
+    coalesced = layout is sparse_coo and data[3:] == (True,)
+    made: Tensor = HOOKS.load_sparse().assemble(layout, tensors, tuple(size), coalesced)
     return made
 
 

@@ -50,15 +50,15 @@ class CooTensor(SparseTensor):
     def with_elements(self, elements: Tensor) -> CooTensor:
         return make(self._coordinates, elements, tuple(self.shape), self._coalesced)
 
-    def parts(self) -> tuple[Any, ...]:
-        size, elements = tuple(self.shape), self._elements.detach()
-        return (self._coordinates, elements, size, self._coalesced, self.requires_grad)
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self._coordinates, self._elements)
+
+    def rest(self) -> tuple[Any, ...]:
+        return (tuple(self.shape), self._coalesced)
 
     @staticmethod
-    def assemble(
-        coordinates: Tensor, elements: Tensor, size: Shape, coalesced: bool, requires_grad: bool
-    ) -> CooTensor:
-        return make(coordinates, elements, size, coalesced).requires_grad_(requires_grad)
+    def assemble(*parts: Any) -> CooTensor:
+        return make(*parts)
 
     def shown(self) -> dict[str, Tensor]:
         """What is printed, by name."""

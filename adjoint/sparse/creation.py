@@ -75,9 +75,10 @@ def sparse_coo_tensor(
     coordinates = _tensor(indices, int64, device or elements.device)
     if coordinates.ndim == 1 and not coordinates.shape[0]:
         coordinates = coordinates.reshape((0 if size is None else len(size), 0))
-    _check_coordinates(coordinates, elements)
+    check_coordinates(coordinates, elements)
     size = _fitting(coordinates, elements) if size is None else tuple(size)
-    _check_size(coordinates, elements, size)
+    check_shape(coordinates, elements, size)
+    _check_bounds(coordinates, size)
     return make(coordinates.detach(), elements, size, coalesced=bool(is_coalesced))
 
 
@@ -86,7 +87,8 @@ def _empty(size: Size, dtype: Any, device: Any, requires_grad: bool) -> CooTenso
     return make(elements.new_zeros((len(size), 0), dtype=int64), elements, size, coalesced=True)
 
 
-def _check_coordinates(coordinates: Tensor, elements: Tensor) -> None:
+def check_coordinates(coordinates: Tensor, elements: Tensor) -> None:
+    """Refuse coordinates that are not one column for each element."""
     if coordinates.ndim != 2:
         raise RuntimeError(
             "indices must be sparse_dim x nnz, but got: "
@@ -106,7 +108,8 @@ def _fitting(coordinates: Tensor, elements: Tensor) -> Size:
     return (*(n + 1 for n in coordinates.amax(1).tolist()), *elements.shape[1:])
 
 
-def _check_size(coordinates: Tensor, elements: Tensor, size: Size) -> None:
+def check_shape(coordinates: Tensor, elements: Tensor, size: Size) -> None:
+    """Refuse a size that does not fit the parts."""
     rank, dense = coordinates.shape[0], elements.ndim - 1
     if len(size) != rank + dense:
         raise RuntimeError(
@@ -118,6 +121,10 @@ def _check_size(coordinates: Tensor, elements: Tensor, size: Size) -> None:
             f"sparse_coo_tensor: values have shape {list(elements.shape)}, which does not end in "
             f"the dense part of the size {list(size)}"
         )
+
+
+def _check_bounds(coordinates: Tensor, size: Size) -> None:
+    rank = coordinates.shape[0]
     if not coordinates.shape[1] or not rank or CONTEXT.capture is not None:
         return
     low, high = coordinates.amin(1).tolist(), coordinates.amax(1).tolist()
@@ -169,17 +176,23 @@ def sparse_csr_tensor(
         width = int(columns.max()) + 1 if columns.shape[0] else 0
         size = (starts.shape[0] - 1, width)
     size = tuple(size)
-    _check_rows(starts, columns, elements, size)
+    check_rows(starts, columns, elements, size)
+    _check_order(starts, columns, size)
     return make_csr(starts, columns, elements, size)
 
 
-def _check_rows(starts: Tensor, columns: Tensor, elements: Tensor, size: Size) -> None:
+def check_rows(starts: Tensor, columns: Tensor, elements: Tensor, size: Size) -> None:
+    """Refuse parts whose shapes do not make a matrix of this size."""
     count = elements.shape[0]
     if len(size) != 2 or starts.shape[0] != size[0] + 1 or columns.shape[0] != count:
         raise RuntimeError(
             f"sparse_csr_tensor: {starts.shape[0]} row starts, {columns.shape[0]} columns and "
             f"{count} values do not make a matrix of size {list(size)}"
         )
+
+
+def _check_order(starts: Tensor, columns: Tensor, size: Size) -> None:
+    count = columns.shape[0]
     if CONTEXT.capture is not None:
         return
     listed = starts[:1].tolist() + starts[-1:].tolist()

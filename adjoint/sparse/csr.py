@@ -36,15 +36,15 @@ class CsrTensor(SparseTensor):
     def with_elements(self, elements: Tensor) -> CsrTensor:
         return make_csr(self._starts, self._columns, elements, tuple(self.shape))
 
-    def parts(self) -> tuple[Any, ...]:
-        elements = self._elements.detach()
-        return (self._starts, self._columns, elements, tuple(self.shape), self.requires_grad)
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self._starts, self._columns, self._elements)
+
+    def rest(self) -> tuple[Any, ...]:
+        return (tuple(self.shape),)
 
     @staticmethod
-    def assemble(
-        starts: Tensor, columns: Tensor, elements: Tensor, size: Shape, requires_grad: bool
-    ) -> CsrTensor:
-        return make_csr(starts, columns, elements, size).requires_grad_(requires_grad)
+    def assemble(*parts: Any) -> CsrTensor:
+        return make_csr(*parts)
 
     def shown(self) -> dict[str, Tensor]:
         """What is printed, by name."""

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.layout import sparse_coo, sparse_csr
 from adjoint.core.record import HOOKS, REGISTRY, Record
+from adjoint.core.tree import TreeDef
 from adjoint.ops.arithmetic import ADD, MUL, SUB
 from adjoint.ops.convert import CAST, CLONE, TO_DEVICE
 from adjoint.ops.division import DIV
@@ -21,8 +23,9 @@ from adjoint.ops.reduction import SUM
 from adjoint.ops.views import PERMUTE, SLICE
 from adjoint.sparse import arithmetic, products, reductions, shapes
 from adjoint.sparse.coo import CooTensor, make
-from adjoint.sparse.csr import CsrTensor
-from adjoint.sparse.tensor import SparseTensor, complete, refusal
+from adjoint.sparse.creation import check_coordinates, check_rows, check_shape
+from adjoint.sparse.csr import CsrTensor, make_csr
+from adjoint.sparse.tensor import Pattern, SparseTensor, complete, refusal
 from adjoint.tensor.tensor import Tensor
 
 Fn = Callable[..., Any]
@@ -65,6 +68,41 @@ def add_into(record: Record, into: Any, other: Any) -> bool:
         and other.sparse_dim() > 0
     )
     return fits and HOOKS.array.add_into_at(into, other._elements._array, other._coordinates._array)
+
+
+def split(x: Any) -> tuple[Any, tuple[Any, ...], list[Any]] | None:
+    """A sparse tensor as a container of dense ones, for trees; None for a dense one."""
+    if not isinstance(x, SparseTensor):
+        return None
+    return Pattern(type(x), x.rest()), (), list(x.tensors())
+
+
+def refuse_in(name: str, structure: TreeDef) -> None:
+    """Refuse to differentiate by a sparse tensor in a tree: its positions have no gradient."""
+    if isinstance(structure.kind, Pattern):
+        raise NotImplementedError(
+            f"{name}: cannot differentiate by a sparse tensor of size {structure.kind.rest[0]}. "
+            "Make it inside the function, and differentiate by its values."
+        )
+    for child in structure.children:
+        refuse_in(name, child)
+
+
+def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesced: bool) -> Any:
+    """A tensor of parts out of a file, whose elements may not have been read yet.
+
+    So only shapes are checked; what later reads out of bounds is refused then.
+    """
+    if layout is sparse_coo and len(tensors) == 2:
+        coordinates, elements = tensors
+        check_coordinates(coordinates, elements)
+        check_shape(coordinates, elements, size)
+        return make(coordinates, elements, size, coalesced)
+    if layout is sparse_csr and len(tensors) == 3:
+        starts, columns, elements = tensors
+        check_rows(starts, columns, elements, size)
+        return make_csr(starts, columns, elements, size)
+    raise TypeError(f"{len(tensors)} tensors do not make one of layout {layout!r}")
 
 
 def rows(index: Tensor, elements: Tensor, size: tuple[int, ...]) -> CooTensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from adjoint.autodiff.flags import detach as detach_elements
@@ -11,7 +12,6 @@ from adjoint.autodiff.hooks import Handle
 from adjoint.core.context import CONTEXT
 from adjoint.core.epoch import EPOCH
 from adjoint.core.public import INPLACE, METHODS, PROPERTIES
-from adjoint.core.spec import Size
 from adjoint.ops.convert import _read_to
 from adjoint.sparse.printing import to_string
 from adjoint.tensor.storage import Storage, Window
@@ -37,17 +37,17 @@ class SparseTensor(Tensor):
         """Other elements at the same positions."""
 
     @abstractmethod
-    def parts(self) -> tuple[Any, ...]:
-        """What `assemble` of the same class makes this tensor of."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The dense tensors it is made of, the elements last."""
 
-    def stored(self) -> tuple[Any, ...]:
-        """The parts as PyTorch's files keep them."""
-        return tuple(Size(x) if isinstance(x, tuple) else x for x in self.parts()[:-1])
+    @abstractmethod
+    def rest(self) -> tuple[Any, ...]:
+        """The size, and what else it is made of."""
 
     @staticmethod
     @abstractmethod
     def assemble(*parts: Any) -> Any:
-        """The tensor of its parts."""
+        """The tensor of its `tensors` and the `rest`."""
 
     @abstractmethod
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -242,7 +242,8 @@ class SparseTensor(Tensor):
                 "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
                 "Pickle tensor.detach() instead."
             )
-        return (type(self).assemble, self.parts())
+        made = self.detach()
+        return (_rebuilt, (type(self), made.tensors(), self.rest(), self.requires_grad))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -257,6 +258,21 @@ class SparseTensor(Tensor):
 
     def __copy__(self) -> Any:
         return self.with_elements(self._elements)
+
+
+def _rebuilt(cls: type[Any], tensors: Any, rest: Any, requires_grad: bool) -> Any:
+    return cls.assemble(*tensors, *rest).requires_grad_(requires_grad)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A sparse tensor without its tensors: what makes it of others, as the node of a tree."""
+
+    cls: type[Any]
+    rest: tuple[Any, ...]
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        return self.cls.assemble(*tensors, *self.rest)
 
 
 def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:

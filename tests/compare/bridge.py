@@ -31,6 +31,9 @@ def to_numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
 def ours(x: Any) -> Any:
     """A PyTorch value as Adjoint's: tensors, dtypes, devices and containers of them."""
     if isinstance(x, torch.Tensor):
+        if x.layout is torch.sparse_coo:
+            made = ad.sparse_coo_tensor(ours(x._indices()), ours(x._values()), tuple(x.shape))
+            return made.requires_grad_(x.requires_grad)
         if x.layout is not torch.strided or x.dtype not in OURS_OF or x.device.type != "cpu":
             raise Unsupported(f"{x.layout} {x.dtype}")
         out = _window(x) if x.storage_offset() else ad.from_numpy(_like_strides(to_numpy(x)))

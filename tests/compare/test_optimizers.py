@@ -13,7 +13,7 @@ import adjoint as ad
 torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
 
-from tests.compare.bridge import Unsupported, ours, theirs  # noqa: E402
+from tests.compare.bridge import ours, theirs  # noqa: E402
 
 pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
 
@@ -25,7 +25,7 @@ LOOSE = {"Muon": 2e-2, "Adafactor": 1e-4, "LBFGS": 1e-3}
 def cases() -> Iterator[Any]:
     for info in optim_db:
         name = info.optim_cls.__name__
-        if name == "SparseAdam":
+        if name == "SparseAdam":  # beside PyTorch's in test_sparse
             continue
         for i, case in enumerate(info.optim_inputs_func("cpu")):
             kwargs = {k: v for k, v in case.kwargs.items() if k != "capturable"}
@@ -198,12 +198,7 @@ def test_refusals(name: str) -> None:
         params = case.optimizer_error_input.params
         if params is None:
             params = [torch.nn.Parameter(torch.randn(2, 3))]
-        if any(isinstance(p, torch.Tensor) and p.layout is not torch.strided for p in params):
-            continue
-        if (
-            case.error_on.name != "CONSTRUCTION_ERROR"
-            or "sparse" in case.optimizer_error_input.desc
-        ):
+        if case.error_on.name != "CONSTRUCTION_ERROR":
             continue
 
         made: dict[int, Any] = {}  # the same tensor twice is the same twice
@@ -216,10 +211,7 @@ def test_refusals(name: str) -> None:
             return made.setdefault(id(x), ours(x))
 
         kwargs = {k: ours(v) for k, v in case.optimizer_error_input.kwargs.items()}
-        try:
-            given = [convert(p) for p in params] if isinstance(params, list) else params
-        except Unsupported:  # sparse parameters
-            continue
+        given = [convert(p) for p in params] if isinstance(params, list) else params
         expect: Any = pytest.warns if case.error_type is UserWarning else pytest.raises
         with expect(case.error_type):
             getattr(ad.optim, name)(given, **kwargs)
