@@ -274,3 +274,38 @@ def test_backward_of_a_compiled_result_inside_a_compiled_function() -> None:
     for s in (1.0, 2.0):
         want = s * np.arange(3) * np.exp(np.arange(3))
         np.testing.assert_allclose(pull(ad.tensor(s)).numpy(), want, rtol=1e-6)
+
+
+def test_a_loss_used_up_inside_prints_and_refuses_as_in_eager_execution() -> None:
+    net = nn.Linear(4, 3)
+
+    def step(x: Any, y: Any) -> Any:
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        loss.backward()
+        return loss, out
+
+    compiled = ad.compile(step)
+    x, y = ad.randn(5, 4), ad.tensor([0, 1, 2, 0, 1])
+    eager, native = step(x, y), compiled(x, y)
+    assert "grad_fn=<CrossEntropyBackward0>" in repr(native[0])
+    for one, other in zip(eager, native, strict=True):
+        assert other.grad_fn.name() == one.grad_fn.name()
+        assert other.requires_grad
+        assert not other.is_leaf
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            other.sum().backward()
+
+
+def test_hooks_on_a_used_up_loss_stay_with_that_loss() -> None:
+    w = ad.ones(2, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+
+    compiled = ad.compile(step)
+    first = compiled(ad.ones(2))
+    first.grad_fn.register_hook(lambda *_: None)
+    assert compiled(ad.ones(2)).grad_fn is not first.grad_fn

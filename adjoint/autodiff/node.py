@@ -198,16 +198,24 @@ class IdentityNode(Node):
 
 
 class ErrorNode(Node):
-    """Refuses to be differentiated, with the reason."""
+    """Refuses to be differentiated, with the reason; `called` as the node it stands for was."""
 
-    __slots__ = ("message",)
+    __slots__ = ("called", "message")
 
-    def __init__(self, message: str, edges: Sequence[Edge | None]) -> None:
+    def __init__(self, message: str, edges: Sequence[Edge | None], called: str = "Error") -> None:
         super().__init__(edges, 1)
         self.message = message
+        self.called = called
 
     def name(self) -> str:
-        return "Error"
+        return self.called
+
+    def __repr__(self) -> str:
+        return f"<{self.called} object at {id(self):#x}>"
+
+    def fresh(self) -> ErrorNode:
+        """A node like this without hooks: itself, unless somebody registered some."""
+        return self if self.extra is None else ErrorNode(self.message, (), self.called)
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any

@@ -49,6 +49,7 @@ class Derivative:
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
     failed: str | None = None  # why there is no graph: the message to raise
+    names: tuple[str, ...] = ()  # of the nodes that made the forward outputs, where it failed
 
 
 class _Outward(Backward):
@@ -96,7 +97,15 @@ def differentiate(
             found = {edge: trace.value_of(g) for edge, g in run.found.items()}
     except FreedError as error:
         del graph.nodes[mark:]
-        return Derivative(Graph(), [k for _, k in outputs.seeds], [], [], [], failed=str(error))
+        return Derivative(
+            graph=Graph(),
+            seeds=[k for _, k in outputs.seeds],
+            targets=[],
+            residuals=[],
+            depends=[],
+            failed=str(error),
+            names=tuple(edge[0].name() for edge, _ in outputs.seeds),
+        )
     backward = _Split(trace, outputs, given, mark, written)
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))

@@ -19,13 +19,14 @@ from adjoint.graph.environment import Fingerprint
 from adjoint.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.graph.hosts import reader
 from adjoint.graph.ir import Graph
+from adjoint.graph.overlaps import Overlaps
 from adjoint.graph.program_node import ProgramNode
 from adjoint.graph.recipes import Made, Outputs, Recipe, Ref, Root
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.graph.text import to_text
 from adjoint.graph.trace import Trace
 from adjoint.graph.verify import verify, verifying
-from adjoint.tensor.storage import Storage, Window
+from adjoint.tensor.storage import FOREIGN, Storage, Window
 from adjoint.tensor.tensor import Tensor, meta_of, wrap
 
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
@@ -101,6 +102,7 @@ class Program:
             returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
             self.derivative.factory = factory
         self.plan = Plan(self)
+        self.plan.overlaps = self._overlaps()
         self.executable = factory(
             Task(
                 graph=self.graph,
@@ -113,6 +115,20 @@ class Program:
         )
         # A call with effects holds a lock already.
         self.plan.run = self.executable if self.effects else one_at_a_time(self.executable)
+
+    def _overlaps(self) -> Overlaps | None:
+        """What calls have to look at before they write (Note [overlaps])."""
+        if not self.writes:
+            return None
+        changed = {id(source) for source, _ in self.writes}
+        given = {
+            k: id(source) in changed
+            for k, source in enumerate(self.sources)
+            if isinstance(source, (Argument, GradOf))
+        }
+        states = [s.held.buffer for s in self.sources if isinstance(s, State)]
+        written = [s.held.buffer for s, _ in self.writes if isinstance(s, State)]
+        return Overlaps(states, written, given)
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
@@ -129,18 +145,20 @@ class Program:
         targets = plan.targets
         if targets is None:
             targets = [source.array(leaves) for source, _ in self.writes]
-        node = plan.refusal
-        if node is None or node.extra is not None:
-            node = None if self.derivative is None else self._node(leaves, inputs)
+        if FOREIGN.seen and plan.overlaps is not None:
+            plan.overlaps.check(inputs)
+        node = None
+        if plan.refusals is None and self.derivative is not None:
+            node = self._node(leaves, inputs)
         results = plan.run(inputs, targets)
         for storage in plan.written:
             storage.version += 1
         for source in plan.written_others:
             source.storage(leaves).version += 1
         roots = [wrap(results[k]) for k in plan.root_outputs]
-        if plan.refusal is not None and not CONTEXT.inference:
-            for i in plan.tracked:
-                roots[i]._node, roots[i]._requires_grad = node, True
+        if plan.refusals is not None and not CONTEXT.inference:
+            for i, refusal in plan.refusals:
+                roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True
         elif plan.special or CONTEXT.inference:
             self._place(leaves, roots, node, results)
         made = roots
@@ -163,7 +181,7 @@ class Program:
         """The node of this call, made before the program can change what it saves."""
         derivative: Derivative = self.derivative  # type: ignore[assignment]
         if derivative.failed is not None:
-            return ErrorNode(derivative.failed, ())
+            return ErrorNode(derivative.failed, (), derivative.names[0])
         edges = [
             target.edge if target.ref is None else edge_of(target.ref.of(leaves))
             for target in derivative.targets
@@ -222,6 +240,7 @@ class Plan:
     """What of a program's call is known beforehand."""
 
     run: Executable
+    overlaps: Overlaps | None = None
 
     def __init__(self, program: Program) -> None:
         sources = program.sources
@@ -242,7 +261,6 @@ class Plan:
         self.written = [s.held for s in states]
         self.written_others = [s for s in written if not isinstance(s, State)]
         self.root_outputs = [root.output for root in program.roots]
-        self.tracked = [i for i, root in enumerate(program.roots) if root.seed is not None]
         self.special = bool(program.places) or program.derivative is not None
         self.shortcuts = [
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
@@ -259,11 +277,23 @@ class Plan:
         ]
         # Counters that were alike in the trace, and must be so in every call.
         self.counters = [[c._array.item for c in g] for g in program.counters if len(g) > 1]
-        failed = None
-        if program.derivative is not None and not program.places:
-            failed = program.derivative.failed
-        self.refusal = None if failed is None else ErrorNode(failed, ())
+        self.refusals = _refusals(program)
         self.single = program.structure.kind is None
+
+
+def _refusals(program: Program) -> list[tuple[int, ErrorNode]] | None:
+    """Nodes for roots whose part of the tape was used up inside; None if it was not.
+
+    A second backward is refused as eager execution refuses it, and the result prints alike.
+    """
+    derivative = program.derivative
+    if derivative is None or derivative.failed is None or program.places:
+        return None
+    return [
+        (i, ErrorNode(derivative.failed, (), derivative.names[root.seed]))
+        for i, root in enumerate(program.roots)
+        if root.seed is not None
+    ]
 
 
 def alias_pattern(leaves: Sequence[Any], states: list[Storage]) -> tuple[Any, ...]:

@@ -45,6 +45,18 @@ class Storage:
         return id(self) if self.buffer is None else id(self.buffer)
 
 
+class Foreign:
+    """Whether a tensor was ever made on memory of somebody else's, who may give it twice."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen = False
+
+
+FOREIGN = Foreign()
+
+
 class Window:
     """Stands in a tensor for the array it does not have: shape, strides, offset, dtype, device."""
 

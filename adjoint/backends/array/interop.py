@@ -24,7 +24,7 @@ from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Size
 from adjoint.tensor.item import known, unknown
-from adjoint.tensor.storage import Window
+from adjoint.tensor.storage import FOREIGN, Window
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
 Array = Any
@@ -221,7 +221,13 @@ def from_numpy(ndarray: Array) -> Tensor:
             f"{ndarray.itemsize} bytes of an element, as in a field of a structured array. "
             "Pass array.copy()."
         )
-    return wrap(ndarray)
+    return _shared(ndarray)
+
+
+def _shared(array: Array) -> Tensor:
+    """A tensor on memory of somebody else's."""
+    FOREIGN.seen = True
+    return wrap(array)
 
 
 @public()
@@ -232,7 +238,7 @@ def frombuffer(
     if len(memoryview(buffer)) == 0 or count == 0:
         raise ValueError("frombuffer: both buffer length and count must not be 0")
     array = np.frombuffer(buffer, dtype=NUMPY_OF[dtype], count=count, offset=offset)
-    out = wrap(array)
+    out = _shared(array)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -241,7 +247,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """A tensor on the memory of any object that speaks DLPack."""
     kind = ext_tensor.__dlpack_device__()[0]
     library = np if kind == 1 else cupy()
-    out = wrap(library.from_dlpack(ext_tensor))
+    out = _shared(library.from_dlpack(ext_tensor))
     out = out.clone() if copy else out
     return out if device is None else out.to(device)
 
