@@ -345,6 +345,18 @@ def test_unsplit_joins_the_gradients_of_a_split() -> None:
     same_results(graph, flat, inputs)
 
 
+def test_unsplit_keeps_the_signs_of_zeros() -> None:
+    def gradient(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        a, b = x.split(2, dim=1)
+        return ad.autograd.grad((a * -0.0).sum() + (b * b * 0.0).sum(), x)
+
+    graph, inputs = graph_of(gradient, matrix())
+    flat = run_passes(graph, verify=True)
+    assert names(flat)["cat"] == 1
+    same_results(graph, flat, inputs)
+
+
 def test_unsplit_fills_gaps_and_leaves_overlaps() -> None:
     def gap(x: Any) -> Any:
         x = x.detach().requires_grad_()

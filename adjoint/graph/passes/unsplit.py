@@ -1,7 +1,8 @@
 """Unsplit: sums of slices put into zeros, the gradient of a split, become one concatenation.
 
 The gradient of x[:, a:b] is zeros with g put at a:b. Where x was split, several such are added;
-no two overlap, so their sum is what lies in them, side by side.
+no two overlap, so their sum is what lies in them, side by side. A -0.0 in g met the zeros of the
+others and is 0.0 in the sum: 0.0 is added to what may hold one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.passes.algebra import never_negative_zero
 from adjoint.graph.passes.rewrite import Builder, rebuild
+from adjoint.ops.arithmetic import ADD
 from adjoint.ops.creation import FULL
 from adjoint.ops.join import CAT
 
@@ -26,7 +29,7 @@ def unsplit(graph: Graph) -> Graph:
         if node.record.name == "view_scatter":
             found = _padded(node, inputs)
         elif node.record.name == "add" and len(inputs) == 2:
-            found = _together(parts.get(inputs[0]), parts.get(inputs[1]))
+            found = _together(builder, parts.get(inputs[0]), parts.get(inputs[1]))
         else:
             return None
         if found is None or out is None:
@@ -64,13 +67,29 @@ def _padded(node: Node, inputs: tuple[Any, ...]) -> tuple[int, list[Part]] | Non
     return dim, [(start, stop, value)]
 
 
-def _together(a: Any, b: Any) -> tuple[int, list[Part]] | None:
+def _together(builder: Builder, a: Any, b: Any) -> tuple[int, list[Part]] | None:
     if a is None or b is None or a[0] != b[0]:
         return None
     parts = sorted([*a[1], *b[1]], key=lambda p: p[:2])
     if any(x[1] > y[0] for x, y in pairwise(parts)):
         return None
-    return a[0], parts
+    return a[0], [(start, stop, _added(builder, x)) for start, stop, x in parts]
+
+
+def _added(builder: Builder, x: Value) -> Value:
+    """What x is once zeros were added to it."""
+    if not x.spec.dtype.is_inexact or _begins_with_zero(x):
+        return x
+    return builder.emit(ADD, x, 0.0)
+
+
+def _begins_with_zero(x: Value) -> bool:
+    """Whether x holds no -0.0, by what it is: products, too, are sums that begin with 0.0."""
+    seen = x
+    while seen.node is not None and seen.node.record.is_view:
+        seen = seen.node.inputs[0]
+    made = seen.node
+    return (made is not None and made.record.name == "matmul") or never_negative_zero(x)
 
 
 def _join(builder: Builder, out: Value, dim: int, parts: list[Part]) -> Value:
