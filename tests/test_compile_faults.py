@@ -54,7 +54,7 @@ def test_an_index_out_of_bounds_is_told_as_eager_execution_tells_it(name: str, w
     fn, x = INDEXED[name], ad.randn(3, CLASSES)
     compiled = ad.compile(fn)
     good, bad = ad.tensor([0, 3, 1]), ad.tensor([0, wrong, 1])
-    assert ad.equal(compiled(x, good), fn(x, good)) or name.startswith("cross_entropy")
+    ad.testing.assert_close(compiled(x, good), fn(x, good))
     with pytest.raises((IndexError, RuntimeError)) as eager:
         fn(x, bad)
     with pytest.raises((IndexError, RuntimeError)) as native:
