@@ -251,12 +251,20 @@ def test_ctc_differentiates_through_log_softmax() -> None:
 
 
 def test_ctc_of_impossible_targets() -> None:
-    log_p = ad.zeros(2, 1, 3).log_softmax(2).requires_grad_()
-    targets = ad.tensor([[1, 2, 1]])
-    assert float(F.ctc_loss(log_p, targets, (2,), (3,))) == float("inf")
-    loss = F.ctc_loss(log_p, targets, (2,), (3,), zero_infinity=True)
-    loss.backward()
-    close(log_p.grad, np.zeros((2, 1, 3)))
+    log_p = ad.zeros(3, 2, 3).log_softmax(2).requires_grad_()
+    targets = ad.tensor([[1, 2, 1], [1, 0, 0]])
+
+    def gradient(zero_infinity: bool) -> Any:
+        loss = F.ctc_loss(log_p, targets, (2, 3), (3, 1), 0, "none", zero_infinity)
+        assert float(loss[0]) == (0 if zero_infinity else float("inf"))
+        (grad,) = ad.autograd.grad(loss.sum(), log_p)
+        return grad.numpy()
+
+    undefined, zero = gradient(zero_infinity=False), gradient(zero_infinity=True)
+    close(undefined[:, 0], [[np.nan] * 3, [np.nan] * 3, [0.0] * 3])  # two steps were read
+    close(zero[:, 0], np.zeros((3, 3)))
+    assert np.abs(zero[:, 1]).max() > 0.1
+    close(undefined[:, 1], zero[:, 1])
 
 
 def test_adaptive_softmax_is_a_distribution() -> None:
@@ -268,6 +276,13 @@ def test_adaptive_softmax_is_a_distribution() -> None:
     close(out.output, table.gather(1, y.unsqueeze(1)).squeeze(1), 1e-5)
     close(out.loss, -out.output.mean(), 1e-6)
     assert layer.predict(x).shape == (6,)
+
+
+def test_adaptive_softmax_leaves_unused_clusters_alone() -> None:
+    layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 12], div_value=2.0)
+    layer(ad.randn(3, 8), ad.tensor([0, 13, 4])).loss.backward()
+    used = [p.grad is not None for p in layer.parameters()]
+    assert used == [True, False, False, True, True]  # head, two layers of each cluster
 
 
 # -- a whole step -------------------------------------------------------------------------------
@@ -302,3 +317,40 @@ def test_captured_steps_equal_eager_ones() -> None:
         warnings.simplefilter("error")
         for e, c in zip(run(lambda f: f), run(capture), strict=True):
             np.testing.assert_array_equal(e, c)
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+INTS, FLOATS, BOOLS = ad.ones(3, 4, dtype=ad.int64), ad.rand(3, 4), ad.ones(3, 4, dtype=ad.bool)
+REFUSED: list[tuple[type[Exception], str, tuple[Any, ...]]] = [
+    (NotImplementedError, "mse_loss", (INTS, INTS)),
+    (NotImplementedError, "smooth_l1_loss", (FLOATS, FLOATS.to(ad.complex64))),
+    (RuntimeError, "huber_loss", (INTS, FLOATS)),
+    (RuntimeError, "l1_loss", (FLOATS, BOOLS)),
+    (RuntimeError, "kl_div", (FLOATS, INTS, None, None, "sum")),
+    (RuntimeError, "soft_margin_loss", (FLOATS[0], FLOATS)),
+    (RuntimeError, "binary_cross_entropy", (FLOATS, FLOATS + 1)),
+    (RuntimeError, "binary_cross_entropy_with_logits", (FLOATS, INTS)),
+    (RuntimeError, "multi_margin_loss", (FLOATS, ad.tensor([0, 4, 1]))),
+    (RuntimeError, "multilabel_margin_loss", (FLOATS, INTS - 3)),
+    (ValueError, "gaussian_nll_loss", (FLOATS, FLOATS, ad.ones(1, 1))),
+    (ValueError, "nll_loss", (FLOATS[0], ad.tensor([0, 1]))),
+    (ValueError, "cross_entropy", (FLOATS, FLOATS[0])),
+    (NotImplementedError, "cross_entropy", (INTS, ad.tensor([0, 1, 2]))),
+    (RuntimeError, "layer_norm", (FLOATS.double(), (4,), ad.ones(4))),
+    (RuntimeError, "batch_norm", (FLOATS.double(), None, None, ad.ones(4), None, True)),
+    (NotImplementedError, "group_norm", (INTS, 2)),
+    (NotImplementedError, "instance_norm", (INTS[None],)),
+    (RuntimeError, "adaptive_avg_pool2d", (FLOATS, 2)),
+    (ValueError, "adaptive_avg_pool2d", (FLOATS, (2, 2))),
+    (RuntimeError, "pad", (FLOATS[0], (1, 1, 1, 1), "reflect")),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "args"), REFUSED, ids=[row[1] for row in REFUSED])
+def test_refusals_are_of_pytorchs_kinds(
+    kind: type[Exception], name: str, args: tuple[Any, ...]
+) -> None:
+    with pytest.raises(kind, match=f"^{name}: ") as caught:
+        getattr(F, name)(*args)
+    assert type(caught.value) is kind

@@ -62,9 +62,7 @@ def elementwise(
             result = infer_dtype(*operands, **params)
         return Spec(shape, result, device_of(name, specs))
 
-    rules = tuple(
-        float(p) if isinstance(p, (int, float)) else Rule.of(p) for p in (partials or (None,))
-    )
+    rules = tuple(_partial_rule(p) for p in (partials or (None,)))
     return Record(
         name,
         "elementwise",
@@ -75,6 +73,13 @@ def elementwise(
         native_check=options.pop("native_check", True),
         **options,
     )
+
+
+def _partial_rule(partial: Fn | float | None) -> Rule | float | None:
+    """A partial as the record keeps it; that of a step function, 0, selects nothing."""
+    if not isinstance(partial, (int, float)):
+        return Rule.of(partial)
+    return float(partial) if partial else Rule(lambda: False, ())
 
 
 def require_operands(name: str, operands: Sequence[Any], tensors: int = 0) -> None:
@@ -174,8 +179,8 @@ def pull(record: Record, position: int, look_up: Fn) -> Any:
 def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
     """A tangent times a partial, or a cotangent times its conjugate.
 
-    Booleans select and a constant 0 gives zeros, so that 0 * inf cannot arise; 1 and -1 cost no
-    multiplication.
+    Booleans select, so that 0 * inf cannot arise where an operation does not depend on its
+    operand; a number multiplies as it does in the operation. 1 and -1 cost no multiplication.
     """
     if isinstance(p, TensorBase):
         category = p.dtype.category  # type: ignore[attr-defined]
@@ -184,7 +189,7 @@ def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
         return g * (p.conj() if conjugate and category == COMPLEX else p)  # type: ignore[attr-defined]
     if isinstance(p, HostScalar):  # comparing it would fix its value
         return g * p
-    if p == 0:  # a step function: the gradient is there, and zero
+    if p is False:  # the gradient is there, and zero
         return g.new_zeros(g.shape)
     if p == 1:
         return g

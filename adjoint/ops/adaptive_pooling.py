@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.public import public
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-def _sizes(name: str, rank: int, input: Tensor, output_size: Any) -> Shape:
-    """The wanted sizes; None keeps the input's."""
+def _sizes(name: str, rank: int, input: Tensor, output_size: Any, first: int = 1) -> Shape:
+    """The wanted sizes; None keeps the input's. No dimension from `first` on may be empty."""
     if input.ndim not in (rank + 1, rank + 2):
-        kind = ValueError if rank > 1 and input.ndim <= rank else RuntimeError
-        raise kind(
+        each = isinstance(output_size, (tuple, list)) and rank > 1  # then sizes are matched first
+        raise (ValueError if each and input.ndim <= rank else RuntimeError)(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor, but got {list(input.shape)}"
         )
-    if 0 in input.shape[1 if input.ndim == rank + 2 else 0 :]:
+    if 0 in input.shape[first:]:
         raise RuntimeError(
             f"{name}: expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(input.shape)}"
@@ -46,17 +45,23 @@ def _sizes(name: str, rank: int, input: Tensor, output_size: Any) -> Shape:
     return sizes
 
 
+def _is_one(output_size: Any, rank: int) -> bool:
+    if isinstance(output_size, (tuple, list)):
+        return len(output_size) == rank and all(n == 1 for n in output_size)
+    return bool(output_size == 1)
+
+
 def adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that cover the input, of any rank."""
     name = f"adaptive_avg_pool{rank}d"
-    sizes = _sizes(name, rank, input, output_size)
+    if _is_one(output_size, rank) and (rank > 1 or input.ndim in (2, 3)):  # of any dimensions
+        return input.mean(tuple(range(-rank, 0)), keepdim=True)
+    sizes = _sizes(name, rank, input, output_size, 1 if rank == 3 else -rank)
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype.name}")
     source = tuple(input.shape[-rank:])
     if all(o and n % o == 0 for n, o in zip(source, sizes, strict=True)):
         extent = tuple(n // o for n, o in zip(source, sizes, strict=True))
-        if prod(sizes) == 1:
-            return input.mean(tuple(range(-rank, 0)), keepdim=True)
         return avg_pool(rank, input, extent, extent, 0, False, True)
     lead = input.ndim - rank
     rules: dict[int, Rule] = {

@@ -25,6 +25,11 @@ def _first(x: Any, y: Any, wins: Any) -> Any:
     return wins | y.isnan()
 
 
+def _refuse_bool(x: Any) -> None:
+    if x.dtype is bool_:
+        raise RuntimeError("relu: boolean inputs are not supported. Convert the input first.")
+
+
 MAXIMUM = elementwise(
     "maximum",
     lambda x, y: _share(x, y, x < y),
@@ -68,7 +73,7 @@ CLAMP_MIN = elementwise(
 CLAMP_MAX = elementwise(
     "clamp_max", lambda x, y: x <= y, lambda x, y: x > y, accepts="bif", tensors=1
 )
-RELU = elementwise("relu", lambda out: out != 0, accepts="if")
+RELU = elementwise("relu", lambda out: out != 0, accepts="if", check=_refuse_bool)
 
 
 @public(method=True, out=True)

@@ -50,13 +50,13 @@ def window_count(source: int, kernel: int, stride: int, pads: tuple[int, int], d
 
 
 def _check_dtypes(name: str, x: Spec, y: Spec) -> None:
+    if x.dtype.name == "bool" and (y.dtype is x.dtype or "transpose" in name):
+        raise NotImplementedError(f"{name}: not implemented for bool. Convert it with .to(...).")
     if x.dtype is not y.dtype:
         raise RuntimeError(
             f"{name}: input type ({x.dtype.name}) and weight type ({y.dtype.name}) should be the "
             "same. Convert one with .to(...)."
         )
-    if x.dtype.name == "bool":
-        raise NotImplementedError(f"{name}: not implemented for 'Bool'")
 
 
 def _infer(x: Spec, y: Spec, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Spec:

@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 MODES = ("constant", "reflect", "replicate", "circular")
 
 
+def _check_room(input: Tensor, widths: tuple[int, ...]) -> None:
+    if len(widths) > 2 * input.ndim:
+        raise RuntimeError(
+            "pad: padding length should be less than or equal to two times the input dimension, "
+            f"but got padding length {len(widths)} and input of dimension {input.ndim}"
+        )
+
+
 def _check(input: Tensor, widths: tuple[int, ...], mode: str) -> None:
     """What PyTorch's kernels for the other modes accept."""
     rank = len(widths) // 2
+    _check_room(input, widths)
     if len(widths) % 2 or rank not in (1, 2, 3) or input.ndim not in (rank + 1, rank + 2):
         raise NotImplementedError(
             f"pad: mode {mode!r} pads the last 1, 2 or 3 dimensions of an input with one or two "
@@ -69,12 +78,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if len(widths) % 2:
         raise RuntimeError(f"pad: padding length must be divisible by 2, received {widths}")
     if mode == "constant":
-        if len(widths) > 2 * input.ndim:
-            raise RuntimeError(
-                "pad: padding length should be less than or equal to two times the input "
-                f"dimension, but got padding length {len(widths)} and input of dimension "
-                f"{input.ndim}"
-            )
+        _check_room(input, widths)
         return constant_pad_nd(input, widths, 0 if value is None else value)
     if mode not in MODES:
         raise NotImplementedError(f"pad: unrecognised padding mode {mode!r}; give one of {MODES}")

@@ -153,7 +153,9 @@ def windows_of(name: str, rank: int, input: Tensor, *arguments: Any) -> Windows:
 def check_rank(name: str, shape: Shape, rank: int) -> None:
     """Refuse what is neither one example nor a batch of them."""
     if len(shape) not in (rank + 1, rank + 2):
-        raise RuntimeError(
+        # PyTorch's kernel for means of two dimensions reads the sizes before it counts them.
+        kind = IndexError if name == "avg_pool2d" and len(shape) < 3 else RuntimeError
+        raise kind(
             f"{name}: expected {rank + 1}D or {rank + 2}D (batch mode) tensor, but got input of "
             f"size {list(shape)}"
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _pow_base(x: Any, y: Any) -> Any:
     """y x**(y-1), zero where y is zero whatever x is."""
     if not is_tensor(y):
-        return 0.0 if y == 0 else x * 2 if y == 2 else y * x ** (y - 1)
+        return False if y == 0 else x * 2 if y == 2 else y * x ** (y - 1)
     # With y = 1 in place of 0 the power is finite, and the factor y makes it zero.
     return y * POW(x, y.masked_fill(y == 0, 1) - 1)
 

@@ -40,7 +40,8 @@ def fractional_max_pool(
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if input.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(
+        by_ratio = output_size is None and input.ndim < rank  # a size is asked for first
+        raise (IndexError if by_ratio else RuntimeError)(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor, but got {list(input.shape)}"
         )
     if 0 in input.shape[input.ndim - rank - 1 :]:

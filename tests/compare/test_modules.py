@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare
 
 from tests.compare.modules import entries, failures  # noqa: E402
+from tests.compare.refusals import failures as refusals  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -21,4 +22,15 @@ def test_module(name: str, info: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, bad = failures(name, info, limit=12)
+    assert not bad, "\n".join(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "info"), list(entries()), ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_refusals(name: str, info: Any) -> None:
+    """Inputs of a wrong rank, size or dtype raise what PyTorch raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bad = list(refusals(name, info, limit=6))
     assert not bad, "\n".join(bad)

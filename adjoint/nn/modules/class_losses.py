@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
+from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import DType
 from adjoint.nn import functional as F
 from adjoint.nn.modules.container import ModuleList, Sequential
@@ -99,11 +100,18 @@ class ASMoutput(NamedTuple):
     loss: Tensor
 
 
+def _known_empty(mask: Tensor) -> bool:
+    """Whether a mask is known, now, to hold nowhere: not inside a transform or a capture."""
+    return CONTEXT.capture is None and not CONTEXT.levels and not bool(mask.any())
+
+
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Softmax over many classes, rare ones reached through clusters of smaller layers.
 
     Classes must be numbered by falling frequency: those below the first cutoff are scored by the
-    head, each further range by its own cluster, of `in_features / div_value ** i` features.
+    head, each further range by its own cluster, of `in_features / div_value ** i` features. A
+    cluster no target falls in gets no gradient; in a compiled function, which runs for any
+    targets, it gets one of zeros.
 
     Args:
         in_features: size of each input.
@@ -177,12 +185,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             (y >= 0) & (y < self.n_classes),
             f"AdaptiveLogSoftmaxWithLoss: Target values should be in [0, {self.n_classes - 1}]",
         )
-        # Every cluster scores every row, so that no shape depends on values.
+        # A cluster scores every row, so that no shape depends on values, unless none is its own.
         head = F.log_softmax(self.head(x), dim=1)
         place = y.clamp_max(self.shortlist_size - 1)
         inside = y.new_zeros(y.shape).to(x.dtype)
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             here = (y >= low) & (y < high)
+            if _known_empty(here):  # its weights get no gradient, rather than one of zeros
+                continue
             scores = F.log_softmax(self.tail[i](x), dim=1)
             local = scores.gather(1, (y - low).clamp(0, high - low - 1).unsqueeze(1)).squeeze(1)
             inside = WHERE(here, local, inside)

@@ -16,6 +16,8 @@ NAMED: Final = (
     NotImplementedError,
 )
 _MARK: Final = "_adjoint_layer"
+# What raises here speaks of the call itself (no forward, a hook's result), not of its arguments.
+CALLING: Final = frozenset(("adjoint.nn.modules.module", "adjoint.nn.modules.hooks"))
 
 
 def name_layer(
@@ -46,13 +48,15 @@ def name_layer(
 
 
 def _ours(error: Exception) -> bool:
+    """Whether only Adjoint's frames lie below the call, the last one being an operation's."""
     trace = error.__traceback__
+    name = ""
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", ""))
         if name != "adjoint" and not name.startswith("adjoint."):
             return False
         trace = trace.tb_next
-    return True
+    return name not in CALLING
 
 
 def _said(x: Any) -> str:

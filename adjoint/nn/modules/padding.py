@@ -224,7 +224,17 @@ class ReplicationPad3d(_PadNd):
     _mode = "replicate"
 
 
-class CircularPad1d(_PadNd):
+class _CircularPadNd(_PadNd):
+    _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        rank = self._rank
+        if input.ndim not in (rank + 1, rank + 2):
+            raise ValueError(f"expected {rank + 1}D or {rank + 2}D input (got {input.ndim}D input)")
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPadNd):
     """The inside going round, around the last 1 dimension.
 
     Args:
@@ -237,10 +247,9 @@ class CircularPad1d(_PadNd):
     """
 
     _rank = 1
-    _mode = "circular"
 
 
-class CircularPad2d(_PadNd):
+class CircularPad2d(_CircularPadNd):
     """The inside going round, around the last 2 dimensions.
 
     Args:
@@ -253,10 +262,9 @@ class CircularPad2d(_PadNd):
     """
 
     _rank = 2
-    _mode = "circular"
 
 
-class CircularPad3d(_PadNd):
+class CircularPad3d(_CircularPadNd):
     """The inside going round, around the last 3 dimensions.
 
     Args:
@@ -269,4 +277,3 @@ class CircularPad3d(_PadNd):
     """
 
     _rank = 3
-    _mode = "circular"

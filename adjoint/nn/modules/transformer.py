@@ -244,10 +244,15 @@ class Transformer(Module):
     ) -> Tensor:
         """The decoder's output for a target, given a source; masks as for MultiheadAttention."""
         batch_dim = 0 if self.batch_first else 1
-        if src.ndim == 3 and tgt.ndim == 3 and src.shape[batch_dim] != tgt.shape[batch_dim]:
+        if min(src.ndim, tgt.ndim) <= batch_dim:
+            raise IndexError(
+                "src and tgt must have 2 or 3 dimensions, received "
+                f"{tuple(src.shape)} and {tuple(tgt.shape)}"
+            )
+        if src.ndim == 3 and src.shape[batch_dim] != tgt.shape[batch_dim]:
             raise RuntimeError(
                 "the batch number of src and tgt must be equal, received "
-                f"{src.shape[batch_dim]} and {tgt.shape[batch_dim]}"
+                f"{tuple(src.shape)} and {tuple(tgt.shape)}"
             )
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError(

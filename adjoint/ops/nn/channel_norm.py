@@ -9,11 +9,12 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.core.spec import Spec
-from adjoint.ops.nn.common import FUNCTIONAL, widen
+from adjoint.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.ops.nn.normalization import (
     Dims,
     affine_map,
     check_affine,
+    check_dtypes,
     given,
     moments,
     narrow,
@@ -127,6 +128,7 @@ def batch_norm(
                 f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
                 f"for an input of shape {list(input.shape)}"
             )
+    check_dtypes("batch_norm", input, running_mean, running_var, weight, bias)
     affine = given(weight, bias)
     if not training:
         if running_mean is None or running_var is None:
@@ -198,6 +200,8 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
     check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
+    require_floating("instance_norm", input)
+    check_dtypes("instance_norm", input, weight, bias)
     out, mean, variance = INSTANCE_NORM(input, *given(weight, bias), batch=False, eps=eps)
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)

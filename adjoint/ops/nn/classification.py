@@ -13,7 +13,8 @@ from adjoint.ops.checks import NUMBER, require
 from adjoint.ops.gather import GATHER, SCATTER
 from adjoint.ops.linear import linear
 from adjoint.ops.nn.activations import LOG_SIGMOID
-from adjoint.ops.nn.common import FUNCTIONAL, in_float32, widen
+from adjoint.ops.nn.common import FUNCTIONAL, in_float32, require_floating, widen
+from adjoint.ops.nn.loss_dtypes import require_result_in
 from adjoint.ops.nn.reductions import reduced, reduction_of
 from adjoint.ops.nn.regression import loss_record
 
@@ -151,20 +152,31 @@ CROSS_ENTROPY = composite(
 )
 
 
+def _check_batch(name: str, input: Tensor, target: Tensor) -> None:
+    size = target.shape[0] if target.ndim else 0
+    if input.ndim > 1 and input.shape[0] != size:
+        raise ValueError(
+            f"{name}: Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({size})."
+        )
+
+
 def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor:
     """The target as int64, after the shapes are seen to fit."""
     if not is_tensor(target):
         raise TypeError(f"{name}(): argument 'target' must be Tensor, not {type(target).__name__}")
     if not input.ndim:
-        raise RuntimeError(f"{name}: input tensor should be 1D or (N, C, ...), received 0D")
+        kind = ValueError if name == "nll_loss" else IndexError
+        raise kind(f"{name}: expected an input of 1D or (N, C, ...), received 0D")
+    if input.ndim == 1 and target.ndim == 1 and target.shape[0] != 1:
+        raise ValueError(
+            f"{name}: For 1D input, 1D target must have size 1, but got target size: "
+            f"{target.shape[0]}"
+        )
     channels = input.shape[_class_dim(input)]
     wanted = (input.shape[0], *input.shape[2:]) if input.ndim > 1 else ()
-    if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
-        raise ValueError(
-            f"{name}: Expected input batch_size ({input.shape[0]}) to match target batch_size "
-            f"({target.shape[0]})."
-        )
-    if tuple(target.shape) != tuple(wanted) and not (not wanted and target.numel() == 1):
+    _check_batch(name, input, target)
+    if tuple(target.shape) != tuple(wanted) and not (not wanted and tuple(target.shape) == (1,)):
         raise RuntimeError(
             f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}, for an input "
             f"of {list(input.shape)}"
@@ -250,6 +262,7 @@ def cross_entropy(
         raise RuntimeError(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
+    require_floating("cross_entropy", input)
     if target.dtype.is_floating_point:
         return _with_probabilities(input, target, weight, how, ignore_index, label_smoothing)
     classes = _check_classes("cross_entropy", input, target, weight)
@@ -270,6 +283,9 @@ def _with_probabilities(
     """Cross entropy with a distribution over the classes; a mean is over the samples."""
     if ignore >= 0:
         raise RuntimeError("cross_entropy: ignore_index is not supported for floating point target")
+    if not input.ndim:
+        raise IndexError("cross_entropy: expected an input of 1D or (N, C, ...), received 0D")
+    _check_batch("cross_entropy", input, target)
     if input.shape != target.shape:
         raise RuntimeError(
             "cross_entropy: a target of probabilities must have the shape of the input, "
@@ -393,9 +409,10 @@ def binary_cross_entropy(
             f"binary_cross_entropy: Found dtype {target.dtype.name} but expected "
             f"{input.dtype.name}. Convert the target to the input's dtype."
         )
-    message = "binary_cross_entropy: all elements of input should be between 0 and 1"
-    x = require(input, (input >= 0) & (input <= 1), message)
-    loss = BINARY_CROSS_ENTROPY(x, target)
+    message = "binary_cross_entropy: all elements of {} should be between 0 and 1"
+    x = require(input, (input >= 0) & (input <= 1), message.format("input"))
+    y = require(target, (target >= 0) & (target <= 1), message.format("target"))
+    loss = BINARY_CROSS_ENTROPY(x, y)
     return reduced(loss if weight is None else loss * weight, how)
 
 
@@ -437,8 +454,10 @@ def binary_cross_entropy_with_logits(
             f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
             f"input size ({input.shape})"
         )
+    require_floating("binary_cross_entropy_with_logits", input)
+    require_result_in("binary_cross_entropy_with_logits", target.dtype, input, target)
     more = () if pos_weight is None else (pos_weight,)
-    loss = BCE_WITH_LOGITS(input, target, *more)
+    loss = BCE_WITH_LOGITS(input, target, *more).to(target.dtype)
     return reduced(loss if weight is None else loss * weight, how)
 
 
@@ -493,6 +512,11 @@ def kl_div(
             stacklevel=2,
         )
     how = reduction_of("kl_div", reduction, size_average, reduce)
+    if not (input.dtype.is_floating_point and target.dtype.is_floating_point):
+        raise RuntimeError(
+            "kl_div: integral and complex inputs are not supported, received "
+            f"{input.dtype.name} and {target.dtype.name}. Convert them to a floating dtype."
+        )
     return reduced(KL_DIV(input, target, log_target=log_target), how)
 
 
@@ -502,4 +526,4 @@ def kl_div_function(
 ) -> Tensor:
     """The Kullback-Leibler divergence (see `nn.functional.kl_div`)."""
     how = reduction_of("kl_div", reduction)
-    return reduced(KL_DIV(input, target, log_target=log_target), how)
+    return kl_div(input, target, reduction=how, log_target=log_target)

@@ -3,6 +3,8 @@
 Note [ctc gradient]
     As in PyTorch, the gradient is that of logits through log_softmax: for normalised log
     probabilities log_softmax changes nothing, so it is applied to their variation alone.
+    Where a target cannot be aligned the loss is infinite and the gradient of every step that was
+    read is NaN, unless `zero_infinity` makes both 0.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import int32, int64
+from adjoint.core.dtype import bool_, int32, int64
 from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
 from adjoint.ops.condition import WHERE
 from adjoint.ops.join import cat, stack
-from adjoint.ops.nn.common import FUNCTIONAL, in_float32
+from adjoint.ops.nn.common import FUNCTIONAL, in_float32, require_floating
 from adjoint.ops.nn.reductions import reduction_of
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def _ctc(
     input_lengths: Tensor,  # (N,)
     target_lengths: Tensor,  # (N,)
     blank: int,
+    zero_infinity: bool,
 ) -> Tensor:
     """Minus the log likelihood of each target."""
     steps, batch, _ = log_probs.shape
@@ -76,7 +79,22 @@ def _ctc(
     last = alpha.gather(1, (states - 1).unsqueeze(1)).squeeze(1)
     before = alpha.gather(1, (states - 2).clamp_min(0).unsqueeze(1)).squeeze(1)
     before = before.masked_fill(target_lengths.eq(0), NEVER)
-    return -_log_add(last, before)
+    loss = -_log_add(last, before)
+    impossible = loss.eq(-NEVER)
+    if zero_infinity:
+        return loss.masked_fill(impossible, 0)
+    return loss + _undefined(varying, input_lengths, impossible)
+
+
+def _undefined(varying: Tensor, input_lengths: Tensor, impossible: Tensor) -> Tensor:
+    """Infinity whose derivative is NaN at the steps read, where a target cannot be aligned; or 0.
+
+    The logarithm of 0 times something finite is both, and one class of a step is enough: the
+    derivative of log_softmax takes it to the others.
+    """
+    steps = input_lengths.new_arange(varying.shape[0]).unsqueeze(1)
+    read = varying.amax(2).masked_fill(steps >= input_lengths, 0).sum(0)
+    return -(read * 0).masked_fill(impossible.logical_not(), 1).log()
 
 
 def _shifted(x: Tensor, by: int, fill: float) -> Tensor:
@@ -95,6 +113,8 @@ CTC_LOSS = composite(
 
 def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor, list[int] | None]:
     """Lengths as a tensor and, where they are known, as numbers."""
+    if is_tensor(lengths) and (lengths.dtype.is_inexact or lengths.dtype is bool_):
+        raise RuntimeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
     if is_tensor(lengths) and not CONTEXT.plain:
         return lengths.reshape((batch,)).to(int64), None
     numbers = [int(n) for n in (lengths.reshape(-1).tolist() if is_tensor(lengths) else lengths)]
@@ -125,7 +145,7 @@ def _padded(targets: Tensor, lengths: list[int]) -> Tensor:
                 f"received {list(targets.shape)}"
             )
         return targets[:, :longest]
-    if targets.shape[0] < sum(lengths):
+    if targets.shape[0] != sum(lengths):
         raise RuntimeError(
             f"ctc_loss: expected {sum(lengths)} targets, the sum of target_lengths, received "
             f"{targets.shape[0]}"
@@ -162,8 +182,7 @@ def ctc_loss(
         zero_infinity: losses of targets too long to align become 0, and their gradients.
     """
     how = reduction_of("ctc_loss", reduction)
-    if not log_probs.dtype.is_floating_point:
-        raise RuntimeError(f"ctc_loss: log_probs must be floating, received {log_probs.dtype.name}")
+    require_floating("ctc_loss", log_probs)
     if targets.dtype not in (int64, int32):
         raise RuntimeError(f"ctc_loss: targets must be integral, received {targets.dtype.name}")
     single = log_probs.ndim == 2
@@ -192,11 +211,10 @@ def ctc_loss(
         rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
-    loss = CTC_LOSS(x, rows, ins, outs, blank=blank)
+    loss = CTC_LOSS(x, rows, ins, outs, blank=blank, zero_infinity=zero_infinity)
     empty = ins.eq(0)  # nothing was read: certain if nothing was to be read, else impossible
-    loss = loss.masked_fill(empty & outs.eq(0), 0).masked_fill(empty & outs.gt(0), -NEVER)
-    if zero_infinity:
-        loss = loss.masked_fill(loss.eq(-NEVER), 0)
+    unread = 0.0 if zero_infinity else -NEVER
+    loss = loss.masked_fill(empty & outs.eq(0), 0).masked_fill(empty & outs.gt(0), unread)
     if how == "mean":
         return (loss / outs.clamp_min(1).to(loss.dtype)).mean()
     if how == "sum":

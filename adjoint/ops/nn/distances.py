@@ -120,7 +120,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         weight: (out, in1, in2).
         bias: (out,).
     """
-    if input1.shape[:-1] != input2.shape[:-1]:
+    if input1.ndim != input2.ndim or input1.shape[:-1] != input2.shape[:-1]:
         raise RuntimeError(
             f"bilinear: input dimensions must match up to the last, received {list(input1.shape)} "
             f"and {list(input2.shape)}"

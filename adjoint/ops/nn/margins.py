@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.dtype import int64
 from adjoint.core.families import composite
 from adjoint.core.public import public
+from adjoint.core.spec import broadcast_shapes
+from adjoint.ops.checks import require
 from adjoint.ops.nn.activations import LOG_SIGMOID
-from adjoint.ops.nn.classification import in_range
-from adjoint.ops.nn.common import FUNCTIONAL, in_float32
+from adjoint.ops.nn.common import FUNCTIONAL, in_float32, require_floating
 from adjoint.ops.nn.distances import pairwise_distance
+from adjoint.ops.nn.loss_dtypes import refuse_bool, require_result_in
 from adjoint.ops.nn.reductions import reduced, reduction_of
 
 if TYPE_CHECKING:
@@ -121,7 +123,20 @@ def soft_margin_loss(
 ) -> Tensor:
     r"""$\log(1 + e^{-y x})$ for targets of 1 or -1."""
     how = reduction_of("soft_margin_loss", reduction, size_average, reduce)
-    return reduced(SOFT_MARGIN_LOSS(input, target), how)
+    refuse_bool("soft_margin_loss", input)
+    require_result_in("soft_margin_loss", input.dtype, input, target)
+    if not input.dtype.is_inexact:
+        raise RuntimeError(
+            f"soft_margin_loss: expected a floating input, received {input.dtype.name}. Convert "
+            "it with .to(...)."
+        )
+    shape = broadcast_shapes("soft_margin_loss", tuple(input.shape), tuple(target.shape))
+    if shape != tuple(input.shape):
+        raise RuntimeError(
+            f"soft_margin_loss: output with shape {list(input.shape)} doesn't match the broadcast "
+            f"shape {list(shape)}"
+        )
+    return reduced(SOFT_MARGIN_LOSS(input, target).to(input.dtype), how)
 
 
 # -- several classes ----------------------------------------------------------------------------
@@ -136,6 +151,8 @@ def _rows(name: str, input: Tensor, target: Tensor, like_input: bool) -> tuple[T
     else:
         y = target
     wanted = tuple(x.shape) if like_input else (x.shape[0],)
+    if one and like_input and target.ndim > 1:
+        wanted = ()  # the target of a single sample has no batch dimension either
     if x.ndim != 2 or not x.shape[1]:
         raise RuntimeError(
             f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
@@ -194,7 +211,9 @@ def multi_margin_loss(
             f"multi_margin_loss: inconsistent weight size, expected {x.shape[1]} but got "
             f"{list(weight.shape)}"
         )
-    y = in_range("multi_margin_loss", y, x.shape[1], -(1 << 62))
+    require_floating("multi_margin_loss", input)
+    inside = (y >= 0) & (y < x.shape[1])
+    y = require(y, inside, f"multi_margin_loss: target out of range of {x.shape[1]} classes")
     more = () if weight is None else (weight,)
     loss = MULTI_MARGIN_LOSS(x, y, *more, p=p, margin=margin)
     if how == "none":
@@ -231,6 +250,10 @@ def multilabel_margin_loss(
     """
     how = reduction_of("multilabel_margin_loss", reduction, size_average, reduce)
     x, y = _rows("multilabel_margin_loss", input, target, like_input=True)
+    require_floating("multilabel_margin_loss", input)
+    inside = (y >= -1) & (y < x.shape[1])
+    message = f"multilabel_margin_loss: target is out of range of {x.shape[1]} classes"
+    y = require(y, inside, message)
     loss = MULTILABEL_MARGIN_LOSS(x, y)
     if how == "none":
         return loss if input.ndim > 1 else loss.reshape(())
@@ -248,11 +271,18 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     r"""The mean over classes of $-y \log \sigma(x) - (1 - y) \log \sigma(-x)$."""
     how = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
+    require_floating("multilabel_soft_margin_loss", input)
+    refuse_bool("multilabel_soft_margin_loss", target)
+    if not input.ndim:
+        raise IndexError(
+            "multilabel_soft_margin_loss: expected an input of classes, (N, C) or (C,), received a "
+            "tensor without dimensions"
+        )
     loss = -(target * LOG_SIGMOID(input) + (1 - target) * LOG_SIGMOID(-input))
     if weight is not None:
         loss = loss * weight
     d = input.ndim - 1
-    return reduced(loss.sum(d) / input.shape[d] if input.ndim else loss, how)
+    return reduced(loss.sum(d) / input.shape[d], how)
 
 
 # -- triplets -----------------------------------------------------------------------------------

@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.core.dtype import float32
 from adjoint.core.families import composite
 from adjoint.core.numeric_limits import finfo
 from adjoint.core.public import public
 from adjoint.core.spec import Spec
-from adjoint.ops.nn.common import FUNCTIONAL, widen
+from adjoint.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.ops.reduction import SUM, count
 
 if TYPE_CHECKING:
@@ -89,6 +90,18 @@ def check_affine(name: str, size: Any, **parameters: Any) -> None:
             )
 
 
+def check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
+    """Refuse parameters of another dtype; those of halves may be in float32."""
+    allowed = {input.dtype, float32} if input.dtype.is_half else {input.dtype}
+    for p in parameters:
+        if p is not None and p.dtype not in allowed:
+            raise RuntimeError(
+                f"{name}: mixed dtype: expected parameters of the input's dtype "
+                f"{input.dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
+                "one with .to(...)."
+            )
+
+
 def given(weight: Any, bias: Any) -> tuple[Any, ...]:
     """The affine operands: none, a weight, or a weight (ones, if it is missing) and a bias."""
     if bias is None:
@@ -152,10 +165,6 @@ def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
             f"{name}: given normalized_shape={list(shape)}, expected input with shape "
             f"[*{wanted}], but got input of size {list(input.shape)}"
         )
-    if not input.dtype.is_floating_point:
-        raise NotImplementedError(
-            f"{name}: not implemented for {input.dtype.name}. Convert it to a floating dtype."
-        )
     return shape
 
 
@@ -182,6 +191,8 @@ def layer_norm(
     """
     shape = _check_shape("layer_norm", input, normalized_shape)
     check_affine("layer_norm", shape, weight=weight, bias=bias)
+    check_dtypes("layer_norm", input, weight, bias)
+    require_floating("layer_norm", input)
     return LAYER_NORM(input, *given(weight, bias), rank=len(shape), eps=eps)[0]
 
 
@@ -253,6 +264,7 @@ def rms_norm(
         return _complex_rms_norm(input, normalized_shape, weight, eps)
     shape = _check_shape("rms_norm", input, normalized_shape)
     check_affine("rms_norm", shape, weight=weight)
+    require_floating("rms_norm", input)
     value = finfo(widen(input).dtype).eps if eps is None else eps
     return RMS_NORM(input, *given(weight, None), rank=len(shape), eps=float(value))
 
@@ -342,6 +354,8 @@ def group_norm(
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     check_affine("group_norm", (channels,), weight=weight, bias=bias)
+    check_dtypes("group_norm", input, weight, bias)
+    require_floating("group_norm", input)
     return GROUP_NORM(input, *given(weight, bias), groups=num_groups, eps=eps)[0]
 
 

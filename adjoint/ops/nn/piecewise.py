@@ -36,7 +36,7 @@ HARDSIGMOID = activation(
 HARDSWISH = activation(
     "hardswish",
     lambda x: WHERE(x >= 3, x, (x * (x + 3) / 6).masked_fill(x <= -3, 0)),
-    lambda g, x: g * (x / 3 + 0.5).masked_fill(x <= -3, 0).masked_fill(x >= 3, 1),
+    lambda g, x: WHERE(x >= 3, g, (g * (x / 3 + 0.5)).masked_fill(x <= -3, 0)),
 )
 SOFTSHRINK = activation(
     "softshrink",
@@ -92,7 +92,9 @@ def hardtanh(
         raise ValueError(
             f"hardtanh: min_val cannot be greater than max_val, received {min_val} > {max_val}"
         )
-    if input.dtype.name == "bool" or input.dtype.is_complex:
+    if input.dtype.name == "bool":
+        raise RuntimeError("hardtanh: boolean inputs are not supported. Convert the input first.")
+    if input.dtype.is_complex:
         require_floating("hardtanh", input)
     if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
         raise RuntimeError(

@@ -13,6 +13,11 @@ from adjoint.core.record import Record, is_tensor
 from adjoint.ops.checks import require
 from adjoint.ops.condition import WHERE
 from adjoint.ops.nn.common import FUNCTIONAL, in_float32
+from adjoint.ops.nn.loss_dtypes import (
+    refuse_bool,
+    require_floating_pair,
+    require_result_in,
+)
 from adjoint.ops.nn.reductions import broadcast_pair, reduced, reduction_of
 
 if TYPE_CHECKING:
@@ -99,6 +104,7 @@ def mse_loss(
     tensor(2.)
     """
     how = reduction_of("mse_loss", reduction, size_average, reduce)
+    require_floating_pair("mse_loss", input, target)
     return _weighted("mse_loss", MSE_LOSS(*_pair("mse_loss", input, target)), weight, how)
 
 
@@ -113,6 +119,7 @@ def l1_loss(
 ) -> Tensor:
     """Absolute differences: $|x - y|$."""
     how = reduction_of("l1_loss", reduction, size_average, reduce)
+    refuse_bool("l1_loss", input, target)
     return _weighted("l1_loss", L1_LOSS(*_pair("l1_loss", input, target)), weight, how)
 
 
@@ -131,6 +138,7 @@ def smooth_l1_loss(
         raise RuntimeError(
             f"smooth_l1_loss: does not support negative values for beta, received {beta}"
         )
+    require_floating_pair("smooth_l1_loss", input, target)
     x, y = _pair("smooth_l1_loss", input, target)
     return reduced(SMOOTH_L1_LOSS(x, y, beta=float(beta)), how)
 
@@ -149,8 +157,11 @@ def huber_loss(
         raise RuntimeError(
             f"huber_loss: does not support non-positive values for delta, received {delta}"
         )
+    require_result_in("huber_loss", input.dtype, input, target)
+    require_floating_pair("huber_loss", input, target)
     x, y = _pair("huber_loss", input, target)
-    return _weighted("huber_loss", HUBER_LOSS(x, y, delta=float(delta)), weight, how)
+    loss = HUBER_LOSS(x, y, delta=float(delta))
+    return _weighted("huber_loss", loss.to(input.dtype), weight, how)
 
 
 # -- likelihoods --------------------------------------------------------------------------------
@@ -215,18 +226,14 @@ def _variance(input: Tensor, var: Any) -> Tensor:
         return var
     if tuple(input.shape[:-1]) == tuple(var.shape):
         return var.unsqueeze(-1)
-    if tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1:
-        return var
-    try:
-        fits = all(a in (b, 1) for a, b in zip(var.shape, input.shape, strict=True))
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"gaussian_nll_loss: var is of incorrect size: received {list(var.shape)} for an input "
-            f"of {list(input.shape)}"
-        )
-    return var
+    if input.ndim == var.ndim:  # one dimension of size 1, and no more
+        differ = [b for a, b in zip(input.shape, var.shape, strict=True) if a != b]
+        if differ == [1]:
+            return var
+    raise ValueError(
+        f"gaussian_nll_loss: var is of incorrect size: received {list(var.shape)} for an input "
+        f"of {list(input.shape)}"
+    )
 
 
 @public(namespaces=FUNCTIONAL)

@@ -1,0 +1,151 @@
+"""Losses and layers at their edges: as PyTorch, or as the finite difference where it is not."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from tests.compare.bridge import ours
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
+
+Array = np.ndarray[Any, Any]
+Loss = Callable[..., Any]  # (library, *tensors) -> tensor
+
+
+def results(lib: Any, fn: Loss, arrays: list[Array]) -> list[Array | None]:
+    """The value, and the gradient of its sum by each floating array."""
+    xs = [lib.tensor(a.tolist(), dtype=getattr(lib, str(a.dtype))) for a in arrays]
+    floats = [x.requires_grad_() for x in xs if x.dtype.is_floating_point]
+    out = fn(lib, *xs)
+    out.sum().backward()
+    grads = [None if x.grad is None else np.array(x.grad.tolist()) for x in floats]
+    return [np.array(out.detach().tolist()), *grads]
+
+
+def agree(fn: Loss, *arrays: Array) -> None:
+    for got, want in zip(results(ad, fn, [*arrays]), results(torch, fn, [*arrays]), strict=True):
+        assert (got is None) == (want is None)
+        if got is not None:
+            np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-12)  # type: ignore[arg-type]
+
+
+def numerical(fn: Loss, x: Array) -> Array:
+    """The gradient of PyTorch's own values by x, by central differences."""
+    out = np.empty_like(x)
+    for place in np.ndindex(*x.shape):
+        step = np.zeros_like(x)
+        step[place] = 1e-6
+        high, low = (fn(torch, torch.tensor(x + s)).sum().item() for s in (step, -step))
+        out[place] = (high - low) / 2e-6
+    return out
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc_of_targets_that_cannot_be_aligned(reduction: str, zero_infinity: bool) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 2, 4))
+    log_p = x - np.log(np.exp(x).sum(2, keepdims=True))
+    silent = log_p.copy()
+    silent[:, 0, :2] = -np.inf  # neither the blank nor the first label can be said
+    targets = np.array([[1, 1, 2], [1, 2, 3]])
+    reads, lengths = [(3, 3), (2, 3), (0, 3)], [(3, 2), (3, 3), (0, 1)]
+    for p, steps, labels in itertools.product((log_p, silent), reads, lengths):
+        agree(
+            lambda lib, p, t, steps=steps, labels=labels: lib.nn.functional.ctc_loss(
+                p, t, steps, labels, reduction=reduction, zero_infinity=zero_infinity
+            ),
+            p,
+            targets,
+        )
+
+
+def test_clusters_without_targets_get_no_gradient() -> None:
+    for targets in ([1, 5, 3], [1], [11, 12], [2, 5, 19]):
+        theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 10]).double()
+        here = ad.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 10]).double()
+        here.load_state_dict({k: ours(v) for k, v in theirs.state_dict().items()})
+        x = torch.randn(len(targets), 16, dtype=torch.float64)
+        theirs(x, torch.tensor(targets)).loss.backward()
+        here(ours(x), ad.tensor(targets)).loss.backward()
+        for p, q in zip(here.parameters(), theirs.parameters(), strict=True):
+            assert (p.grad is None) == (q.grad is None)
+            if p.grad is not None:
+                np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+SCALED: list[Loss] = [
+    lambda lib, x: x * 0,
+    lambda lib, x: 0 * x,
+    lambda lib, x: x / float("inf"),
+    lambda lib, x: x**0,
+    lambda lib, x: lib.add(x, x, alpha=0),
+    lambda lib, x: x.sign() + x.floor(),
+    lambda lib, x: x.clamp(5, 6),
+    lambda lib, x: lib.nn.functional.hardswish(x - 9),
+]
+
+
+@pytest.mark.parametrize("cotangent", [float("inf"), float("nan")])
+def test_infinite_gradients_through_factors_of_zero(cotangent: float) -> None:
+    for fn in SCALED:
+        agree(lambda lib, x, fn=fn: fn(lib, x) * cotangent, np.array([1.0, -2.0]))
+
+
+def test_bce_at_certain_events() -> None:
+    """PyTorch's gradient by the target is infinite at inputs 0 and 1, though the loss is cut off
+    at 100 and linear in the target: its own values say 100, and so do we."""
+    x, y = np.array([0.0, 0, 1, 1, 0.3, 1e-20]), np.array([0.0, 1, 0, 1, 0, 1])
+    weight = [0.5, 2.0, 3.0, 1.0, 1.0, 1.0]
+
+    def loss(lib: Any, x: Any, y: Any) -> Any:
+        w = lib.tensor(weight, dtype=lib.float64)
+        return lib.nn.functional.binary_cross_entropy(x, y, w, reduction="none")
+
+    agree(lambda lib, x: loss(lib, x, lib.tensor(y, dtype=lib.float64)), x)
+    slope = numerical(lambda lib, t: loss(lib, lib.tensor(x), t), y / 2 + 0.25)
+    np.testing.assert_allclose(results(ad, loss, [x, y])[2], slope, rtol=1e-6)  # type: ignore[arg-type]
+    for lib in (torch, ad):
+        with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):
+            loss(lib, lib.tensor(x), lib.tensor(y + 0.5))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_cross_map_gradients_are_those_of_the_values(size: int) -> None:
+    """PyTorch's backward sums a window that is off by one channel: not its values' derivative."""
+
+    def normalised(lib: Any, x: Any) -> Any:
+        return lib.nn.CrossMapLRN2d(size, 0.5, 0.75, 2.0)(x)
+
+    x = np.random.default_rng(size).normal(size=(1, 6, 2, 1))
+    value, grad = results(ad, normalised, [x])
+    np.testing.assert_allclose(value, normalised(torch, torch.tensor(x)).numpy(), rtol=1e-9)  # type: ignore[arg-type]
+    np.testing.assert_allclose(grad, numerical(normalised, x), rtol=1e-5, atol=1e-8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_scaled_by_frequency(mode: str) -> None:
+    """PyTorch's CPU kernel looks the count up at the wrong place: it divides the gradient of row 5
+    below by the count of row 1. Its `embedding`, which scales too, is the judge."""
+    table = np.random.default_rng(0).normal(size=(6, 3))
+    index = [[0, 1, 1, 2], [1, 5, 5, 0]]
+
+    def pooled(lib: Any, w: Any) -> Any:
+        rows = lib.tensor(index)
+        if lib is ad:
+            bags = lib.nn.functional.embedding_bag(rows, w, mode=mode, scale_grad_by_freq=True)
+        else:
+            bags = lib.nn.functional.embedding(rows, w, scale_grad_by_freq=True)
+            bags = getattr(bags, mode)(1)
+        return bags * lib.tensor([[1.0], [2.0]], dtype=lib.float64)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agree(pooled, table)
