@@ -160,6 +160,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.backends.array.special",
     "adjoint.backends.array.sharing",
     "adjoint.sparse.creation",
+    "adjoint.backends.array.sparse",
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
@@ -302,7 +303,7 @@ HOOKS.load_rest = load_lazy
 
 def load_sparse() -> Any:
     """Sparse tensors, which few programs have."""
-    importlib.import_module("adjoint.sparse")
+    importlib.import_module("adjoint.backends.array.sparse")
     return HOOKS.sparse
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.core.families import composite
 from adjoint.core.public import public
+from adjoint.core.record import Record
 from adjoint.ops.index import INDEX, INDEX_PUT
 from adjoint.ops.join import stack
 from adjoint.ops.matmul import check_dtypes
@@ -15,6 +17,30 @@ from adjoint.sparse.csr import CsrTensor
 from adjoint.sparse.segments import matches
 from adjoint.sparse.tensor import SparseTensor, refusal
 from adjoint.tensor.tensor import Tensor
+
+
+def _product(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+    """Each element times its row of y, added to its row of the result."""
+    terms = x.unsqueeze(1) * INDEX(y, columns, dims=(0,), wrap=False)  # (nnz, k)
+    out = terms.new_zeros((size, y.shape[1]))
+    return INDEX_PUT(out, terms, rows, dims=(0,), accumulate=True, wrap=False)
+
+
+# SPARSE_MATMUL(x, y, rows, columns, size): the product of a matrix of `size` rows, with elements x
+# at (rows, columns), and a dense y. A backend's own need not make the (nnz, k) terms.
+SPARSE_MATMUL: Record = composite(
+    "sparse_matmul",
+    _product,
+    lambda g, y, rows, columns: (
+        INDEX(g, rows, dims=(0,)) * INDEX(y, columns, dims=(0,)).conj()
+    ).sum(1),
+    lambda g, x, y_spec, rows, columns: SPARSE_MATMUL(
+        x.conj(), g, columns, rows, size=y_spec.shape[0]
+    ),
+    None,
+    None,
+    operands=("x", "y", "rows", "columns"),
+)
 
 
 def matmul(x: Any, y: Any) -> Tensor:
@@ -41,11 +67,8 @@ def _is_sparse(x: Any) -> bool:
 
 
 def _by_dense(x: CooTensor, y: Tensor) -> Tensor:
-    """Each element times its row of y, added to its row of the result."""
     rows, columns = x._coordinates.unbind(0)
-    terms = x._elements.unsqueeze(1) * INDEX(y, columns, dims=(0,), wrap=False)  # (nnz, k)
-    out = terms.new_zeros((x.shape[0], y.shape[1]))
-    return INDEX_PUT(out, terms, rows, dims=(0,), accumulate=True, wrap=False)
+    return SPARSE_MATMUL(x._elements, y, rows, columns, size=x.shape[0])
 
 
 def _by_sparse(x: CooTensor, y: CooTensor) -> CooTensor:

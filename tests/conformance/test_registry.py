@@ -16,9 +16,11 @@ from tests.conformance.cases import Case, make, rows
 
 ROWS = rows()
 # No sample can show these: what `empty` holds is undefined, a move needs a second device
-# (tests/conformance/test_cuda.py), and only captured bodies have the rest (test_control_flow.py).
+# (tests/conformance/test_cuda.py), sparse tensors and gradients are tested in test_sparse.py, and
+# only captured bodies have the rest (test_control_flow.py).
 ELSEWHERE = frozenset(
-    ("empty", "to_device", "scan", "cond", "while_loop", "stop_gradient", "custom_function")
+    "empty to_device sparse_matmul embedding_sparse scan cond while_loop stop_gradient "
+    "custom_function".split()
 )
 
 

@@ -58,7 +58,6 @@ ROWS = [
     F("bilinear", T(2, 3), T(2, 2), T(4, 3, 2), T(4)),
     F("embedding", T(2, 3, kind="int", low=0, high=4), T(4, 3)),
     F("embedding", T(2, 3, kind="int", low=0, high=4), T(4, 3), padding_idx=1, _grad=False),
-    F("embedding", T(2, 3, kind="int", low=0, high=4), T(4, 3), sparse=True, _grad=False),
     F("embedding_bag", T(2, 3, kind="int", low=0, high=4), T(4, 3)),
     F(
         "embedding_bag",
