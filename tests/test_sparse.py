@@ -747,6 +747,56 @@ def test_buffers() -> None:
     assert to_numpy(other.adjacency).tolist() == np.eye(3).tolist()
 
 
+def test_assert_close() -> None:
+    x = ad.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 3.0], (3,))
+    ad.testing.assert_close(x, x.coalesce())
+    with pytest.raises(AssertionError, match="'layout' do not match"):
+        ad.testing.assert_close(x, x.to_dense())
+    ad.testing.assert_close(x, x.to_dense(), check_layout=False)
+    with pytest.raises(AssertionError, match="not close"):
+        ad.testing.assert_close(x, x * 2)
+    with pytest.raises(AssertionError, match="specified values"):
+        ad.testing.assert_close(x, x.clone().zero_())
+
+
+@pytest.mark.cuda
+def test_on_a_gpu() -> None:
+    """The same compositions there: values, gradients and steps are the CPU's."""
+
+    def flow(device: str) -> list[Any]:
+        x = random_coo(0, (3, 4), 7).to(device).requires_grad_()
+        d = ad.tensor(np.random.default_rng(1).standard_normal((3, 4))).to(device).requires_grad_()
+        assert x.device.type == device
+        picked = x.index_select(0, ad.tensor([1, 1]).to(device))
+        terms = [
+            (x @ d.t()).sin(), ad.sparse.softmax(x, 1).to_dense() * d, (x * d).to_dense(), d + x,
+            x.to_sparse_csr() @ d.t(), x.sum(0).to_dense(), (x @ x.t()).to_dense(), x[0].to_dense(),
+            picked.to_dense(), (x * x).to_dense(), x.norm(),
+        ]  # fmt: skip
+        out = sum(t.sum() for t in terms)
+        out.backward()
+        return [t.detach().cpu().numpy() for t in (out, x.grad.to_dense(), d.grad)]
+
+    for one, other in zip(flow("cpu"), flow("cuda"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+    def steps(device: str, kind: Any) -> Any:
+        rng = np.random.default_rng(1)
+        table = ad.nn.Embedding(6, 3, sparse=True).double()
+        with ad.no_grad():
+            table.weight.copy_(ad.tensor(rng.standard_normal((6, 3))))
+        table.to(device)
+        optimizer = kind(table.parameters(), lr=0.1)
+        for _ in range(10):
+            optimizer.zero_grad()
+            (table(ad.tensor(rng.integers(0, 6, 4)).to(device)) ** 2).sum().backward()
+            optimizer.step()
+        return table.weight.detach().cpu().numpy()
+
+    for kind in (ad.optim.SparseAdam, ad.optim.SGD, ad.optim.Adagrad):
+        np.testing.assert_allclose(steps("cuda", kind), steps("cpu", kind), rtol=1e-8)
+
+
 def test_programs_without_sparse_tensors_do_not_load_them() -> None:
     code = (
         "import sys, adjoint as ad; w = ad.ones(2, requires_grad=True); w.sum().backward();"

@@ -10,6 +10,7 @@ import numpy as np
 
 from adjoint.backends.array.interop import as_tensor
 from adjoint.core import dtype as dt
+from adjoint.core.layout import strided
 from adjoint.tensor.tensor import Tensor
 
 # Relative and absolute tolerance by dtype; all others must be equal.
@@ -30,6 +31,7 @@ class _Rules:
     equal_nan: bool
     check_device: bool
     check_dtype: bool
+    check_layout: bool
     check_stride: bool
     allow_subclasses: bool
     msg: str | Callable[[str], str] | None
@@ -78,7 +80,7 @@ def assert_close(
         equal_nan: whether NaN equals NaN.
         check_device: whether devices must agree.
         check_dtype: whether dtypes must agree.
-        check_layout: accepted as PyTorch has it; every tensor is strided.
+        check_layout: whether layouts must agree.
         check_stride: whether strides must agree.
         msg: the message instead, or a function that makes it of the usual one.
 
@@ -98,8 +100,9 @@ def assert_close(
         given, other = ("rtol", "atol") if atol is None else ("atol", "rtol")
         raise ValueError(f"assert_close: {given} is given but {other} is not; pass both or none")
     rules = _Rules(
-        rtol, atol, equal_nan, check_device, check_dtype, check_stride, allow_subclasses, msg
-    )
+        rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride,
+        allow_subclasses, msg,
+    )  # fmt: skip
     _compare(actual, expected, rules, "")
 
 
@@ -186,6 +189,9 @@ def _tensors(actual: Tensor, expected: Tensor, rules: _Rules, where: str, kind: 
             f"The values for attribute 'shape' do not match: {actual.shape} != {expected.shape}.",
             where,
         )
+    if not (actual.layout is expected.layout is strided):
+        _sparse(actual, expected, rules, where)
+        return
     checked = (
         ("device", rules.check_device, actual.device, expected.device),
         ("dtype", rules.check_dtype and kind != "Scalars", actual.dtype, expected.dtype),
@@ -205,6 +211,28 @@ def _tensors(actual: Tensor, expected: Tensor, rules: _Rules, where: str, kind: 
         if not close.all():
             relative = distance / np.abs(b)
             _report(close, distance, relative, (rtol, atol), rules, where, kind)
+
+
+def _sparse(actual: Any, expected: Any, rules: _Rules, where: str) -> None:
+    """Tensors of which one at least is sparse: by parts, or as dense ones if layouts differ."""
+    if actual.layout is not expected.layout:
+        if rules.check_layout:
+            rules.fail(
+                "The values for attribute 'layout' do not match: "
+                f"{actual.layout} != {expected.layout}.",
+                where,
+            )
+        _tensors(actual.to_dense(), expected.to_dense(), rules, where, "Tensors")
+        return
+    actual, expected = actual.coalesce(), expected.coalesce()
+    if actual._nnz() != expected._nnz():
+        rules.fail(
+            "The number of specified values in sparse tensors does not match: "
+            f"{actual._nnz()} != {expected._nnz()}",
+            where,
+        )
+    for one, other in zip(actual.tensors(), expected.tensors(), strict=True):
+        _tensors(one, other, rules, where, "Tensors")
 
 
 def _wide(x: Tensor) -> Any:

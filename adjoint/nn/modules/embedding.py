@@ -73,6 +73,7 @@ class Embedding(_Table):
         max_norm: rows looked up are first scaled down to this norm, in place.
         norm_type: the p of that norm.
         scale_grad_by_freq: divide a row's gradient by the number of its occurrences in the batch.
+        sparse: whether the gradient of the table is a sparse tensor of the rows looked up.
 
     Shape:
         integers (...) -> (..., embedding_dim)
@@ -166,6 +167,7 @@ class EmbeddingBag(_Table):
         embedding_dim: the size of each.
         max_norm: rows looked up are first scaled down to this norm, in place.
         mode: "sum", "mean" or "max".
+        sparse: whether the gradient of the table is a sparse tensor of the rows looked up.
         include_last_offset: whether offsets end with the end of the last bag.
         padding_idx: a row that counts in no bag.
 
