@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from adjoint.autodiff import plan as kinds
@@ -35,11 +36,37 @@ class RecordNode(TapeNode):
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
-        plan = self.plan
         if self.saved is None:
-            if not plan.saves:
+            if not self.plan.saves:
                 self.saved = []
             self.require_saved()
+        capture = CONTEXT.capture
+        if capture is not None and level is None and capture.pulls is not None:
+            return self.apply_captured(capture.pulls, grads, needed)
+        return self.apply_rules(grads, needed, level)
+
+    def apply_captured(
+        self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
+    ) -> Sequence[Any]:
+        """The rules, recorded once for tensors alike (Note [repeats])."""
+        values = [*self.loaded(None), *grads]
+        literals = [x for x in values if not isinstance(x, TensorBase)]
+        tensors = [x for x in values if isinstance(x, TensorBase)]
+        specs = None if self.specs is None else tuple(self.specs)
+        key = (self.plan, self.params, literals, specs, self.out_specs, needed)
+        rule = partial(self.apply_rules, grads, needed, None)
+        found: Sequence[Any] = pulls.run(key, tensors, rule)
+        return found
+
+    def loaded(self, level: Any) -> list[Any]:
+        """Everything that was saved."""
+        return [self.load(k, level, self.output_at(k)) for k in range(len(self.plan.saves))]
+
+    def apply_rules(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """The cotangents of the operands, rule by rule."""
+        plan = self.plan
         if plan.pull is not None:
             return self.apply_joint(plan, grads, needed, level)
         results: list[Any] = [None] * len(self.edges)
@@ -63,7 +90,7 @@ class RecordNode(TapeNode):
     ) -> Sequence[Any]:
         """The cotangents of all operands by one rule."""
         count = len(self.edges)
-        values = [self.load(k, level, self.output_at(k)) for k in range(len(plan.saves))]
+        values = self.loaded(level)
         wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
         return plan.pull(values[:count], values[count:], grads, wanted, self.params)  # type: ignore[misc]
 

@@ -49,6 +49,7 @@ class Body(Trace):
     def __init__(self, outer: Trace | None, what: str) -> None:
         super().__init__()
         self.outer = outer
+        self.pulls = None
         self.what = what
         self.around = CONTEXT.levels  # the transforms the body is inside of
         self.seals = outer is not None and CONTEXT.grad_enabled  # no_grad inside stops gradients
@@ -150,6 +151,9 @@ class Body(Trace):
         """The graph, with the given tensors as its outputs."""
         self.graph.outputs = [self.value_of(self.entered(t)) for t in outputs]
         return self.graph
+
+    def repeats(self) -> None:
+        """None: operands from outside are exchanged one by one."""
 
     # -- where gradients stop ------------------------------------------------------------------
 

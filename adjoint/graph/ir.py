@@ -78,7 +78,7 @@ class Graph:
     ) -> tuple[Value, ...]:
         """A new node; returns its outputs."""
         node = Node(record, inputs, params, subgraph)
-        node.outputs = tuple(Value(self._name("v"), spec, node) for spec in specs)
+        node.outputs = tuple([Value(self._name("v"), spec, node) for spec in specs])
         self.nodes.append(node)
         return node.outputs
 

@@ -23,6 +23,7 @@ from adjoint.core.promotion import common_dtype
 from adjoint.core.record import HOOKS, Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.graph.ir import Graph, Value, frozen
+from adjoint.graph.repeats import Repeats
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.ops.convert import CLONE
 from adjoint.ops.views import VIEW_SCATTER, apply_chain
@@ -85,9 +86,11 @@ class Trace:
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
+        self.changed: list[Cell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.grad_of: dict[Storage, Tensor] = {}
         self.compositions: dict[Any, tuple[Graph, bool]] = {}  # of composites, by what decides them
+        self.pulls: Repeats | None = Repeats(self)  # what backward's rules recorded
         self.draws: dict[Any, int] = {}  # generator -> numbers drawn
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
 
@@ -147,7 +150,7 @@ class Trace:
             holder = self.grad_of.get(storage)
             source = State(storage) if holder is None else GradOf(holder)
             found = self._adopt(storage, source, self._root_spec(tensor), ())
-        elif isinstance(found.source, Argument) and self._from_outside(tensor):
+        elif found.source.__class__ is Argument and self._from_outside(tensor):
             raise Realias(storage)
         return found
 
@@ -158,6 +161,8 @@ class Trace:
     def _rest(self, tensor: Tensor, cell: Cell) -> tuple[Any, ...]:
         """The part of a tensor's chain beyond what the cell's value already shows."""
         skip = cell.skip
+        if not skip:
+            return tensor._chain
         if len(tensor._chain) < len(skip) or any(
             a is not b for a, b in zip(tensor._chain, skip, strict=False)
         ):
@@ -217,7 +222,7 @@ class Trace:
             return out
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
-        inputs = tuple(self.operand(x) for x in operands)
+        inputs = tuple([self.operand(x) for x in operands])
         values = self.graph.add_node(record, inputs, params, out_specs)
         strides = result_strides(record, operands, params, out_specs[0].shape)
         outs = tuple([self.wrap(v, strides) for v in values])
@@ -256,7 +261,7 @@ class Trace:
     ) -> Any:
         """A composite's node."""
         specs = tuple(v.spec for v in graph.outputs)
-        inputs = tuple(self.operand(x) for x in operands)
+        inputs = tuple([self.operand(x) for x in operands])
         outs = tuple(map(self.wrap, self.graph.add_node(record, inputs, params, specs, graph)))
         return outs if many else outs[0]
 
@@ -310,6 +315,10 @@ class Trace:
         node = cell.value.node
         return f"{seen}an argument" if node is None else f"{seen}the result of {node.record.name}"
 
+    def repeats(self) -> Repeats | None:
+        """Keeps what a rule records for one of many tensors alike; None where it cannot."""
+        return Repeats(self)
+
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, target: Tensor, value: Tensor) -> None:
@@ -323,6 +332,7 @@ class Trace:
                 VIEW_SCATTER, (cell.value, new), {"chain": rest}, (cell.value.spec,)
             )
         cell.value = new
+        self.changed.append(cell)
 
     def touch(self, tensor: Tensor) -> None:
         """Note the fields of a tensor before the first change to them."""

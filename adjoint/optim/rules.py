@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import is_
 from typing import Any, ClassVar
 
 from adjoint.autodiff.modes import enable_grad
@@ -57,10 +59,11 @@ class RuleOptimizer(Optimizer):
             if self._together(group):
                 self._step_together(i, group)
                 continue
+            repeats = None if CONTEXT.capture is None else CONTEXT.capture.repeats()
             for p in group["params"]:
                 grad = p.grad
                 if grad is not None:
-                    self._apply(p, grad, group)
+                    self._apply(p, grad, group, repeats)
         return loss
 
     def _together(self, group: ParamGroup) -> bool:
@@ -114,8 +117,8 @@ class RuleOptimizer(Optimizer):
     def _rule(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         self.update(p, -grad if group.get("maximize") else grad, state, group)
 
-    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup) -> None:
-        """The rule for one parameter."""
+    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup, repeats: Any = None) -> None:
+        """The rule for one parameter; `repeats` records it once for those alike, in a capture."""
         if HOOKS.sparse is not None and grad.is_sparse:
             if not self.sparse:
                 self.refuse_sparse()
@@ -124,7 +127,14 @@ class RuleOptimizer(Optimizer):
             return
         state = self._state_of(p, group)
         if not p.dtype.is_complex:
-            self._rule(p, grad, state, group)
+            entries = list(state.values())
+            if repeats is None or not all(map(is_tensor, entries)):
+                self._rule(p, grad, state, group)
+                return
+            rule = partial(self._rule, p, grad, state, group)
+            repeats.run(tuple(state), [p, grad, *entries], rule)
+            if len(state) != len(entries) or not all(map(is_, state.values(), entries)):
+                repeats.forget()  # the rule has put something else there
             return
         pairs = {
             k: view_as_real(v) if is_tensor(v) and v.dtype.is_complex else v

@@ -7,6 +7,7 @@ unscaling gradients, averages of parameters. What is not eager and concrete goes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -94,5 +95,18 @@ def update_many(
             scatter(vectors[0]._array, [targets[i]._array for i in rows])
         for i in rows:
             targets[i]._storage.version += 1
-    for i in alone:
-        rule(targets[i], *(column[i] for column in others))
+    each(rule, [[targets[i], *(column[i] for column in others)] for i in alone])
+
+
+def each(rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]]) -> list[Any]:
+    """rule(*row) for each row; a capture records it once for rows alike (Note [repeats]).
+
+    >>> import adjoint as ad
+    >>> each(ad.add, [[ad.ones(1), ad.ones(1)], [ad.zeros(2), ad.ones(2)]])
+    [tensor([2.]), tensor([1., 1.])]
+    """
+    capture = CONTEXT.capture
+    repeats = None if capture is None else capture.repeats()
+    if repeats is None:
+        return [rule(*row) for row in rows]
+    return [repeats.run(None, row, partial(rule, *row)) for row in rows]

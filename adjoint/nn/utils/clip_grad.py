@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.autodiff.modes import no_grad
-from adjoint.backends.array.many import bundles, join, update_many
+from adjoint.backends.array.many import bundles, each, join, update_many
 from adjoint.core.dtype import float32, float64
 from adjoint.ops.creation import zeros
 from adjoint.ops.join import stack
@@ -55,7 +55,7 @@ def get_total_norm(
     with no_grad():
         where = listed[0].device
         parts = listed if foreach is False else _joined(listed, float(norm_type))
-        norms = stack([t.norm(float(norm_type)).to(where) for t in parts])
+        norms = stack(each(lambda t: t.norm(float(norm_type)).to(where), [[t] for t in parts]))
         total: Tensor = norms.norm(float(norm_type))
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
@@ -84,8 +84,7 @@ def _each(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | No
     if foreach is not False:
         update_many(rule, grads)
         return
-    for grad in grads:
-        rule(grad)
+    each(rule, [[grad] for grad in grads])
 
 
 def clip_grads_with_norm_(

@@ -1,0 +1,226 @@
+"""Recording once what is done to many tensors alike.
+
+Note [repeats]
+    An optimizer applies one rule to every parameter of a model, and a model's layers are alike, so
+    backward applies the same rules to tensors of the same kind. Recording a rule costs far more
+    than the nodes it leaves, and for tensors like earlier ones these are the same nodes on other
+    values. So a rule runs once for each kind of tensors, and for others of the kind its nodes are
+    added again with their values exchanged. This is right only while the rule does nothing else
+    that a trace notes: where it does (draws, guards, gradients read, other tensors written), it
+    runs every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.core.context import CONTEXT
+from adjoint.core.record import is_tensor
+from adjoint.graph.ir import Node, Value, frozen
+from adjoint.tensor.tensor import Tensor, root_of
+
+if TYPE_CHECKING:
+    from adjoint.graph.trace import Trace
+
+Count = tuple[Any, int, int]  # of a counter: its value, how often it had been advanced, and is now
+
+
+class Repeats:
+    """What a rule has recorded so far, by kind of tensors; None where it must run every time."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.held: dict[Any, Recorded | None] = {}
+
+    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
+        """Run the rule, or add again what it recorded for tensors like these.
+
+        `key` is what else decides the recording. The rule may read and write the tensors and return
+        tensors: these, ones it made, and views of either.
+        """
+        trace = self.trace
+        if not _ordinary() or any(t._storage.identity in trace.constants for t in tensors):
+            return rule()
+        values = [trace.value_of(t) for t in tensors]
+        kinds = [(t._spec, t.stride()) for t in tensors]
+        key = (frozen(key), *kinds, *map(values.index, values))
+        try:
+            found = self.held.get(key, ...)
+        except TypeError:  # something in it has no hash
+            return rule()
+        if found is None or (found is not ... and not found.fits(trace, tensors)):
+            return rule()
+        if found is not ...:
+            return found.again(trace, tensors, values)
+        attempt = _Attempt(trace, tensors, values)
+        result = rule()
+        self.held[key] = attempt.recorded(result)
+        return result
+
+    def forget(self) -> None:
+        """Have the rule run for every kind met so far: it did something no trace notes."""
+        self.held = dict.fromkeys(self.held)
+
+
+def _ordinary() -> bool:
+    """Whether nobody but the trace looks at operations."""
+    context = CONTEXT
+    return not (
+        context.grad_enabled
+        or context.levels
+        or context.autocast is not None
+        or context.observers
+        or context.saved_hooks
+        or context.before_write is not None
+    )
+
+
+class _Attempt:
+    """A trace before a rule runs, to tell afterwards what the rule did."""
+
+    def __init__(self, trace: Trace, tensors: Sequence[Tensor], values: list[Value]) -> None:
+        self.trace, self.tensors, self.values = trace, tensors, values
+        self.versions = [t._storage.version for t in tensors]
+        self.counts = [trace.counts.get(t, 0) for t in tensors]
+        self.start = len(trace.graph.nodes)
+        self.changes = len(trace.changed)
+        self.noted = self.notes()
+
+    def notes(self) -> list[Any]:
+        """What else a trace notes; it must not grow."""
+        trace = self.trace
+        others = (trace.guards, trace.grads_seen, trace.journal, trace.constants, trace.edges)
+        return [*map(len, others), dict(trace.draws)]
+
+    def recorded(self, result: Any) -> Recorded | None:
+        """What the rule recorded, if it can be recorded again."""
+        trace = self.trace
+        nodes = trace.graph.nodes[self.start :]
+        writes = self.writes(set(nodes))
+        if writes is None or self.notes() != self.noted:
+            return None
+        counts: dict[int, Count] = {}
+        for i, tensor in enumerate(self.tensors):
+            done = trace.counts.get(tensor, 0)
+            if done != self.counts[i]:
+                counts[i] = (tensor._array.item(), self.counts[i], done)
+        made = Recorded(nodes, self.values, writes, counts)
+        try:
+            made.result = self.described(result, made)
+        except _Unrepeatable:
+            return None
+        return made
+
+    def writes(self, nodes: set[Node]) -> list[tuple[int, Value, int]] | None:
+        """Which tensors have new values, and how often they were written; None if others have."""
+        cells = self.trace.cells
+        own = {t._storage.identity: i for i, t in enumerate(self.tensors)}
+        found: dict[int, tuple[int, Value, int]] = {}
+        for cell in self.trace.changed[self.changes :]:
+            i = own.get(cell.storage.identity)
+            if i is None:
+                if cell.initial.node in nodes:
+                    continue  # the rule's own
+                return None
+            shared = sum(t._storage is cell.storage for t in self.tensors) > 1
+            if shared or self.trace._rest(self.tensors[i], cell):
+                return None  # a part of what others see
+            count = cell.storage.version - self.versions[i]
+            found[i] = (i, cells[cell.storage.identity].value, count)
+        return list(found.values())
+
+    def described(self, result: Any, made: Recorded) -> Any:
+        """What the rule returned, in terms of its tensors and values."""
+        if isinstance(result, (tuple, list)):
+            return [self.described(x, made) for x in result]
+        if not is_tensor(result):
+            return result
+        for i, tensor in enumerate(self.tensors):
+            if result is tensor:
+                return _Place(i, ())
+            depth = len(tensor._chain)
+            if result._storage is tensor._storage and result._chain[:depth] == tensor._chain:
+                return _Place(i, result._chain[depth:])
+        cell = self.trace.cells.get(result._storage.identity)
+        root = result if result._base is None else root_of(result)
+        if cell is None or cell.source is not None or root._storage is not result._storage:
+            raise _Unrepeatable
+        if root._chain or cell.value.node is None:
+            raise _Unrepeatable
+        identity = result._storage.identity
+        known = [k for k, (seen, _, _) in enumerate(made.roots) if seen == identity]
+        if not known:
+            made.roots.append((identity, cell.value, root.stride()))
+            known = [len(made.roots) - 1]
+        return _Place(-1 - known[0], result._chain)
+
+
+class _Unrepeatable(Exception):
+    """A rule returned what cannot be told in terms of its operands."""
+
+
+class _Place:
+    """A returned tensor: a view (perhaps of nothing less) of tensor i, or of root -1 - i."""
+
+    __slots__ = ("chain", "index")
+
+    def __init__(self, index: int, chain: tuple[Any, ...]) -> None:
+        self.index, self.chain = index, chain
+
+
+class Recorded:
+    """The nodes a rule left, and what became of its tensors."""
+
+    def __init__(
+        self,
+        nodes: list[Node],
+        given: list[Value],
+        writes: list[tuple[int, Value, int]],
+        counts: dict[int, Count],
+    ) -> None:
+        self.nodes, self.given = nodes, given
+        self.writes, self.counts = writes, counts
+        self.specs = [tuple([v.spec for v in node.outputs]) for node in nodes]
+        self.roots: list[tuple[int, Value, tuple[int, ...]]] = []  # of returned tensors it made
+        self.result: Any = None
+
+    def fits(self, trace: Trace, tensors: Sequence[Tensor]) -> bool:
+        """Whether counters among the tensors stand where those of the recording stood."""
+        return all(
+            trace.counts.get(tensors[i], 0) == before and tensors[i]._array.item() == value
+            for i, (value, before, _) in self.counts.items()
+        )
+
+    def again(self, trace: Trace, tensors: Sequence[Tensor], values: list[Value]) -> Any:
+        """Add the nodes for other tensors, and see to what the rule would have."""
+        new: dict[Any, Any] = dict(zip(self.given, values, strict=True))
+        add = trace.graph.add_node
+        for node, specs in zip(self.nodes, self.specs, strict=True):
+            inputs = tuple([new.get(x, x) if x.__class__ is Value else x for x in node.inputs])
+            outputs = add(node.record, inputs, node.params, specs, node.subgraph)
+            new.update(zip(node.outputs, outputs, strict=True))
+        for i, value, count in self.writes:
+            cell, storage = trace.cell(tensors[i]), tensors[i]._storage
+            trace.versions.setdefault(storage, storage.version)
+            storage.version += count
+            cell.value = new.get(value, value)
+            trace.changed.append(cell)
+        for i, (_, before, after) in self.counts.items():
+            for _ in range(before, after):
+                trace.count(tensors[i])
+        roots = [trace.wrap(new.get(value, value), strides) for _, value, strides in self.roots]
+        return _returned(self.result, tensors, roots)
+
+
+def _returned(described: Any, tensors: Sequence[Tensor], roots: list[Tensor]) -> Any:
+    """What the rule would have returned."""
+    if isinstance(described, list):
+        return [_returned(x, tensors, roots) for x in described]
+    if not isinstance(described, _Place):
+        return described
+    index = described.index
+    found: Any = tensors[index] if index >= 0 else roots[-1 - index]
+    for record, params in described.chain:
+        found = record(found, **params)
+    return found

@@ -1,0 +1,143 @@
+"""A rule is recorded once for tensors alike, and only where that gives what running it would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn, optim
+from adjoint.backends.array.many import each
+from adjoint.graph import capture
+
+Rule = Callable[..., Any]
+
+
+def rows() -> list[list[Any]]:
+    """Pairs of tensors: three alike, one of another shape, one of another layout."""
+    ad.manual_seed(0)
+    shapes = [(3, 4)] * 3 + [(5,)]
+    made = [[ad.randn(*s), ad.randn(*s)] for s in shapes]
+    return [*made, [ad.randn(4, 3).t().clone(memory_format=ad.preserve_format), ad.randn(3, 4)]]
+
+
+OTHER = ad.ones(3, 4)
+
+
+def writes_another(x: Any, y: Any) -> Any:
+    OTHER.add_(1)
+    return x * y
+
+
+RULES: dict[str, Rule] = {
+    "makes": lambda x, y: x * y + 1,
+    "writes": lambda x, y: x.mul_(y).add_(1),
+    "writes both": lambda x, y: (x.add_(y), y.copy_(x * 2))[0],
+    "returns a view of its own": lambda x, y: (x * y).reshape(-1)[1:],
+    "returns a view of an operand": lambda x, y: x.t() if x.ndim == 2 else x,
+    "returns several": lambda x, y: [x + y, None, y, (x - y).reshape(-1)],
+    "reads views of operands": lambda x, y: x.reshape(-1)[::2] * y.reshape(-1)[1],
+    "writes to what it made": lambda x, y: (x * y).mul_(2).add_(x),
+    "draws": lambda x, y: x + ad.rand_like(y),
+    "uses a constant": lambda x, y: x * ad.tensor(2.0) + y,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_repeating_gives_what_running_gives(name: str) -> None:
+    def run(pairs: list[list[Any]]) -> Any:
+        with ad.no_grad():
+            return each(RULES[name], pairs), [x * 1 for pair in pairs for x in pair]
+
+    ad.manual_seed(1)
+    expected = run(pairs := rows())
+    ad.manual_seed(1)
+    found = capture(run)(others := rows())
+    ad.testing.assert_close(found, expected)
+    ad.testing.assert_close(others, pairs)
+
+
+def test_one_tensor_twice_is_another_kind() -> None:
+    x, y = ad.full((2,), 3.0), ad.full((2,), 5.0)
+
+    def products() -> Any:
+        with ad.no_grad():
+            return each(lambda a, b: a * b, [[x, y], [x, x], [y, x], [y, y]])
+
+    assert [t[0].item() for t in capture(products)()] == [15.0, 9.0, 15.0, 25.0]
+
+
+def test_views_of_one_tensor_are_written_one_after_the_other() -> None:
+    base = ad.arange(6.0)
+
+    def shift() -> None:
+        with ad.no_grad():
+            each(lambda a, b: a.add_(b), [[base[i : i + 2], base[i + 1 : i + 3]] for i in range(3)])
+
+    expected = np.arange(6.0)
+    for i in range(3):
+        expected[i : i + 2] = expected[i : i + 2] + expected[i + 1 : i + 3]
+    capture(shift)()
+    np.testing.assert_array_equal(base.numpy(), expected)
+
+
+def test_a_rule_that_writes_another_tensor_runs_every_time() -> None:
+    OTHER.fill_(1)
+    pairs = [[ad.ones(3, 4), ad.ones(3, 4)] for _ in range(4)]
+    step = capture(lambda: each(writes_another, pairs))
+    with ad.no_grad():
+        step()
+        step()
+    assert OTHER[0, 0].item() == 9.0
+
+
+def test_an_update_rule_runs_once_for_each_kind_of_parameter() -> None:
+    """What makes recording a large model's step cheap."""
+
+    class Counting(optim.Adam):
+        calls = 0
+
+        def update(self, *args: Any) -> None:
+            Counting.calls += 1
+            super().update(*args)
+
+    net = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
+    optimizer = Counting(net.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        loss = net(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    captured = capture(step)
+    captured(ad.ones(2, 4))
+    assert Counting.calls == 2
+    captured(ad.ones(2, 4))
+    assert Counting.calls == 2
+
+
+def test_parameters_with_other_counts_are_of_another_kind() -> None:
+    """One joined later: its bias correction is that of its own count."""
+
+    def trained(wrap: Rule) -> list[Any]:
+        ad.manual_seed(0)
+        early, late = (nn.Parameter(ad.randn(3)) for _ in range(2))
+        optimizer = optim.Adam([early, late], lr=0.1)
+        early.grad = ad.ones(3)
+        optimizer.step()
+
+        def step() -> None:
+            early.grad, late.grad = ad.ones(3), ad.full((3,), 2.0)
+            optimizer.step()
+
+        step = wrap(step)
+        for _ in range(3):
+            step()
+        return [early, late, *[s["step"] for s in optimizer.state.values()]]
+
+    ad.testing.assert_close(trained(capture), trained(lambda fn: fn))
