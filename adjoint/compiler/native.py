@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,13 @@ from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.footprint import check, too_much
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.memory import ALIGN
-from adjoint.compiler.naming import Unnameable, task_key
+from adjoint.compiler.naming import Unnameable, package_key, task_key
 from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
 from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Call
 from adjoint.core import forks
-from adjoint.graph.execution import Executable, Task, interpreted
+from adjoint.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.graph.sources import State
 
 
@@ -158,9 +158,15 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
 def disk_key(task: Task, options: Any) -> str | None:
     """Under which name a task's image is kept, if it can be named."""
     try:
-        return store.key_of("image", target_key(), library.writer_key(), task_key(task, options))
+        return store.key_of("image", disk_prefix(), task_key(task, options))
     except Unnameable:
         return None
+
+
+@cache
+def disk_prefix() -> str:
+    """What the names of all images begin with: the machine and the versions."""
+    return f"{target_key()};{library.writer_key()};{package_key()}"
 
 
 def from_disk(task: Task, key: str) -> Native | None:
@@ -183,6 +189,21 @@ def _gone() -> library.Text:
     raise KeyError("the code of a kept program was removed")
 
 
-register_backend(
-    "native", lambda mode, options: partial(compile_task, options=chosen(mode, options))
-)
+@cache
+def get_ready() -> None:
+    """What every program needs and no program decides: LLVM, the BLAS, the workers' driver.
+
+    Done when `compile` is called, so that the first call of what it returns does not wait for it.
+    """
+    disk_prefix()
+    blas.find()
+    the_pool()
+
+
+def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:
+    """The factory of native executables that `compile`'s arguments ask for."""
+    get_ready()
+    return partial(compile_task, options=chosen(mode, options))
+
+
+register_backend("native", maker)
