@@ -6,8 +6,8 @@ the program is made, so it is written out as a Python function without loops or 
 Note [recycled results]
     Results are fresh arrays to whoever receives them. An array that was handed out and that nobody
     holds any more (its reference count says so: views and exported buffers hold it too) is as good
-    as a fresh one, and its address is known. Each result keeps the last two: the gradient of the
-    call before is usually alive until this call's replaces it.
+    as a fresh one, and its address is known. So results come from two banks of arrays that take
+    turns: the gradients of the call before are usually alive until this call's replace them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from adjoint.core.dtype import named
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
-UNHELD = 2  # references to an array that only its slot holds: the slot's, and the question's own
+UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
 # Where threads run at once, one may be about to take a reference that is not counted yet.
 COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -36,36 +36,72 @@ def address(array: Any) -> int:
     return where
 
 
-class Slot:
-    """Arrays for one result."""
+class Bank:
+    """The arrays of one call's results, and the words that say where they are."""
 
-    __slots__ = ("dtype", "keeps", "kept", "shape", "turn")
+    __slots__ = ("arrays", "at", "kinds", "places", "results", "shares", "shifts", "values")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.shape, self.dtype = shape, dtype
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        self.keeps = COUNTED and 0 < size <= SMALL
-        self.kept: list[tuple[Any, int]] = []
-        self.turn = 0
+    def __init__(self, image: Image, outputs: int) -> None:
+        kept = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
+        kept = [(k, shape, dtype) for k, shape, dtype in kept if keeps(shape, dtype)]
+        self.places = [k for k, _, _ in kept]
+        self.kinds = [(shape, dtype) for _, shape, dtype in kept]
+        words = [(at, shift, i) for i, k in enumerate(self.places) for at, shift in _words(image, k)]
+        self.at = np.array([at for at, _, _ in words], np.int64)
+        self.shifts = np.array([shift for _, shift, _ in words], np.int64)
+        self.shares = np.array([i for _, _, i in words], np.int64)
+        self.arrays = [np.empty(shape, dtype) for shape, dtype in self.kinds]
+        self.results: list[Any] = [None] * outputs
+        self.put()
 
-    def take(self) -> tuple[Any, int]:
-        """An array that is nobody's, and its address."""
-        if not self.keeps:
-            array = np.empty(self.shape, self.dtype)
-            return array, address(array)
-        kept = self.kept
-        if len(kept) == 2:
-            self.turn ^= 1
-            pair = kept[self.turn]
-            if getrefcount(pair[0]) == UNHELD:
-                return pair
-        array = np.empty(self.shape, self.dtype)
-        pair = (array, address(array))
-        if len(kept) < 2:
-            kept.append(pair)
-        else:
-            kept[self.turn] = pair
-        return pair
+    def put(self) -> None:
+        """Note where the arrays are."""
+        for k, array in zip(self.places, self.arrays, strict=True):
+            self.results[k] = array
+        starts = np.array([address(a) for a in self.arrays], np.int64)
+        self.values = starts[self.shares] + self.shifts
+
+    def renew(self) -> None:
+        """Have other arrays in place of those that somebody holds."""
+        for i, (shape, dtype) in enumerate(self.kinds):
+            if getrefcount(self.arrays[i]) > UNHELD:
+                self.arrays[i] = np.empty(shape, dtype)
+        self.put()
+
+
+class Banks:
+    """Two banks that take turns."""
+
+    __slots__ = ("both", "unheld")
+
+    def __init__(self, image: Image, outputs: int) -> None:
+        self.both = [Bank(image, outputs), Bank(image, outputs)]
+        self.unheld = UNHELD * len(self.both[0].arrays)
+
+    def take(self, words: Any) -> list[Any]:
+        """A list of results, with arrays that are nobody's; their addresses go into `words`."""
+        both = self.both
+        both.reverse()
+        bank = both[0]
+        if sum(map(getrefcount, bank.arrays)) != self.unheld:
+            bank.renew()
+        words[bank.at] = bank.values
+        return bank.results.copy()
+
+
+def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether a result of this kind comes from a bank."""
+    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    return COUNTED and 0 < size <= SMALL
+
+
+def _numpy(dtype: str) -> Any:
+    return NUMPY_OF[named(dtype)]
+
+
+def _words(image: Image, output: int) -> list[tuple[int, int]]:
+    """Where the address of a result is needed: (position, what is added to it)."""
+    return image.patches.get(f"result {output}", [])
 
 
 def make_fill(
@@ -76,15 +112,17 @@ def make_fill(
     `moving` are the inputs whose addresses change, and whether they are written; `floats` the
     host's numbers that are floats.
     """
-    lines = ["def fill(inputs, targets):", f" results = [None] * {outputs}"]
-    lines += [*_arrays(image, moving), *_numbers(image, floats), *_results(image)]
-    lines.append(" return results")
     view = memoryview(words).cast("B")
-    scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d")}
-    scope |= {"signed": signed, "refuse": refuse}
-    for s, (_, shape, dtype) in enumerate(image.results):
-        scope[f"take{s}"] = Slot(shape, NUMPY_OF[named(dtype)]).take
-    exec(compile("\n".join(lines), "<fill>", "exec"), scope)
+    scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "words": words}
+    scope |= {"signed": signed, "refuse": refuse, "empty": np.empty}
+    lines = [f" results = [None] * {outputs}"]
+    if any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
+        scope["take"] = Banks(image, outputs).take
+        lines = [" results = take(words)"]
+    lines += [*_arrays(image, moving), *_numbers(image, floats), *_results(image, scope)]
+    given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
+    text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
+    exec(compile(text, "<fill>", "exec"), scope)
     fill: Fill = scope["fill"]
     return fill
 
@@ -115,10 +153,14 @@ def _numbers(image: Image, floats: set[int]) -> Iterator[str]:
             yield f" d[{at}] = x" if i in floats else f" q[{at}] = signed(x + {plus})"
 
 
-def _results(image: Image) -> Iterator[str]:
-    for s, (k, _, _) in enumerate(image.results):
-        yield f" results[{k}], a = take{s}()"
-        yield from _put(image, f"result {k}")
+def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
+    """Fresh arrays for results that are too large to be kept."""
+    for k, shape, dtype in image.results:
+        if not keeps(shape, _numpy(dtype)):
+            scope[f"dtype{k}"] = _numpy(dtype)
+            yield f" results[{k}] = r = empty({shape}, dtype{k})"
+            yield " a = r.__array_interface__['data'][0]"
+            yield from _put(image, f"result {k}")
 
 
 def refuse() -> None:
