@@ -12,14 +12,17 @@ Note [recycled results]
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
+from adjoint.backends.llvm.peeking import looks, slow_address
 from adjoint.compiler.image import Image
 from adjoint.core.dtype import named
 
@@ -28,12 +31,6 @@ SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants the
 UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
 # Where threads run at once, one may be about to take a reference that is not counted yet.
 COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
-def address(array: Any) -> int:
-    """Where an array's elements begin."""
-    where: int = array.__array_interface__["data"][0]
-    return where
 
 
 class Bank:
@@ -46,10 +43,10 @@ class Bank:
         kept = [(k, shape, dtype) for k, shape, dtype in kept if keeps(shape, dtype)]
         self.places = [k for k, _, _ in kept]
         self.kinds = [(shape, dtype) for _, shape, dtype in kept]
-        words = [(at, shift, i) for i, k in enumerate(self.places) for at, shift in _words(image, k)]
-        self.at = np.array([at for at, _, _ in words], np.int64)
-        self.shifts = np.array([shift for _, shift, _ in words], np.int64)
-        self.shares = np.array([i for _, _, i in words], np.int64)
+        patches = [image.patches.get(f"result {k}", []) for k in self.places]
+        self.at = np.array([at for each in patches for at, _ in each], np.int64)
+        self.shifts = np.array([shift for each in patches for _, shift in each], np.int64)
+        self.shares = np.repeat(np.arange(len(patches)), [len(each) for each in patches])
         self.arrays = [np.empty(shape, dtype) for shape, dtype in self.kinds]
         self.results: list[Any] = [None] * outputs
         self.put()
@@ -58,7 +55,7 @@ class Bank:
         """Note where the arrays are."""
         for k, array in zip(self.places, self.arrays, strict=True):
             self.results[k] = array
-        starts = np.array([address(a) for a in self.arrays], np.int64)
+        starts = np.array([slow_address(a) for a in self.arrays], np.int64)
         self.values = starts[self.shares] + self.shifts
 
     def renew(self) -> None:
@@ -99,11 +96,6 @@ def _numpy(dtype: str) -> Any:
     return NUMPY_OF[named(dtype)]
 
 
-def _words(image: Image, output: int) -> list[tuple[int, int]]:
-    """Where the address of a result is needed: (position, what is added to it)."""
-    return image.patches.get(f"result {output}", [])
-
-
 def make_fill(
     image: Image, moving: dict[int, bool], floats: set[int], words: Any, outputs: int
 ) -> Fill:
@@ -114,12 +106,13 @@ def make_fill(
     """
     view = memoryview(words).cast("B")
     scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "words": words}
-    scope |= {"signed": signed, "refuse": refuse, "empty": np.empty}
+    scope |= {"bytes": view, "peek": looks()[0], "slow_address": slow_address}
+    scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
     lines = [f" results = [None] * {outputs}"]
     if any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
         scope["take"] = Banks(image, outputs).take
         lines = [" results = take(words)"]
-    lines += [*_arrays(image, moving), *_numbers(image, floats), *_results(image, scope)]
+    lines += [*_arrays(image, moving), *_numbers(image, floats, scope), *_results(image, scope)]
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
     exec(compile(text, "<fill>", "exec"), scope)
@@ -138,19 +131,26 @@ def _arrays(image: Image, moving: dict[int, bool]) -> Iterator[str]:
     targets = [key.split()[1] for key in image.patches if key.startswith("target")]
     arrays += [(f"targets[{n}]", f"target {n}", True) for n in targets]
     for array, key, written in arrays:
+        yield f" x = {array}"
         if written:
-            yield f" a, fixed = {array}.__array_interface__['data']"
-            yield " if fixed: refuse()"
-        else:
-            yield f" a = {array}.__array_interface__['data'][0]"
+            yield " if not x.flags.writeable: refuse()"
+        yield " a = peek(x) if x.__class__ is ndarray else slow_address(x)"
         yield from _put(image, key)
 
 
-def _numbers(image: Image, floats: set[int]) -> Iterator[str]:
+def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
+    """Put the host's numbers where they are needed; floats in a row are written together."""
     for i, places in image.numbers.items():
-        yield f" x = inputs[{i}]"
-        for at, plus in places:
-            yield f" d[{at}] = x" if i in floats else f" q[{at}] = signed(x + {plus})"
+        yield f" x{i} = inputs[{i}]"
+        if i not in floats:
+            for at, plus in places:
+                yield f" q[{at}] = signed(x{i} + {plus})"
+    places = sorted((at, i) for i in floats for at, _ in image.numbers[i])
+    for _, group in groupby(enumerate(places), lambda each: each[1][0] - each[0]):
+        row = [place for _, place in group]
+        scope[f"pack{len(row)}"] = struct.Struct(f"={len(row)}d").pack_into
+        values = ", ".join(f"x{i}" for _, i in row)
+        yield f" pack{len(row)}(bytes, {8 * row[0][0]}, {values})"
 
 
 def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
         if not keeps(shape, _numpy(dtype)):
             scope[f"dtype{k}"] = _numpy(dtype)
             yield f" results[{k}] = r = empty({shape}, dtype{k})"
-            yield " a = r.__array_interface__['data'][0]"
+            yield " a = peek(r)"
             yield from _put(image, f"result {k}")
 
 

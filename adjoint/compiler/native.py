@@ -10,6 +10,7 @@ import numpy as np
 from adjoint.backends.llvm import blas, library, store
 from adjoint.backends.llvm.jit import target_key
 from adjoint.backends.llvm.kernels import emit
+from adjoint.backends.llvm.peeking import looks
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
 from adjoint.backends.threads import get_num_threads
@@ -27,6 +28,7 @@ from adjoint.compiler.places import INPUT
 from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Call
 from adjoint.core import forks
+from adjoint.core.record import HOOKS
 from adjoint.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.graph.sources import State
 
@@ -55,6 +57,7 @@ class Native:
         self.fill = self.fix_state()
         self.segments = self.tables()
         self.pool = the_pool()
+        self.parallel = image.parallel
 
     def fix_state(self) -> Any:
         """Fill in addresses of state, which do not change; returns what fills in the rest."""
@@ -105,25 +108,19 @@ class Native:
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
-        with self.lock:
-            return self.call(inputs, targets)
-
-    def call(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
-        results = self.fill(inputs, targets)
-        self.run(inputs, results)
-        return results
-
-    def run(self, inputs: list[Any], results: list[Any]) -> None:
-        pool = self.pool
-        workers = get_num_threads() if self.image.parallel else 1
-        for segment in self.segments:
-            if isinstance(segment, Called):
-                segment(inputs, results)
-            else:
-                code = pool.run(segment.address, segment.count, workers)
+        with self.lock:
+            results = self.fill(inputs, targets)
+            run = self.pool.run
+            workers = get_num_threads() if self.parallel else 1
+            for segment in self.segments:
+                if segment.__class__ is Called:
+                    segment(inputs, results)
+                    continue
+                code = run(segment.address, segment.count, workers)
                 if code:
                     raise self.image.fault(code)
+            return results
 
 
 def allocate(image: Image) -> Any:
@@ -198,6 +195,7 @@ def get_ready() -> None:
     disk_prefix()
     blas.find()
     the_pool()
+    HOOKS.differ = looks()[1]
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:

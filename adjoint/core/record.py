@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from adjoint.core.context import CONTEXT
@@ -143,6 +144,11 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
 
+def differ(these: list[Any], those: list[Any]) -> int:
+    """Whether two lists differ in some object, by identity."""
+    return int(len(these) != len(those) or not all(map(is_, these, those)))
+
+
 @dataclass(slots=True)
 class Hooks:
     """What core calls in the layers above; each layer fills its part when it is imported."""
@@ -166,6 +172,7 @@ class Hooks:
     sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
+    differ: Callable[[list[Any], list[Any]], int] = differ  # native, once a compiler is loaded
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
 
 

@@ -27,7 +27,7 @@ from adjoint.graph.text import to_text
 from adjoint.graph.trace import Trace
 from adjoint.graph.verify import verify, verifying
 from adjoint.tensor.storage import FOREIGN, Storage, Window
-from adjoint.tensor.tensor import Tensor, meta_of, wrap
+from adjoint.tensor.tensor import Tensor, meta_of, wrap, wrap_all
 
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 
@@ -155,7 +155,7 @@ class Program:
             storage.version += 1
         for source in plan.written_others:
             source.storage(leaves).version += 1
-        roots = [wrap(results[k]) for k in plan.root_outputs]
+        roots = wrap_all([results[k] for k in plan.root_outputs])
         if plan.refusals is not None and not CONTEXT.inference:
             for i, refusal in plan.refusals:
                 roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True

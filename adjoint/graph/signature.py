@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from adjoint.core import dtype as dtypes
@@ -115,7 +115,7 @@ class Arguments:
     memory of its own; anything else goes the long way round.
     """
 
-    __slots__ = ("modes", "states", "structure", "tensors", "wanted")
+    __slots__ = ("fit", "modes", "states", "structure", "tensors", "wanted")
 
     def __init__(
         self,
@@ -136,6 +136,7 @@ class Arguments:
                 self.wanted.append((type(x), *fields))
             else:
                 self.wanted.append((float if i in free else None, x, None, None, None, None))
+        self.fit = self._written()
 
     @staticmethod
     def simple(args: Sequence[Any]) -> bool:
@@ -145,33 +146,42 @@ class Arguments:
             isinstance(x, (Tensor, bool, int, float, str, type(None))) for x in args
         )
 
-    def fit(self, args: Sequence[Any]) -> bool:
-        """Whether these arguments are like those."""
-        if len(args) != len(self.wanted):
-            return False
-        states, met = self.states, 0
-        for x, (kind, shape, strides, dtype, flag, on) in zip(args, self.wanted, strict=True):
-            if kind is None:
-                # A zero may differ from an equal one in its sign.
-                if x is not shape and (type(x) is not type(shape) or not x or x != shape):
-                    return False
+    def _written(self) -> Callable[[Sequence[Any]], bool]:
+        """Whether arguments are like those, as a function made for them.
+
+        Generated, because a loop over descriptions would take longer than the look itself.
+        """
+        scope: dict[str, Any] = {"states": self.states, "own": _own_flag}
+        tests = [f"len(args) == {len(self.wanted)}"]
+        for i, (kind, shape, strides, dtype, flag, on) in enumerate(self.wanted):
+            if kind is None:  # a zero may differ from an equal one in its sign
+                scope |= {f"v{i}": shape, f"k{i}": type(shape)}
+                alike = f"x.__class__ is k{i} and x and x == v{i}"
+                tests.append(f"((x := args[{i}]) is v{i} or ({alike}))")
                 continue
-            if x.__class__ is not kind:
-                return False
+            scope[f"k{i}"] = kind
+            tests.append(f"(x := args[{i}]).__class__ is k{i}")
             if kind is float:
                 continue
-            a = x._array
-            if a.shape != shape or a.strides != strides or a.__class__ is not on:
-                return False  # arrays of another class are on another device
-            if a.dtype is not dtype and a.dtype != dtype:
-                return False
-            if (x._requires_grad if x._base is None else x.requires_grad) is not flag:
-                return False
-            identity = id(x._storage.buffer)
-            if identity == met or identity in states:
-                return False
-            met = identity
-        if len(self.tensors) > 2:
-            identities = {id(args[i]._storage.buffer) for i in self.tensors}
-            return len(identities) == len(self.tensors)
-        return True
+            scope |= {f"s{i}": shape, f"t{i}": strides, f"d{i}": dtype, f"f{i}": flag, f"o{i}": on}
+            tests += [
+                f"(a := x._array).shape == s{i}",
+                f"a.strides == t{i}",
+                f"a.__class__ is o{i}",  # arrays of another class are on another device
+                f"(a.dtype is d{i} or a.dtype == d{i})",
+                f"(x._requires_grad if x._base is None else own(x)) is f{i}",
+                f"(b{i} := id(x._storage.buffer)) not in states",
+            ]
+            tests += [f"b{i} != b{j}" for j in self.tensors if j < i and len(self.tensors) <= 4]
+        if len(self.tensors) > 4:
+            each = ", ".join(f"b{i}" for i in self.tensors)
+            tests.append(f"len({{{each}}}) == {len(self.tensors)}")
+        given = "".join(f", {name}={name}" for name in scope)
+        text = f"def fit(args{given}):\n    return ({' and '.join(tests)})\n"
+        exec(compile(text, "<arguments>", "exec"), scope)
+        fit: Callable[[Sequence[Any]], bool] = scope["fit"]
+        return fit
+
+
+def _own_flag(view: Tensor) -> bool:
+    return view.requires_grad

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from operator import is_
 from typing import Any
 
 from adjoint.core.epoch import EPOCH
+from adjoint.core.record import HOOKS
 from adjoint.graph.environment import COMPILED, Fingerprint, is_own, names_read
 
 
@@ -41,12 +41,9 @@ class Watch:
             now = self.list_things()
         except ValueError:  # a variable of an enclosing function is not bound at the moment
             return False
-        things = self.things
-        return (
-            len(now) == len(things)
-            and all(map(is_, now, things))
-            and [t._requires_grad for t in self.tensors] == self.flags
-        )
+        if HOOKS.differ(now, self.things):
+            return False
+        return [t._requires_grad for t in self.tensors] == self.flags
 
 
 class _Writer:

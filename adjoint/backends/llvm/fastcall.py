@@ -71,12 +71,13 @@ def from_integers(
     code = store.default().cached(
         store.key_of("fastcall", jit.target_key(), text), lambda: jit.assemble(text)
     )
-    library = jit.link(code, {"target": address, **_interpreter()})
+    library = jit.link(code, {"target": address, **interpreter()})
     return builtin(library.address("entry"), name=name, flags=METH_FASTCALL, keep=(library, keep))
 
 
 @cache
-def _interpreter() -> dict[str, int]:
+def interpreter() -> dict[str, int]:
+    """Addresses of the interpreter's functions that native code may call."""
     api = ctypes.pythonapi
     found = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in IMPORTED}
     found["PyExc_TypeError"] = ctypes.addressof(ctypes.c_void_p.in_dll(api, "PyExc_TypeError"))
