@@ -41,32 +41,41 @@ class Outside:
     def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
         self.fn = fn
         self.variables = [(fn, _variables(fn))]  # of the function and those it calls
-        self.found: dict[tuple[int, Any], tuple[Path, Any]] = {}
+        self.found: dict[tuple[Any, Any], tuple[Path, Any]] = {}
         self.kept: dict[int, Any] = {}  # by identity, which stays unique while this lives
         self.contents: list[tuple[Path, Any, Any]] = []  # a container, and a copy
         seen: set[int] = set()
-        pending: list[tuple[tuple[int, Any], Path, Any, int]]
-        pending = [((0, name), (None, name, False), value, 0) for name, value in reached(fn)]
-        pending += [
-            ((1, i), (None, f"argument {i}", False), value, 0) for i, value in enumerate(arguments)
-        ]
-        while pending:
-            place, path, value, depth = pending.pop()
-            if isinstance(value, (int, float, complex)) and not isinstance(value, bool):
-                self.found[place] = path, value
-            elif not (plain(value) or is_tensor(value) or id(value) in seen or depth > DEPTH):
+        pending: list[tuple[Path, Any, int]] = []
+
+        def note(place: tuple[Any, Any], path: Path, value: Any, depth: int) -> None:
+            """Keep a number; look into anything else later, if there is something in it."""
+            if isinstance(value, (int, float, complex)):
+                if value.__class__ is not bool:
+                    self.found[place] = path, value
+            elif not (is_tensor(value) or plain(value) or id(value) in seen or depth > DEPTH):
                 seen.add(id(value))
-                self.kept[id(value)] = value
-                if isinstance(value, types.FunctionType):
-                    self.variables.append((value, _variables(value)))
-                within = _contents(value)
-                if within is not None:
-                    self.contents.append((path, within, _copy(within)))
-                held = isinstance(value, (dict, list, tuple))
-                kind = type(value)  # a lazy module that became an ordinary one is another holder
-                for key, child in _own(value):
-                    step = (path, key, held)
-                    pending.append(((id(value), (kind, key)), step, child, depth + 1))
+                pending.append((path, value, depth))
+
+        for name, child in reached(fn):
+            note((0, name), (None, name, False), child, 0)
+        for i, child in enumerate(arguments):
+            note((1, i), (None, f"argument {i}", False), child, 0)
+        while pending:
+            path, value, depth = pending.pop()
+            self._look_into(path, value)
+            held = isinstance(value, (dict, list, tuple))
+            kind = type(value)  # a lazy module that became an ordinary one is another holder
+            for key, child in _own(value):
+                note((id(value), (kind, key)), (path, key, held), child, depth + 1)
+
+    def _look_into(self, path: Path, value: Any) -> None:
+        """Keep what is in something that can hold tensors."""
+        self.kept[id(value)] = value
+        if isinstance(value, types.FunctionType):
+            self.variables.append((value, _variables(value)))
+        within = _contents(value)
+        if within is not None:
+            self.contents.append((path, within, _copy(within)))
 
     def check_unchanged(self, now: Outside) -> None:
         """Refuse a function that counts: its replay would not."""
