@@ -13,7 +13,7 @@ import itertools
 import re
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -154,10 +154,10 @@ class Library:
             raise KeyError(f"Library.address: no symbol {name!r}; there are {known}")
         return int(self._tracker[name])
 
-    def __del__(self) -> None:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         tracker = getattr(self, "_tracker", None)
-        # At exit the code stays: other threads may still be in it.
-        if tracker is not None and not sys.is_finalizing():
+        # At exit the code stays: other threads may still be in it, and modules are empty.
+        if tracker is not None and not ending():
             with _lock:
                 tracker.close()
 
