@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ def test_programs_above_the_limit_name_their_largest_buffers(
     assert "needs 32.8 kB for temporary values, more than the 20 kB there are" in text
     assert "16.4 kB  float32[64, 64]  made by step" in text
     assert "matmul" in text
+    assert re.search(r'last read by step \d+\n +test_program_memory.py:\d+, ".* @ .*"', text)
     assert "smaller batch, or compile with options={'remat': 'memory'}" in text
     with pytest.raises(MemoryError) as caught:
         ad.compile(products, options={"remat": "memory"})(x, w)

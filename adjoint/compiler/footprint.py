@@ -11,6 +11,8 @@ from adjoint.compiler.memory import Block, alive
 from adjoint.compiler.places import Buffer
 from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Step
+from adjoint.core.errors import show_line
+from adjoint.graph.ir import Value
 
 SHOWN = 8  # buffers that are named
 LIMIT = "ADJOINT_MEMORY_LIMIT"
@@ -23,14 +25,16 @@ def footprint(plan: Plan, found: list[Block], arena: int) -> dict[str, Any]:
     most = max(sizes, default=0)
     at = sizes.index(most) if sizes else 0
     there = sorted((b for b in found if b.first <= at <= b.last), key=lambda b: -b.size)
-    shapes = {place.buffer: value.spec for value, place in plan.places.items()}
+    values: dict[Buffer, Value] = {}
+    for value, place in plan.places.items():
+        values.setdefault(place.buffer, value)  # views of it come later
     inputs = {id(b): b for b in (*plan.inputs, *plan.targets) if b is not None}
     return {
         "arena": arena,
         "least": most,
         "step": at + 1,
         "alive": len(there),
-        "largest": [_line(plan, block, at, shapes) for block in there[:SHOWN]],
+        "largest": [_line(plan, block, at, values) for block in there[:SHOWN]],
         "inputs": sum(b.nbytes for b in inputs.values()),
         "results": sum(b.nbytes for b in plan.results.values()),
         "remat": plan.remat.strategy,
@@ -38,19 +42,26 @@ def footprint(plan: Plan, found: list[Block], arena: int) -> dict[str, Any]:
     }
 
 
-def _line(plan: Plan, block: Block, at: int, shapes: dict[Buffer, Any]) -> dict[str, Any]:
+def _line(plan: Plan, block: Block, at: int, values: dict[Buffer, Value]) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
     buffer = next((b for b in reversed(block.buffers) if _made(plan, b) <= at), block.buffers[0])
     made = _made(plan, buffer)
-    spec = shapes.get(buffer)
-    shape = list(spec.shape) if spec is not None else [buffer.size]
+    value = values.get(buffer)
+    shape = list(value.spec.shape) if value is not None else [buffer.size]
+    node = None if value is None else value.node
     return {
         "bytes": block.size,
         "what": f"{buffer.dtype.name}{shape}",
         "made": made + 1,
         "by": plan.steps[made].label,
         "last": block.last + 1,
+        "where": None if node is None else node.where,
     }
+
+
+def without_places(memory: dict[str, Any]) -> dict[str, Any]:
+    """A footprint to be kept on disk: programs are known by content, whatever line they are on."""
+    return {**memory, "largest": [{**b, "where": None} for b in memory["largest"]]}
 
 
 def _made(plan: Plan, buffer: Buffer) -> int:
@@ -105,18 +116,22 @@ def too_much(memory: dict[str, Any], why: str) -> MemoryError:
     advice = "Take a smaller batch"
     if memory["remat"] != "memory":
         advice += ", or compile with options={'remat': 'memory'}, which keeps less"
-    return MemoryError("\n".join([head, *largest(memory), advice + "."]))
+    lines = largest(memory, places=True)
+    return MemoryError("\n".join([head, *lines, advice + "."]))
 
 
-def largest(memory: dict[str, Any]) -> list[str]:
-    """A line per buffer alive at the peak, the largest first."""
-    lines = [
-        f"  {size(b['bytes']):>8}  {b['what']}  made by step {b['made']} ({shortened(b['by'])}), "
-        f"last read by step {b['last']}"
-        for b in memory["largest"]
-    ]
-    if memory["alive"] > len(lines):
-        lines.append(f"  and {memory['alive'] - len(lines)} more")
+def largest(memory: dict[str, Any], *, places: bool = False) -> list[str]:
+    """A line per buffer alive at the peak, the largest first; with the user's line, if asked."""
+    lines = []
+    for b in memory["largest"]:
+        lines.append(
+            f"  {size(b['bytes']):>8}  {b['what']}  made by step {b['made']} "
+            f"({shortened(b['by'])}), last read by step {b['last']}"
+        )
+        if places and b["where"]:
+            lines.append(f"            {shortened(show_line(*b['where']), 100)}")
+    if memory["alive"] > len(memory["largest"]):
+        lines.append(f"  and {memory['alive'] - len(memory['largest'])} more")
     return lines
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from adjoint.backends.llvm.faults import read_status
 from adjoint.backends.llvm.library import Text
-from adjoint.compiler.footprint import footprint
+from adjoint.compiler.footprint import footprint, without_places
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.memory import blocks, lifetimes, pack
 from adjoint.compiler.naming import name_of
@@ -214,7 +214,7 @@ def to_bytes(image: Image) -> bytes:
         "results": image.results,
         "parallel": image.parallel,
         "report": image.report,
-        "memory": image.memory,
+        "memory": without_places(image.memory),
     }
     text = json.dumps(head, separators=(",", ":")).encode()
     return struct.pack("<Q", len(text)) + text + image.words.tobytes()

@@ -49,6 +49,7 @@ class Legal:
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
         for node in graph.nodes:
+            self.builder.graph.where = node.where
             self.visit(node, self.builder.translate(node.inputs))
         self.graph = self.builder.finish(graph)
         self.free_fills()

@@ -19,7 +19,7 @@ from adjoint.compiler.calls import Called
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
-from adjoint.compiler.footprint import check, too_much
+from adjoint.compiler.footprint import check, limit, too_much
 from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
 from adjoint.compiler.memory import ALIGN
 from adjoint.compiler.naming import Unnameable, package_key, task_key
@@ -172,6 +172,8 @@ def from_disk(task: Task, key: str) -> Native | None:
     if data is None:
         return None
     image = from_bytes(data)
+    if image.memory["arena"] > limit():
+        return None  # planned again, it can say which lines need the memory
     names = {name for entries in image.segments if entries for name, _, _ in entries}
     if any(blas.address(name) is None for _, name in image.symbols):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from pathlib import Path
+from types import FrameType
 
 _PACKAGE = str(Path(__file__).parent.parent)
 
@@ -17,16 +18,24 @@ class LinAlgError(RuntimeError):
     """
 
 
+def users_place() -> tuple[str, int] | None:
+    """File and line where the program called into the package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def show_line(path: str, line: int) -> str:
+    """A line of a program, for a message: `train.py:12, "loss = model(x).item()"`."""
+    text = linecache.getline(path, line).strip()
+    return f"{Path(path).name}:{line}" + (f', "{text}"' if text else "")
+
+
 def users_line() -> str:
     """Where the program called into the package: `train.py:12, "loss = model(x).item()"`.
 
     For errors about code that is fine as such and only cannot be captured or transformed.
     """
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return "an unknown line"
-        frame = frame.f_back
-    path, line = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(path, line, frame.f_globals).strip()
-    return f"{Path(path).name}:{line}" + (f', "{text}"' if text else "")
+    place = users_place()
+    return "an unknown line" if place is None else show_line(*place)

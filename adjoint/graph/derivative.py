@@ -201,6 +201,7 @@ class _Split:
                 continue
             inputs = tuple(self.values[x] if isinstance(x, Value) else x for x in node.inputs)
             specs = tuple(o.spec for o in node.outputs)
+            self.graph.where = node.where
             made = self.graph.add_node(node.record, inputs, node.params, specs, node.subgraph)
             self.values.update(zip(node.outputs, made, strict=True))
         return self.values[value]

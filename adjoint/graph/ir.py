@@ -8,6 +8,8 @@ from typing import Any
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 
+Where = tuple[str, int]  # a file and a line of it
+
 
 class Value:
     """One SSA value: what it looks like and who made it (None: an input)."""
@@ -27,7 +29,7 @@ class Value:
 class Node:
     """An application of a record. Inputs are values or Python numbers."""
 
-    __slots__ = ("inputs", "outputs", "params", "record", "subgraph")
+    __slots__ = ("inputs", "outputs", "params", "record", "subgraph", "where")
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Node:
         self.params = params
         self.outputs: tuple[Value, ...] = ()
         self.subgraph = subgraph  # a composite's composition
+        self.where: Where | None = None  # the user's line that asked for it, where that is known
 
     def __repr__(self) -> str:
         return f"{', '.join(v.name for v in self.outputs)} = {self.record.name}(...)"
@@ -49,13 +52,14 @@ class Node:
 class Graph:
     """Inputs, nodes in an order that respects their uses, and outputs."""
 
-    __slots__ = ("_count", "derived", "inputs", "nodes", "outputs")
+    __slots__ = ("_count", "derived", "inputs", "nodes", "outputs", "where")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.outputs: list[Value] = []
         self.derived: dict[Any, Any] = {}  # derivatives made of it: graph.flow
+        self.where: Where | None = None  # that of the nodes to be added
         self._count = 0
 
     def _name(self, prefix: str) -> str:
@@ -78,6 +82,7 @@ class Graph:
     ) -> tuple[Value, ...]:
         """A new node; returns its outputs."""
         node = Node(record, inputs, params, subgraph)
+        node.where = self.where
         node.outputs = tuple([Value(self._name("v"), spec, node) for spec in specs])
         self.nodes.append(node)
         return node.outputs
@@ -110,6 +115,7 @@ def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> 
         if any(v in needed for v in node.outputs):
             operands = tuple(new[x] if isinstance(x, Value) else x for x in node.inputs)
             specs = tuple(v.spec for v in node.outputs)
+            made.where = node.where
             outs = made.add_node(node.record, operands, node.params, specs, node.subgraph)
             new.update(zip(node.outputs, outs, strict=True))
     made.outputs = [new[v] for v in outputs]

@@ -18,6 +18,7 @@ from typing import Any
 from adjoint.autodiff.node import sequence_now
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import get_default_dtype
+from adjoint.core.errors import users_place
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import common_dtype
 from adjoint.core.record import HOOKS, Record, is_tensor
@@ -220,6 +221,7 @@ class Trace:
             out = symbolic_view(source, inferred, record, params)
             mark_view(out, source)
             return out
+        self.graph.where = users_place()
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
         inputs = tuple([self.operand(x) for x in operands])
@@ -261,6 +263,7 @@ class Trace:
     ) -> Any:
         """A composite's node."""
         specs = tuple(v.spec for v in graph.outputs)
+        self.graph.where = users_place()
         inputs = tuple([self.operand(x) for x in operands])
         outs = tuple(map(self.wrap, self.graph.add_node(record, inputs, params, specs, graph)))
         return outs if many else outs[0]

@@ -24,6 +24,7 @@ def in_subgraphs(graph: Graph, run: Callable[[Graph], Graph]) -> Graph:
             continue
         params = node.params | {name: run(body) for name, body in inner.items()}
         new = Node(node.record, inputs, params, node.subgraph)
+        new.where = node.where
         new.outputs = tuple([Value(v.name, v.spec, new) for v in node.outputs])
         builder.graph.nodes.append(new)
         builder.replace(node, new.outputs)

@@ -304,6 +304,7 @@ class _Copier:
         if node.record.is_view and inputs[0] is became.get(node.inputs[0], node.inputs[0]):
             kept: Value = became.get(value, value)
             return kept  # a view of what is kept
+        self.builder.graph.where = node.where
         (copy,) = self.builder.graph.add_node(
             node.record, inputs, node.params, (value.spec,), node.subgraph
         )

@@ -39,6 +39,7 @@ class Builder:
         if inputs is not node.inputs:
             old = node
             node = Node(old.record, inputs, old.params, old.subgraph)
+            node.where = old.where
             node.outputs = tuple([Value(v.name, v.spec, node) for v in old.outputs])
             self.became.update(zip(old.outputs, node.outputs, strict=True))
         self.graph.nodes.append(node)
@@ -74,6 +75,7 @@ def rebuild(graph: Graph, visit: Visit, builder: Builder | None = None) -> Graph
     """The graph in which each node is replaced by what `visit` gives; None keeps it."""
     builder = builder or Builder(graph)
     for node in graph.nodes:
+        builder.graph.where = node.where
         inputs = builder.translate(node.inputs)
         values = visit(builder, node, inputs)
         if values is None:
