@@ -82,3 +82,34 @@ def test_models_at_several_thread_counts(name: str) -> None:
     for other in found[1:]:
         for g, w in zip(other, found[0], strict=True):
             np.testing.assert_array_equal(g, w)
+
+
+def test_more_workers_than_processors() -> None:
+    """They sleep for each other instead of polling: steps end, with the bits of one worker."""
+
+    def losses(workers: int) -> list[float]:
+        ad.manual_seed(0)
+        net = ad.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+        optimizer = ad.optim.AdamW(net.parameters(), lr=1e-3)
+
+        @native
+        def step(x: Any) -> Any:
+            loss = (net(x) - x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        x = ad.randn(8, 32, 64)
+        ad.set_num_threads(workers)
+        found = [step(x).item() for _ in range(5)]
+        assert "all workers" in step.explain().splitlines()[0]
+        return found
+
+    before = ad.get_num_threads()
+    try:
+        alone = losses(1)
+        for workers in (available_processors() + 1, 4 * available_processors()):
+            assert losses(workers) == alone
+    finally:
+        ad.set_num_threads(before)

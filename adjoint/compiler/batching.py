@@ -27,26 +27,19 @@ def batch(steps: list[Step]) -> list[Step]:
         form = step.form if isinstance(step, Launch) else None
         reads, writes = by_buffer(step.reads), by_buffer(step.writes)
         later = held.get(form) if form is not None else None
-        joined = later is not None and not (
-            overlap(step.writes, later.reads)
-            or overlap(step.writes, later.writes)
-            or overlap(step.reads, later.writes)
-            or (len(result) - later.at > ADJACENT and holds(reads, ends, later.at) > HELD)
-        )
-        if joined:
-            assert later is not None
-            assert isinstance(step, Launch)
-            later.launch.kernels.insert(0, step.kernels[0])
-            later.launch.reads += step.reads
-            later.launch.writes += step.writes
-            later.launch.cost += step.cost
+        far = later is not None and len(result) - later.at > ADJACENT
+        if (
+            later is not None
+            and later.can_take(step)
+            and not (far and holds(reads, ends, later.at) > HELD)
+        ):
+            later.take(step)
+            at = later.at  # it is no longer in the way of launches before its new place
         else:
             result.append(step)
+            at = len(result)
             if form is not None:
-                assert isinstance(step, Launch)
-                held[form] = _Held(step, len(result), {}, {})
-        # A kernel that was put off is no longer in the way of launches before its new place.
-        at = later.at if joined and later is not None else len(result)
+                held[form] = _Held(step, at, {}, {})  # type: ignore[arg-type]
         for buffer in (*reads, *writes):
             ends[buffer] = min(ends.get(buffer, at), at)
         for each in held.values():
@@ -72,6 +65,22 @@ class _Held:
     at: int  # its place, counted from the end
     reads: Touches
     writes: Touches
+
+    def can_take(self, step: Step) -> bool:
+        """Whether a kernel can be put off to this launch."""
+        return not (
+            overlap(step.writes, self.reads)
+            or overlap(step.writes, self.writes)
+            or overlap(step.reads, self.writes)
+        )
+
+    def take(self, step: Step) -> None:
+        """Have a kernel launched with this one."""
+        assert isinstance(step, Launch)
+        self.launch.kernels.insert(0, step.kernels[0])
+        self.launch.reads += step.reads
+        self.launch.writes += step.writes
+        self.launch.cost += step.cost
 
     def add(self, reads: Touches, writes: Touches) -> None:
         for mine, theirs in ((self.reads, reads), (self.writes, writes)):

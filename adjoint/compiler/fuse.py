@@ -39,6 +39,10 @@ from adjoint.graph.ir import Graph, Node, Value
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
+OTHER_ORDER = (
+    "reduces over other dimensions, or reads elements in another order, than the "
+    "kernel that makes its operand"
+)
 PICKED = {"gather", "index"}  # their first operand is read at any element
 
 
@@ -146,38 +150,37 @@ class Fusion:
                 reason = reason or f"reads the result of {unit.nodes[0].record.name}"
                 continue
             tried.add(unit.index)
-            if len(unit.nodes) >= LARGEST:
-                reason = "the kernel before it is as large as kernels get"
-                continue
-            if self.far(unit):
-                reason = "comes long after the kernel that makes its operand"
-                continue
-            if not self.reachable(unit, node):
-                reason = "waits for a step that itself waits for the kernel before it"
-                continue
-            if node in self.updates and unit.reduced is not None:
-                reason = "an update of state, launched with others of its form"
-                continue
-            where = self.fit(unit, node, kind)
+            obstacle = self.obstacle(unit, node)
+            where = None if obstacle else self.fit(unit, node, kind)
             if where is not None:
                 unit.maps[node.outputs[0]] = where
                 self.admit(unit, node)
                 self.absorb(unit, node, kind)
                 return
-            reason = (
-                "reduces over other dimensions, or reads elements in another order, than the "
-                "kernel that makes its operand"
-            )
+            reason = obstacle or OTHER_ORDER
+        self.start_loop(node, kind, reason)
+
+    def obstacle(self, unit: Unit, node: Node) -> str:
+        """Why a node cannot join a kernel, whatever elements it reads; "" if it can."""
+        if len(unit.nodes) >= LARGEST:
+            return "the kernel before it is as large as kernels get"
+        if self.far(unit):
+            return "comes long after the kernel that makes its operand"
+        if not self.reachable(unit, node):
+            return "waits for a step that itself waits for the kernel before it"
+        if node in self.updates and unit.reduced is not None:
+            return "an update of state, launched with others of its form"
+        return ""
+
+    def start_loop(self, node: Node, kind: str, reason: str) -> None:
+        """A kernel of a node's own."""
         unit = Unit("loop", len(self.units), reason=reason, epoch=self.epoch)
         self.units.append(unit)
-        if kind == POINT:
-            where = fresh(node.outputs[0].spec.shape)
-            unit.atoms = flatten(where)
-        else:
-            source = fresh(node.inputs[0].spec.shape)
-            unit.atoms = flatten(source)
-            where = self.reduce(unit, source, node)
-        unit.maps[node.outputs[0]] = where  # type: ignore[assignment]
+        space = fresh((node.outputs if kind == POINT else node.inputs)[0].spec.shape)
+        unit.atoms = flatten(space)
+        where = space if kind == POINT else self.reduce(unit, space, node)
+        assert where is not None  # nothing is reduced yet that it could clash with
+        unit.maps[node.outputs[0]] = where
         self.admit(unit, node)
 
     def far(self, unit: Unit) -> bool:

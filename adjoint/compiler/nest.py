@@ -36,6 +36,8 @@ from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
+PLACED = {"triu", "tril", "random", "arange", "scatter"}  # depend on coordinates
+Applied = tuple[str, tuple[Any, ...], Any, str]  # name, arguments, parameters, dtype computed in
 NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
 
 
@@ -244,51 +246,43 @@ class Nest:
         )  # fmt: skip
         self.faults[number] = [bounds_fault(node, j) for j in range(len(indices))]
 
-    def point(self, node: Node, where: Map) -> tuple[str, tuple[Any, ...], Any, str]:
-        """(name, arguments, parameters, dtype computed in) of an elementwise operation."""
+    def point(self, node: Node, where: Map) -> Applied:
+        """An elementwise operation."""
         record, out = node.record, node.outputs[0]
         name = record.name
-        args: tuple[Any, ...]
         if name in ("clone", "cast", "fill", "full"):
             source = node.inputs[0]
             arg = self.operand(source, node, where)
             have = source.spec.dtype.name if isinstance(source, Value) and not source.host else ""
             return "cast", (arg,), None, have or out.spec.dtype.name
-        if name in ("triu", "tril"):
-            row, column = len(where) - 2, len(where) - 1
-            args = (
-                self.operand(node.inputs[0], node, where),
-                ("v", self.coordinate(where, row)),
-                ("v", self.coordinate(where, column)),
-            )
-            return name, args, (("diagonal", node.params["diagonal"]),), out.spec.dtype.name
-        if name == "random":
-            law, law_args = node.params["law"], node.params["args"]
-            strides = strides_over(contiguous_strides(out.spec.shape), where)
-            seeds = tuple(self.operand(x, node, where) for x in node.inputs)
-            args = (*seeds, ("v", self.linear_index(strides)))
-            return name, args, (law, tuple(law_args)), out.spec.dtype.name
-        if name == "arange":
-            p = node.params
-            args = (("v", self.coordinate(where, 0)),)
-            return name, args, (("start", p["start"]), ("step", p["step"])), out.spec.dtype.name
-        if name == "scatter":
-            dim = node.params["dim"]
-            args = (
-                *(self.operand(x, node, where) for x in node.inputs),
-                ("v", self.coordinate(where, dim)),
-            )
-            params = (("accumulate", node.params["accumulate"]),)
-            self.extents.append(node.inputs[0].spec.shape[dim])
-            return name, args, params, out.spec.dtype.name
-        if name == "require":
-            args = tuple(self.operand(x, node, where) for x in node.inputs)
-            return name, args, None, out.spec.dtype.name
+        if name in PLACED:
+            return self.placed(node, where)
         operand = self.factor if name in ("mul", "div") else self.operand
         args = tuple(operand(x, node, where) for x in node.inputs)
+        if name == "require":
+            return name, args, None, out.spec.dtype.name
         kinds = [as_operand(x) for x in node.inputs]
         compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
         return name, args, tuple(sorted(node.params.items())), compute.name
+
+    def placed(self, node: Node, where: Map) -> Applied:
+        """An operation whose elements depend on where they are: coordinates are arguments too."""
+        name, p, out = node.record.name, node.params, node.outputs[0]
+        operands = tuple(self.operand(x, node, where) for x in node.inputs)
+        dims: tuple[int, ...] = ()
+        params: tuple[Any, ...]
+        if name == "random":
+            at = self.linear_index(strides_over(contiguous_strides(out.spec.shape), where))
+            return name, (*operands, ("v", at)), (p["law"], tuple(p["args"])), out.spec.dtype.name
+        if name == "arange":
+            dims, params = (0,), (("start", p["start"]), ("step", p["step"]))
+        elif name == "scatter":
+            dims, params = (p["dim"],), (("accumulate", p["accumulate"]),)
+            self.extents.append(node.inputs[0].spec.shape[p["dim"]])
+        else:
+            dims, params = (len(where) - 2, len(where) - 1), (("diagonal", p["diagonal"]),)
+        places = tuple(("v", self.coordinate(where, d)) for d in dims)
+        return name, (*operands, *places), params, out.spec.dtype.name
 
     def store(self, value: Value, place: Place) -> None:
         """Have a value written to memory."""
@@ -318,27 +312,14 @@ class Nest:
         inner_dims = merge(inner, refs)
         dims = outer_dims + inner_dims
         last = len(dims) - 1 if rows else len(outer_dims) - 1
-        classes = []
-        final: list[Ref] = []
-        for ref in refs:
-            by_dim = tuple(ref.strides.get(group[-1], 0) for group in dims)
-            classes.append(
-                (
-                    ref.dtype.name if ref.buffer is not None else "index",
-                    tuple(
-                        0 if s == 0 else 1 if s == 1 and d == last else 2
-                        for d, s in enumerate(by_dim)
-                    ),
-                )
-            )
-            final.append(Ref(ref.buffer, ref.dtype, ref.offset, dict(enumerate(by_dim)), ref.picks))
+        settled = [over_dims(ref, dims) for ref in refs]
         base = len(self.refs)
         form = Form(
             rows=rows,
             outer=len(outer_dims),
             inner=len(inner_dims),
             ops=tuple(Op(**op) for op in self.ops),
-            refs=tuple(classes),
+            refs=tuple(stride_classes(ref, last) for ref in settled),
             stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores)),
             hosts=tuple(map(host_dtype, self.hosts)),
         )
@@ -346,7 +327,7 @@ class Nest:
             form,
             tuple(prod(a.size for a in g) for g in outer_dims),
             tuple(prod(a.size for a in g) for g in inner_dims),
-            tuple(final),
+            tuple(settled),
             tuple(self.hosts),
             extents=tuple(self.extents),
             faults=tuple(self.faults[k][j] for k, j in form.checks()),
@@ -364,6 +345,20 @@ class Nest:
                 if stride == 1 and ref.buffer is not None:
                     score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
         return max(atoms, key=lambda a: (score[a], a in self.reduced, a.size))
+
+
+def over_dims(ref: Ref, dims: list[list[Any]]) -> Ref:
+    """A reference with strides by dimension, each a group of atoms."""
+    strides = {d: ref.strides.get(group[-1], 0) for d, group in enumerate(dims)}
+    return Ref(ref.buffer, ref.dtype, ref.offset, strides, ref.picks)
+
+
+def stride_classes(ref: Ref, vector: int) -> tuple[str, tuple[int, ...]]:
+    """What of a reference is in the form: its dtype, and of each stride whether it is 0 or 1."""
+    name = ref.dtype.name if ref.buffer is not None else "index"
+    return name, tuple(
+        0 if s == 0 else 1 if s == 1 and d == vector else 2 for d, s in ref.strides.items()
+    )
 
 
 def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:

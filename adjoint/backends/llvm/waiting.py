@@ -12,7 +12,8 @@ Note [sleeping]: who waits polls for a while, then sets `sleeping` beside the wo
 and sleeps in the kernel until it is cleared. Who tells stores the word, then looks at `sleeping`.
 Both orders are sequentially consistent, so one of the two sees the other. Telling somebody who
 polls costs no system call. Where workers outnumber processors nobody polls for long, and nobody
-ever calls `sched_yield` (milliseconds on a busy machine).
+ever calls `sched_yield` (milliseconds on a busy machine). A GPT's step of 149 launches, on two busy
+processors: 36 ms of processor time with one worker, 40 with 2, 3 or 4, and 44 with 8.
 """
 
 from __future__ import annotations
