@@ -324,8 +324,9 @@ class Captured:
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
         reached = {storage.identity for storage in seen.storages()}
         how |= {identity: "state" for identity in counts if identity in reached}
+        located = False
         while True:
-            trace = Trace()
+            trace = Trace(located=located)
             attributes = Attributes(self.environment.owners())
             try:
                 for i, leaf in enumerate(leaves):
@@ -351,7 +352,13 @@ class Captured:
             after = self.environment.look(_opaque(leaves))
             program.fingerprint = seen if attributes.replaced else after
             program.numbers = list(numbers)
-            program.prepare(leaves, self.factory)
+            try:
+                program.prepare(leaves, self.factory)
+            except MemoryError:
+                if located:
+                    raise
+                located = True  # once more, to say which lines need the memory
+                continue
             return program
 
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:

@@ -71,8 +71,9 @@ class Trace:
 
     closes = False  # whether operands from outside become inputs: graph.body
 
-    def __init__(self) -> None:
+    def __init__(self, *, located: bool = False) -> None:
         self.graph = Graph()
+        self.located = located  # whether nodes are told the user's line: that takes a while
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
         self.sources: list[Source] = []  # one per graph input
@@ -221,7 +222,8 @@ class Trace:
             out = symbolic_view(source, inferred, record, params)
             mark_view(out, source)
             return out
-        self.graph.where = users_place()
+        if self.located:
+            self.graph.where = users_place()
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
         inputs = tuple([self.operand(x) for x in operands])
@@ -263,7 +265,8 @@ class Trace:
     ) -> Any:
         """A composite's node."""
         specs = tuple(v.spec for v in graph.outputs)
-        self.graph.where = users_place()
+        if self.located:
+            self.graph.where = users_place()
         inputs = tuple([self.operand(x) for x in operands])
         outs = tuple(map(self.wrap, self.graph.add_node(record, inputs, params, specs, graph)))
         return outs if many else outs[0]
