@@ -9,6 +9,7 @@ from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.host import HostScalar
+from adjoint.core.record import HOOKS
 
 # Numbers that shape the computation, not only scale it: a captured step is traced for each value.
 STATIC = frozenset({"eps", "etas", "step_sizes", "ns_coefficients", "ns_steps", "d", "max_iter"})
@@ -76,13 +77,21 @@ class ParamGroup(dict[str, Any]):
         static = _picker([i for i in range(count) if not host[i]])
         numbers = _picker([i for i in range(count) if host[i]])
 
+        seen: list[Any] = []
+        told: list[Any] = []
+
         def contents() -> list[Any]:
-            now = tuple(values())
+            nonlocal seen, told
+            listed = [*values()]
+            if not HOOKS.differ(listed, seen):
+                return told
+            now = tuple(listed)
             if len(now) != count:
                 return []
             held: list[Any] = [*static(now)]
             for x in numbers(now):
                 held += map(type, x) if x.__class__ is tuple else (x.__class__,)
+            seen, told = listed, held
             return held
 
         return contents
