@@ -146,11 +146,14 @@ def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[
             for at, plus in places:
                 yield f" q[{at}] = signed(x{i} + {plus})"
     places = sorted((at, i) for i in floats for at, _ in image.numbers[i])
+    rows: dict[str, list[int]] = {}  # the same numbers in the same order, and where they begin
     for _, group in groupby(enumerate(places), lambda each: each[1][0] - each[0]):
         row = [place for _, place in group]
-        scope[f"pack{len(row)}"] = struct.Struct(f"={len(row)}d").pack_into
-        values = ", ".join(f"x{i}" for _, i in row)
-        yield f" pack{len(row)}(bytes, {8 * row[0][0]}, {values})"
+        rows.setdefault(", ".join(f"x{i}" for _, i in row), []).append(8 * row[0][0])
+    for values, starts in rows.items():
+        count = values.count("x")
+        scope[f"pack{count}"] = struct.Struct(f"={count}d").pack_into
+        yield f" for at in {tuple(starts)}: pack{count}(bytes, at, {values})"
 
 
 def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import sys
 import types
 import weakref
@@ -34,6 +35,21 @@ from adjoint.graph.watch import Watch
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = forks.reentrant(forks.Order.TRACING)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage: a recording makes many objects and drops few."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _KEPT = 64  # programs one function keeps: each may hold memory of its own
@@ -141,7 +157,7 @@ class Captured:
         kwargs: dict[str, Any],
     ) -> Any:
         """Find the program or make it, and run it."""
-        with TRACING:
+        with TRACING, uncollected():
             program = self._find(leaves, structure)
             if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, None, program)

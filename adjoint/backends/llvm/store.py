@@ -11,6 +11,7 @@ The environment: `ADJOINT_CACHE_DIR` is the place, `ADJOINT_CACHE_SIZE` the limi
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -18,7 +19,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ DEFAULT_LIMIT = 2**30
 MAGIC = b"ADJSTORE"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
 KEEP = 0.8  # how full the cache is after a clearing, so that the next put does not clear again
+SHARE = 64  # of the limit: a process that adds less than this part of it measures at its end
 TOUCH = 60.0  # seconds before a use is worth noting again
 ABANDONED = 3600.0  # age of a half-written file whose writer must be dead
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -111,7 +113,8 @@ class Store:
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder = folder / f"v{VERSION}"
         self.limit = limit
-        self._size: int | None = None  # as last seen, plus what this process has put since
+        self._size: int | None = None  # as last measured, plus what this process has put since
+        self._added = 0  # before that
         self._ready: bool | None = None  # None: the folder has not been looked at
         self._warned = False
 
@@ -147,8 +150,16 @@ class Store:
         except OSError as error:
             self._warn(f"cannot write {path.parent}: {error.strerror or error}")
             return
-        self._size = None if self._size is None else self._size + size
-        if self._size is None or self._size > self.limit:
+        if self._size is not None:
+            self._size += size
+            if self._size > self.limit:
+                self._trim()
+            return
+        # Measuring a large cache takes a while: a process that adds little does it at its end.
+        if not self._added:
+            atexit.register(self._trim)
+        self._added += size
+        if self._added * SHARE > self.limit:
             self._trim()
 
     def cached(self, key: str, make: Callable[[], bytes]) -> bytes:
@@ -213,14 +224,13 @@ class Store:
     def _files(self) -> list[tuple[float, int, Path]]:
         """(last use, size, path) of each entry, the longest unused first."""
         found = []
-        for path in self.folder.glob("??/*"):
+        for entry in _entries(self.folder):
             with contextlib.suppress(OSError):  # another process may have removed it
-                about = path.stat()
-                if path.suffix:
-                    if time.time() - about.st_mtime > ABANDONED:
-                        path.unlink()
-                else:
-                    found.append((about.st_mtime, about.st_size, path))
+                about = entry.stat()
+                if not entry.name.endswith(".part"):
+                    found.append((about.st_mtime, about.st_size, Path(entry.path)))
+                elif time.time() - about.st_mtime > ABANDONED:
+                    os.unlink(entry.path)
         return sorted(found)
 
     def _trim(self) -> None:
@@ -235,6 +245,14 @@ class Store:
                     path.unlink()
                 size -= each
         self._size = size
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """The files in a cache."""
+    with contextlib.suppress(OSError), os.scandir(folder) as parts:
+        for part in parts:
+            with contextlib.suppress(OSError), os.scandir(part.path) as entries:
+                yield from entries
 
 
 def _head(payload: bytes) -> bytes:
