@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.amp.autocast_mode import Casting, Setting, Settings
+from adjoint.core.autocast import FUNCTIONS
 from adjoint.core.context import CONTEXT
+from adjoint.core.record import REGISTRY
 
 
 def test_products_are_lowered_and_losses_are_not() -> None:
@@ -23,6 +26,52 @@ def test_products_are_lowered_and_losses_are_not() -> None:
         assert ad.cat([y, x]).dtype is ad.float32
         assert (x.double() @ x.double()).dtype is ad.float64
     assert (x @ x).dtype is ad.float32
+
+
+# PyTorch's documentation of autocast on GPUs ("CUDA Op-Specific Behavior"), name by name; modules
+# stand under the function they call.
+DOCUMENTED = {
+    "lower": """
+        addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d
+        conv_transpose1d conv_transpose2d conv_transpose3d gru_cell linear lstm_cell matmul mm mv
+        prelu rnn_tanh_cell rnn_relu_cell
+    """,
+    "fp32": """
+        pow acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
+        cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm
+        hinge_embedding_loss kl_div l1_loss layer_norm log log10 log_softmax log1p log2
+        margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm pdist
+        poisson_nll_loss prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin
+        softplus sum renorm tan triplet_margin_loss
+    """,
+    "promote": """
+        addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot
+    """,
+    "banned": "binary_cross_entropy",
+}
+# Operators reach their record, not the function: its policy is the same.
+OPERATORS = {"matmul": "lower", "pow": "fp32"}
+
+
+@pytest.mark.parametrize("policy", DOCUMENTED)
+def test_policies_on_gpus_are_the_documented_ones(policy: str) -> None:
+    for name in DOCUMENTED[policy].split():
+        assert FUNCTIONS[name]["cuda"] == policy, name
+
+
+def test_policies_of_operators_are_those_of_their_functions() -> None:
+    for name, policy in OPERATORS.items():
+        assert REGISTRY[name].policy == policy
+    casting = Casting(Settings(cuda=Setting(True, ad.float16)))
+    half, wide = ad.ones(2, dtype=ad.float16), ad.ones(2)
+    for policy, want in (("lower", ad.float16), ("fp32", ad.float32), ("keep", ad.float32)):
+        assert casting.cast(policy, "cpu", (wide,))[0].dtype is (
+            ad.bfloat16 if policy == "lower" else want
+        )
+    widened = casting.cast("promote", "cpu", (half, wide))
+    assert [x.dtype for x in widened] == [ad.float32, ad.float32]
+    with pytest.raises(RuntimeError, match="unsafe to autocast"):
+        casting.cast("banned", "cuda", (half,))
 
 
 def test_regions_nest() -> None:

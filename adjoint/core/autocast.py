@@ -21,7 +21,9 @@ _LOWER = """
     conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d prelu addmm
     matmul mm vecdot linear addbmm baddbmm bmm scaled_dot_product_attention
 """
-_LOWER_CUDA = "addmv addr mv einsum chain_matmul multi_dot lstm_cell gru_cell"
+_LOWER_CUDA = """
+    addmv addr mv einsum chain_matmul multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+"""
 _KEEP_CPU = "addmv addr bilinear mv dot vdot"
 _FP32_CUDA = """
     acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus

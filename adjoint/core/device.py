@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-# Device types that have a backend; `backends` adds to it when it registers one.
-KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda"}
+# Device types there are; "meta" has shapes and no elements (tensor.meta).
+KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda", "meta"}
 # The index a device type without one means now; a backend adds its own when it is first used.
 CURRENT_INDEX: Final[dict[str, Callable[[], int]]] = {}
 

@@ -17,6 +17,8 @@ def chosen(device: Any) -> Device:
         if device is None:
             return CPU
     device = Device(device)
+    if device.type == "meta":
+        return Device("meta")  # one device, whatever its index
     if device.type == "cuda" and device.index is None:
         return HOOKS.array.full_device(device)
     return device

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.core.record import HOOKS
+from adjoint.tensor.meta import is_meta
 from adjoint.tensor.storage import Storage, Window
 from adjoint.tensor.tensor import Tensor, alias, meta_of, wrap
 
@@ -80,6 +81,8 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
             "protocol at the moment. Copy tensor.detach() instead."
         )
+    if is_meta(self):
+        return _copy_of_meta(self, memo)
     key = ("storage", id(self._storage))
     storage = memo.get(key)  # type: ignore[call-overload]
     if storage is None:
@@ -93,6 +96,14 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     import copy
 
     out.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return out
+
+
+def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    out: Tensor = self.detach().clone()
+    if type(self) is not Tensor:
+        out = out.as_subclass(type(self))
+    memo[id(self)] = out.requires_grad_(self._requires_grad)
     return out
 
 

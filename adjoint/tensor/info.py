@@ -140,6 +140,12 @@ def is_cuda(self: Tensor) -> bool:
     return self.device.type == "cuda"
 
 
+@prop
+def is_meta(self: Tensor) -> bool:
+    """Whether the tensor is on the meta device, where it has a shape and no elements."""
+    return self.device.type == "meta"
+
+
 def _never(name: str, what: str) -> None:
     def flag(self: Tensor) -> bool:
         return False
@@ -152,7 +158,6 @@ def _never(name: str, what: str) -> None:
 for _name, _what in {
     "is_mps": "on an Apple GPU",
     "is_xpu": "on an Intel GPU",
-    "is_meta": "without elements",
     "is_nested": "nested",
     "is_quantized": "quantised",
     "is_mkldnn": "in a vendor's layout",

@@ -12,6 +12,7 @@ from adjoint.core.public import method, public
 from adjoint.core.record import HOOKS, is_tensor
 from adjoint.ops.arguments import checked_scalar
 from adjoint.ops.creation import FULL
+from adjoint.tensor.meta import is_meta, no_data
 from adjoint.tensor.mutation import leak_message, payload
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor
@@ -39,7 +40,7 @@ def elements(x: Tensor, name: str, remedy: str) -> Any:
     return HOOKS.array.to_host(array)
 
 
-def unknown(x: Tensor, name: str, remedy: str) -> RuntimeError:
+def unknown(x: Tensor, name: str, remedy: str) -> Exception:
     """The error for elements that are asked for and not known: where, of what, and what to do."""
     reason, origin = "inside vmap, where it stands for many", ""
     while x._storage.level is not None:
@@ -51,6 +52,8 @@ def unknown(x: Tensor, name: str, remedy: str) -> RuntimeError:
         reason = "while the function is traced for a graph"
         if CONTEXT.capture is not None:
             origin = f", {CONTEXT.capture.origin(x)}"
+        elif is_meta(x):
+            return no_data(name)
         elif type(x._array) is Window:
             return RuntimeError(leak_message())
         else:

@@ -16,6 +16,7 @@ from adjoint.core.epoch import EPOCH
 from adjoint.core.levels import Level
 from adjoint.core.record import HOOKS, Record
 from adjoint.core.value import TensorBase
+from adjoint.tensor.meta import is_meta, no_data
 from adjoint.tensor.storage import Window
 from adjoint.tensor.strides import lane_strides
 from adjoint.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
@@ -76,12 +77,18 @@ def write(target: Tensor, value: Tensor) -> Tensor:
     if CONTEXT.capture is not None:
         CONTEXT.capture.write(target, value)
     else:
-        if type(target._array) is Window:
-            raise RuntimeError(leak_message())
-        HOOKS.array.copy_into(target._array, value._array)
+        _copy_elements(target, value)
     target._storage.version += 1
     rebase(target, value, before)
     return target
+
+
+def _copy_elements(target: Tensor, value: Tensor) -> None:
+    if type(target._array) is Window or type(value._array) is Window:
+        if is_meta(target):
+            return
+        raise no_data("copy_") if is_meta(value) else RuntimeError(leak_message())
+    HOOKS.array.copy_into(target._array, value._array)
 
 
 def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
+from adjoint.core.autocast import with_autocast
 from adjoint.core.context import CONTEXT
 from adjoint.core.host import HostScalar
 from adjoint.core.record import HOOKS, Record, is_tensor
@@ -102,6 +103,14 @@ _UNARY: dict[str, Method] = {
 }
 
 
+def _quotient(x: Any, y: Tensor) -> Tensor:
+    return division.DIV(x, y)
+
+
+# `1 / x` is a reciprocal to autocast, which computes those in float32 on GPUs.
+_multiple_of_reciprocal = with_autocast("reciprocal", _quotient)
+
+
 def _unary(compute: Method) -> Method:
     return lambda self: compute(self)
 
@@ -112,6 +121,8 @@ def install_operators() -> None:
         setattr(Tensor, f"__{name}__", _forward(compute))
         setattr(Tensor, f"__r{name}__", _reflected(compute))
         setattr(Tensor, f"__i{name}__", _inplace(f"__i{name}__", compute))
+    for name in ("truediv", "div"):
+        setattr(Tensor, f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():
         setattr(Tensor, f"__{name}__", _forward(record))
     for name, compute in _UNARY.items():

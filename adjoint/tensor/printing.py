@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.core import dtype as dt
 from adjoint.core.public import public
 from adjoint.core.record import HOOKS
+from adjoint.tensor.meta import is_meta
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor
 
@@ -168,9 +169,10 @@ def _suffixes(tensor: Tensor) -> list[str]:
     empty = tensor._array.size == 0
     if tensor.device.type != "cpu":
         found.append(f"device='{tensor.device}'")
-    if empty and tensor.ndim != 1:
+    meta = tensor.is_meta
+    if meta or (empty and tensor.ndim != 1):
         found.append(f"size={tuple(tensor.shape)}")
-    if (tensor.dtype is not default) if empty else not plain:
+    if (tensor.dtype is not default) if empty or meta else not plain:
         found.append(f"dtype={tensor.dtype}")
     node = tensor.grad_fn
     if node is not None:
@@ -182,6 +184,8 @@ def _suffixes(tensor: Tensor) -> list[str]:
 
 def to_string(tensor: Tensor, prefix: str = "tensor(") -> str:
     """The tensor as PyTorch prints it."""
+    if is_meta(tensor):
+        return with_suffixes(f"{prefix}...", _suffixes(tensor), len(prefix)) + ")"
     if type(tensor._array) is Window:
         return f"{prefix}<{tensor._spec}, a traced value>)"
     indent = len(prefix)

@@ -36,6 +36,7 @@ ON_PURPOSE = {
     ("Conv*", "bool"): "with padding='same' it asks what is implemented before it compares dtypes",
     ("LazyConv*", "bool"): "as Conv",
     ("MultiheadAttention", "complex64"): "blames the masks",
+    ("Transformer*", "complex64"): "as MultiheadAttention",
     ("LinearCrossEntropyLoss", "*"): "slices the batch before it compares sizes",
 }
 

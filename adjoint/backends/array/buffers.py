@@ -17,6 +17,8 @@ from adjoint.backends.array.quiet import quietly
 from adjoint.core.device import CPU
 from adjoint.core.epoch import EPOCH
 from adjoint.core.record import HOOKS
+from adjoint.core.spec import Spec
+from adjoint.tensor.meta import META, blank
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
@@ -96,13 +98,20 @@ def index_tensor(values: Any, device: Any) -> Tensor:
         array = array.astype(np.int64)
     if array.dtype not in DTYPE_OF:
         raise IndexError(f"an index must hold integers or booleans, received {values!r}")
-    return wrap(on_device(array, device))
+    return _placed(array, device)
 
 
 def from_list(values: list[Any], like: Tensor) -> Tensor:
     """Python numbers as a tensor of `like`'s shape, dtype and device."""
     array = np.array(values).astype(NUMPY_OF[like.dtype]).reshape(like.shape)
-    return wrap(on_device(array, like.device))
+    return _placed(array, like.device)
+
+
+def _placed(array: Array, device: Any) -> Tensor:
+    """A host array as a tensor of a device."""
+    if device is META:
+        return blank(Spec(array.shape, DTYPE_OF[array.dtype]))
+    return wrap(on_device(array, device))
 
 
 def to_host(array: Array) -> Array:

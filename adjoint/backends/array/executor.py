@@ -25,6 +25,7 @@ from adjoint.core.promotion import promote
 from adjoint.core.record import HOOKS, REGISTRY, Record, is_tensor
 from adjoint.core.spec import Spec, UnknownShapeError
 from adjoint.core.value import TensorBase
+from adjoint.tensor.meta import asked_for_meta, infer_only
 from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import DTYPE_OF, mark_view, window, wrap
@@ -251,6 +252,8 @@ def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any
 def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Execute without the tape, on whatever device the operands are."""
     tensors = [x for x in operands if is_tensor(x)]
+    if asked_for_meta(tensors, params):
+        return infer_only(record, operands, params)
     if any(type(x._array) is Window for x in tensors):
         raise RuntimeError(leak_message())
     device = place(record, tensors, params)

@@ -22,8 +22,9 @@ from adjoint.core.numeric_limits import iinfo
 from adjoint.core.placement import chosen
 from adjoint.core.public import method, prop, public
 from adjoint.core.record import is_tensor
-from adjoint.core.spec import Size
+from adjoint.core.spec import Size, Spec
 from adjoint.tensor.item import known, unknown
+from adjoint.tensor.meta import META, blank
 from adjoint.tensor.storage import FOREIGN, Window
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, wrap
 
@@ -156,6 +157,8 @@ def tensor(
 
 def _from_array(array: Array, device: Any) -> Tensor:
     where = chosen(device)
+    if where is META:
+        return blank(Spec(array.shape, DTYPE_OF[array.dtype]))
     out = wrap(array if where is CPU else transfer(array, where))
     if not CONTEXT.plain:
         mark_birth(out._storage)
@@ -332,6 +335,8 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 @method
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
+    if self.is_meta:
+        return 0
     _check_exportable(self.detach(), "data_ptr")
     return Buffers.address(self._array) if self._array.size else 0
 

@@ -262,6 +262,11 @@ def rms_norm(
     """
     if input.dtype.is_complex:
         return _complex_rms_norm(input, normalized_shape, weight, eps)
+    least = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    if input.ndim < least:
+        raise ValueError(
+            f"rms_norm: Input tensor must have at least {least} dimensions, but got {input.ndim}"
+        )
     shape = _check_shape("rms_norm", input, normalized_shape)
     check_affine("rms_norm", shape, weight=weight)
     require_floating("rms_norm", input)
