@@ -354,3 +354,20 @@ def test_refusals_are_of_pytorchs_kinds(
     with pytest.raises(kind, match=f"^{name}: ") as caught:
         getattr(F, name)(*args)
     assert type(caught.value) is kind
+
+
+# -- grouped products ---------------------------------------------------------------------------
+
+
+def test_grouped_products_are_those_of_the_runs() -> None:
+    x = ad.randn(6, 4, dtype=ad.float64, requires_grad=True)
+    experts = ad.randn(3, 4, 5, dtype=ad.float64, requires_grad=True)
+    ends = ad.tensor([2, 2, 5], dtype=ad.int32)
+    out = F.grouped_mm(x, experts, offs=ends)
+    want = np.zeros((6, 5))
+    for group, (begin, end) in enumerate([(0, 2), (2, 2), (2, 5)]):
+        want[begin:end] = x[begin:end].detach().numpy() @ experts[group].detach().numpy()
+    close(out, want)
+    assert ad.autograd.gradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), (x, experts))
+    with pytest.raises(RuntimeError, match="offs"):
+        F.grouped_mm(x, experts)

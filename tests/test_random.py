@@ -659,3 +659,15 @@ def test_gradients_through_a_draw_in_grad_and_jvp() -> None:
 def test_no_state_is_kept_in_the_context() -> None:
     ad.rand(3)
     assert CONTEXT.plain
+
+
+def test_sobol_points_divide_the_cube_evenly() -> None:
+    engine = ad.quasirandom.SobolEngine(2)
+    points = engine.draw_base2(6)
+    cells = (points * 8).long()
+    assert (cells[:, 0] * 8 + cells[:, 1]).unique().numel() == 64  # one in each of 8 x 8 cells
+    assert ad.equal(engine.reset().fast_forward(10).draw(3), points[10:13])
+    scrambled = ad.quasirandom.SobolEngine(2, scramble=True, seed=1)
+    assert ad.equal(scrambled.draw(4), ad.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(4))
+    with pytest.raises(ValueError, match="power of 2"):
+        engine.draw_base2(3)

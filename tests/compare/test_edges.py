@@ -149,3 +149,37 @@ def test_bags_scaled_by_frequency(mode: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         agree(pooled, table)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ends"),
+    [
+        ((6, 16), (3, 16, 8), [2, 4, 6]),
+        ((3, 4, 16), (16, 8), [2, 4, 8]),
+        ((4, 16), (16, 8), [4, 8, 16]),
+        ((3, 4, 16), (3, 16, 8), None),
+    ],
+)
+def test_grouped_products(a: Any, b: Any, ends: Any) -> None:
+    rng = np.random.default_rng(0)
+
+    def product(lib: Any, x: Any, y: Any) -> Any:
+        offs = None if ends is None else lib.tensor(ends, dtype=lib.int32)
+        return lib.nn.functional.grouped_mm(x, y, offs=offs)
+
+    x, y = rng.normal(size=a), rng.normal(size=b)
+    got, want = (product(lib, *(lib.tensor(v).float() for v in (x, y))) for lib in (ad, torch))
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [1, 5, 40])
+def test_sobol_points(dimension: int) -> None:
+    logs = []
+    for lib in (ad, torch):
+        engine = lib.quasirandom.SobolEngine(dimension)
+        drawn = [engine.draw(3), engine.draw(1), engine.fast_forward(7).draw(5)]
+        drawn += [engine.reset().draw_base2(4, dtype=lib.float64)]
+        logs.append(([np.array(t.tolist()) for t in drawn], engine.num_generated, repr(engine)))
+    assert logs[0][1:] == logs[1][1:]
+    for got, want in zip(logs[0][0], logs[1][0], strict=True):
+        np.testing.assert_array_equal(got, want)
