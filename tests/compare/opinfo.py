@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 import adjoint as ad
 from tests.compare.bridge import OURS_OF, Unsupported, ours, theirs
@@ -184,6 +184,11 @@ def gradients(fn: Any, args: Any, kwargs: Any, seed: Any, framework: Any) -> Any
     return framework.autograd.grad(outs, leaves, weights, allow_unused=True)
 
 
+def recast(have: torch.dtype, want: torch.dtype, x: Any) -> Any:
+    """Tensors of one dtype in another; all else as it is."""
+    return x.to(want) if isinstance(x, torch.Tensor) and x.dtype is have else x
+
+
 class Sweep:
     """Runs samples and keeps score."""
 
@@ -216,8 +221,9 @@ class Sweep:
         try:
             want = op.op(sample.input, *sample.args, **sample.kwargs)
             if op.name in JUDGED_IN_FLOAT32 and dtype in (torch.float16, torch.bfloat16):
-                wide = sample.transform(lambda t: t.float() if isinstance(t, torch.Tensor) else t)
-                want = op.op(wide.input, *wide.args, **wide.kwargs).to(dtype)
+                wide = sample.transform(functools.partial(recast, dtype, torch.float32))
+                want = op.op(wide.input, *wide.args, **wide.kwargs)
+                want = tree_map(functools.partial(recast, torch.float32, dtype), want)
         except Exception:
             return  # a sample PyTorch itself refuses on this build
         if any(isinstance(w, torch.Tensor) and w.dtype not in OURS_OF for w in tree_leaves(want)):
