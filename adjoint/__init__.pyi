@@ -59,6 +59,7 @@ from adjoint import mps as mps
 from adjoint import multiprocessing as multiprocessing
 from adjoint import nn as nn
 from adjoint import optim as optim
+from adjoint import quasirandom as quasirandom
 from adjoint import random as random
 from adjoint import return_types as return_types
 from adjoint import serialization as serialization
