@@ -159,6 +159,21 @@ def tasks_of(fn: Any, *args: Any) -> list[Task]:
 
 
 @pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
+def test_results_held_beside_others_that_are_not() -> None:
+    """Results of a call share a bank; whoever is held stays as it is, whatever becomes of others."""
+    several = ad.compile(lambda x: (x * 2, x + 1, x.sum(), x[1:] - 3, x.to(ad.float64)))
+    random = np.random.default_rng(0)
+    held: list[tuple[Any, Any]] = []
+    for k in range(60):
+        results = several(ad.full((6,), float(k)))
+        chosen = [results[i] for i in random.permutation(5)[: random.integers(0, 4)]]
+        held += [(t if random.integers(2) else t.numpy(), t.clone().numpy()) for t in chosen]
+        del results, chosen
+        held = [pair for pair in held if random.integers(8)]
+        for now, then in held:
+            np.testing.assert_array_equal(np.asarray(now), then)
+
+
 def test_a_program_kept_with_another_blas_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     (task,) = tasks_of(lambda x: x @ x, ad.ones(7, 7))
     key = disk_key(task, Options())

@@ -13,7 +13,6 @@ Note [recycled results]
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from sys import getrefcount
@@ -22,15 +21,13 @@ from typing import Any
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.llvm.peeking import looks, slow_address
+from adjoint.backends.llvm.peeking import COUNTED, looks, slow_address
 from adjoint.compiler.image import Image
 from adjoint.core.dtype import named
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
 UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
-# Where threads run at once, one may be about to take a reference that is not counted yet.
-COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Bank:

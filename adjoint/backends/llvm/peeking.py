@@ -19,6 +19,8 @@ from adjoint.backends.llvm import fastcall, jit, store
 from adjoint.core.record import differ as slow_differ
 
 HEAD = object.__basicsize__  # what every object begins with
+# Where threads run at once, lists may change under our eyes, and reference counts mean less.
+COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # An array has the address of its elements first; a list, its length and where its items are.
 TEXT = f"""
 declare ptr @PyLong_FromLongLong(i64)
@@ -85,7 +87,7 @@ def looks() -> tuple[Address, Differ]:
     >>> differ([array, 1], [array, 1]), differ([array], [array.copy()]), differ([], [None])
     (0, 1, 1)
     """
-    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if sys.implementation.name != "cpython" or not COUNTED:
         return slow_address, slow_differ
     key = store.key_of("peeking", jit.target_key(), TEXT)
     code = store.default().cached(key, lambda: jit.assemble(TEXT))
