@@ -165,6 +165,7 @@ LAZY: tuple[str, ...] = (
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
+    "_C",
     "_dynamo",
     "_higher_order_ops",
     "__config__",

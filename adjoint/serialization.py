@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import IO, Any
 
+from adjoint.core.device import Device
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
 from adjoint.io.objects import add_safe_globals as add_safe_globals
@@ -30,3 +33,8 @@ def get_default_mmap_options() -> Any:
     import mmap
 
     return getattr(mmap, "MAP_PRIVATE", 2)
+
+
+# For annotations: what `map_location` and a file may be.
+MAP_LOCATION = Callable[[Any, str], Any] | Device | str | dict[str, str] | None
+FileLike = str | os.PathLike[str] | IO[bytes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 import adjoint as ad
 from adjoint import hub, jit
+from adjoint.distributions import utils as distribution_utils
+from adjoint.nn.modules import transformer
+from adjoint.utils import checkpoint
 
 
 def test_scripted_modules_are_the_same_module() -> None:
@@ -190,3 +194,45 @@ def test_variables_are_tensors() -> None:
     assert not isinstance(3, Variable)
     with pytest.warns(UserWarning, match="volatile was removed"):
         Variable(x, volatile=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("utils.data.dataloader", "Dataset IterableDataset Sampler BatchSampler RandomSampler"),
+        ("nn.modules.activation", "MultiheadAttention"),
+        ("nn.modules.rnn", "RNNCellBase RNNCell LSTMCell GRUCell"),
+        ("nn.modules.transformer", "_get_clones _get_activation_fn"),
+        ("cuda.amp", "autocast_mode grad_scaler"),
+        ("serialization", "MAP_LOCATION FileLike"),
+        ("_C", "_log_api_usage_once"),
+        ("vision.models.resnet", "ResNet BasicBlock Bottleneck resnet18 ResNet18_Weights"),
+        ("vision.models.vgg", "VGG vgg16"),
+        ("vision.models.mobilenetv2", "MobileNetV2 mobilenet_v2"),
+        ("vision.models.vision_transformer", "VisionTransformer vit_b_16"),
+    ],
+)
+def test_names_at_other_paths(path: str, names: str) -> None:
+    module = importlib.import_module(f"adjoint.{path}")
+    assert all(hasattr(module, name) for name in names.split())
+    with pytest.raises(AttributeError):
+        _ = module.no_such_name
+
+
+def test_names_that_other_libraries_import() -> None:
+    ad.manual_seed(0)
+    drawn = distribution_utils._standard_normal((3,), ad.float64, "cpu")
+    assert (drawn.shape, drawn.dtype) == ((3,), ad.float64)
+    assert distribution_utils._sum_rightmost(ad.ones(2, 3), 1).tolist() == [3, 3]
+    copies = transformer._get_clones(ad.nn.Linear(2, 2), 3)
+    assert len({id(layer.weight) for layer in copies}) == 3
+    assert transformer._get_activation_fn("relu")(ad.tensor([-1.0])).item() == 0
+    assert checkpoint.get_device_states(ad.ones(2), {"a": [ad.ones(1)]}) == ([], [])
+    checkpoint.set_device_states([], [])
+    with pytest.raises(ValueError, match="zip"):
+        checkpoint.set_device_states([0], [])
+
+
+def test_residual_blocks_alone() -> None:
+    block = ad.models.resnet.BasicBlock(4, 4)
+    assert block(ad.ones(1, 4, 5, 5)).shape == (1, 4, 5, 5)

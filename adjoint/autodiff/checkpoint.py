@@ -19,8 +19,10 @@ from adjoint.autodiff.function import Function
 from adjoint.autodiff.reverse import backward
 from adjoint.autodiff.saved import Packed, saved_tensors_hooks, stale
 from adjoint.core.context import CONTEXT
+from adjoint.core.device import Device
 from adjoint.core.record import is_tensor
 from adjoint.core.rng import default_generator_of, defaults
+from adjoint.core.tree import flatten
 from adjoint.tensor.tensor import Tensor
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
@@ -55,6 +57,28 @@ class Ambience:
         finally:
             for device, state in now:
                 default_generator_of(device).graphsafe_set_state(state)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """GPUs among the arguments' devices, and the states of their generators.
+
+    For code that runs a part of a network again by itself, as reversible layers do.
+
+    >>> import adjoint as ad
+    >>> get_device_states(ad.ones(1))
+    ([], [])
+    """
+    found = {x.device for x in flatten(args)[0] if is_tensor(x)}
+    gpus = sorted((d for d in found if d.type == "cuda"), key=lambda d: d.index or 0)
+    return [d.index or 0 for d in gpus], [default_generator_of(d).get_state() for d in gpus]
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Give the generators of GPUs states that `get_device_states` found."""
+    for index, state in zip(devices, states, strict=True):
+        default_generator_of(Device(device_type or "cuda", index)).set_state(state)
 
 
 class Argument:

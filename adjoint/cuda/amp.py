@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from adjoint.amp import autocast_mode as autocast_mode
+from adjoint.amp import grad_scaler as grad_scaler
 from adjoint.amp.autocast_mode import autocast as _autocast
 from adjoint.amp.functions import custom_bwd as _custom_bwd
 from adjoint.amp.functions import custom_fwd as _custom_fwd

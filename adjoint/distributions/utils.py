@@ -56,6 +56,9 @@ def standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
     return zeros(tuple(shape), dtype=dtype, device=device).normal_()
 
 
+_standard_normal = standard_normal  # the name other libraries import it by
+
+
 def uniform_like(shape: Any, like: Tensor) -> Tensor:
     """Uniform numbers on [0, 1) with dtype and device of a tensor."""
     return rand(tuple(shape), dtype=like.dtype, device=like.device)
@@ -99,6 +102,9 @@ def sum_rightmost(value: Any, dim: int) -> Any:
     if not dim or not isinstance(value, Tensor):
         return value
     return value.reshape((*value.shape[: value.ndim - dim], -1)).sum(-1)
+
+
+_sum_rightmost = sum_rightmost
 
 
 class lazy_property:

@@ -18,7 +18,9 @@ class BasicBlock(nn.Module):
 
     expansion = 1
 
-    def __init__(self, fan_in: int, width: int, stride: int, downsample: nn.Module | None) -> None:
+    def __init__(
+        self, fan_in: int, width: int, stride: int = 1, downsample: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.conv1 = conv3x3(fan_in, width, stride)
         self.bn1 = nn.BatchNorm2d(width)
@@ -38,7 +40,9 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, fan_in: int, width: int, stride: int, downsample: nn.Module | None) -> None:
+    def __init__(
+        self, fan_in: int, width: int, stride: int = 1, downsample: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(fan_in, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)

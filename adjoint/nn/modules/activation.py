@@ -7,6 +7,7 @@ from typing import Any
 from adjoint.autodiff.modes import no_grad
 from adjoint.core.dtype import DType
 from adjoint.nn import functional as F
+from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 from adjoint.ops.creation import empty

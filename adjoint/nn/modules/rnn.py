@@ -11,6 +11,10 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import DType
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
+from adjoint.nn.modules.rnn_cells import GRUCell as GRUCell
+from adjoint.nn.modules.rnn_cells import LSTMCell as LSTMCell
+from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
+from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
 from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.rnn import PackedSequence, integers_of
 from adjoint.ops.creation import empty

@@ -16,6 +16,7 @@ from adjoint.nn.modules.transformer_layers import (
     Activation,
     TransformerDecoderLayer,
     TransformerEncoderLayer,
+    activation_named,
 )
 from adjoint.ops.creation import full
 from adjoint.tensor.tensor import Tensor
@@ -26,8 +27,12 @@ def causal_mask(size: int, device: Any = None, dtype: DType | None = None) -> Te
     return full((size, size), -math.inf, dtype=dtype, device=device).triu(1)
 
 
-def _copies(module: Module, count: int) -> ModuleList:
+def _get_clones(module: Module, count: int) -> ModuleList:
+    """A list of copies; programs that extend the layers below import it by this name."""
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
+
+
+_get_activation_fn = activation_named  # likewise
 
 
 def detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
@@ -73,7 +78,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -123,7 +128,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
