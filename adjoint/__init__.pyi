@@ -30,6 +30,7 @@ from adjoint.random import manual_seed as manual_seed
 from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
 from adjoint.tensor.tensor import Tensor as Tensor
+from adjoint import _C as _C
 from adjoint import __config__ as __config__
 from adjoint import _dynamo as _dynamo
 from adjoint import _higher_order_ops as _higher_order_ops
