@@ -259,7 +259,8 @@ def test_compiled_functions_inside_one_another() -> None:
     inner = native(lambda x: x.sin() * 2)
     x = ad.randn(5, 5)
     outer = native(lambda x: inner(x) + inner(x.t()))
-    np.testing.assert_allclose(outer(x).numpy(), (x.sin() * 2 + x.t().sin() * 2).numpy(), rtol=1e-6)
+    expected = (x.sin() * 2 + x.t().sin() * 2).numpy()
+    np.testing.assert_allclose(outer(x).numpy(), expected, rtol=1e-6, atol=1e-6)  # they may cancel
     (g,) = ad.autograd.grad(inner(y := x.clone().requires_grad_()).sum(), y)
     np.testing.assert_allclose(g.numpy(), (x.cos() * 2).numpy(), rtol=1e-5)
     step = native(lambda x: ad.func.grad(lambda v: inner(v).sum())(x))
