@@ -6,7 +6,8 @@ Each framework runs in a process of its own and they take turns, round by round.
 first steps are compared; a difference ends the run with an error. Beside the time of a step the
 table has the processor time it used, the better measure on a machine that others use too if
 `--threads 1` is given (threads that wait for each other burn processor time), the first
-compiled call with an empty cache and with a full one in a new process, the cost of a call outside
+compiled call with an empty cache and with a full one in a new process (after `compile` itself,
+which loads the compiler and is told beside), the cost of a call outside
 its kernels (tiny) and the peak memory of a step (gpt).
 """
 
@@ -85,7 +86,7 @@ def first_calls(family: str, repeats: int, threads: int) -> Row:
             for kind in ("cold", "kept"):
                 process = Process("compiled", family, cache, threads)
                 process.close()
-                for measure in ("first_s", "first_cpu_s"):
+                for measure in ("first_s", "first_cpu_s", "compiler_s"):
                     found.setdefault(f"{kind}_{measure}", []).append(process.first[measure])
     return {name: min(seen) for name, seen in found.items()}
 
@@ -151,6 +152,9 @@ def line(family: str, row: Row, frameworks: list[str]) -> str:
 
 def report(rows: dict[str, Row]) -> None:
     """What the table has no room for."""
+    loading = [row["first"]["kept_compiler_s"] for row in rows.values() if "first" in row]
+    if loading:
+        print(f"compile() itself, which loads the compiler: {statistics.median(loading):.2f} s")
     for family, row in rows.items():
         if "overhead" in row:
             o = row["overhead"]

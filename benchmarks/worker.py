@@ -57,12 +57,15 @@ class Worker:
             self.fw.set_num_threads(threads)
         self.baseline = resident("VmRSS")
         self.step, self.batch = make_step(self.fw, family)
+        loading = time.perf_counter()
         if framework == "compiled":
             self.step = self.fw.compile(self.step)
+        loading = time.perf_counter() - loading
         clock, processor = time.perf_counter(), time.process_time()
         losses = [float(self.step(*self.batch))]
         self.first = {
             "import_s": imported - start,
+            "compiler_s": loading,  # `compile` itself, which loads the compiler
             "first_s": time.perf_counter() - clock,
             "first_cpu_s": time.process_time() - processor,
         }
