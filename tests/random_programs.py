@@ -144,6 +144,14 @@ def indices(e: Entry, size: int, count: int) -> Any:
 
 # -- elementwise --------------------------------------------------------------------------------
 
+
+def scaled(x: Any, y: Any) -> Any:
+    """Twice x and y as its dtype; what may be rounded stays out of whole numbers."""
+    if is_float(y) and not is_float(x):
+        y = x
+    return x * 2 + y.to(x.dtype) if x.dtype is not ad.bool else x | (y > 0)
+
+
 EXACT: dict[str, Callable[[Any], Any]] = {
     "neg": lambda t: -t if t.dtype is not ad.bool else ~t,
     "abs": lambda t: t.abs() if t.dtype is not ad.bool else t,
@@ -175,7 +183,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": lambda x, y: ad.maximum(x, y),
     "minimum": lambda x, y: ad.minimum(x, y),
     "rsub": lambda x, y: 1 - y if y.dtype is not ad.bool else ~y,
-    "scaled": lambda x, y: x * 2 + y.to(x.dtype) if x.dtype is not ad.bool else x | (y > 0),
+    "scaled": lambda x, y: scaled(x, y),
 }
 TESTS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda x, y: x == y,

@@ -12,6 +12,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.func import grad, jvp, vmap
+from adjoint.utils.checkpoint import checkpoint
 
 CASES: dict[str, Callable[[Callable[[Any], Any]], list[Any]]] = {}
 
@@ -167,6 +168,58 @@ def only_asked_for_gradients(wrap: Any) -> list[Any]:
     f = wrap(lambda x: F.linear(x, w, b).pow(2).sum())
     (g,) = ad.autograd.grad(f(ad.arange(3.0)), b)
     return [g, w.grad, b.grad]
+
+
+@case
+def gradients_of_arguments_accumulate(wrap: Any) -> list[Any]:
+    """Inside the function, into whatever gradient each call's argument has by then."""
+    f = wrap(lambda x: (x * x).sum().backward())
+    out: list[Any] = []
+    for i in range(3):
+        x = ad.full((2,), 1.0 + i).requires_grad_()
+        (x * 100).sum().backward()
+        held = x.grad
+        f(x)
+        assert x.grad is held
+        f(x)
+        out.append(x.grad)
+    return out
+
+
+@case
+def dropout_in_a_checkpoint(wrap: Any) -> list[Any]:
+    """The masks of the second run are those of the first, and later draws are not moved."""
+    w = ad.arange(36.0).view(6, 6).div(36).requires_grad_()
+    out: list[Any] = []
+    for reentrant in (False, True):
+
+        def block(x: Any, reentrant: bool = reentrant) -> Any:
+            return checkpoint(
+                lambda x: F.dropout(x @ w).tanh() * ad.rand(6), x, use_reentrant=reentrant
+            )
+
+        def whole(x: Any, block: Any = block) -> Any:
+            loss = (block(x) * ad.rand(6)).sum()
+            loss.backward()
+            return loss.detach(), ad.rand(2)
+
+        f, g = wrap(block), wrap(whole)
+        for _ in range(2):
+            x = ad.full((4, 6), 0.1, requires_grad=True)
+            f(x).sum().backward()
+            out += [*g(x), x.grad.clone(), w.grad.clone(), ad.rand(2)]
+    return out
+
+
+@case
+def a_forked_generator(wrap: Any) -> list[Any]:
+    def draws(x: Any) -> Any:
+        with ad.random.fork_rng():
+            first = x + ad.rand(3)
+        return first, x + ad.rand(3)
+
+    f = wrap(draws)
+    return [t for _ in range(3) for t in f(ad.zeros(3))]
 
 
 @pytest.mark.parametrize("name", CASES)

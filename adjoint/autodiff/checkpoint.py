@@ -266,13 +266,19 @@ def checkpoint(
             raise ValueError(
                 "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
             )
-        if CONTEXT.grad_enabled and not any(is_tensor(a) and a.requires_grad for a in args):
+        tracked = any(is_tensor(a) and a.requires_grad for a in args)
+        if CONTEXT.grad_enabled and not tracked:
             warnings.warn(
                 "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
             )
         if CONTEXT.levels:
             return function(*args)
-        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+        if CONTEXT.capture is None:
+            return CheckpointFunction.apply(function, preserve_rng_state, *args)
+        # A recorded backward has no place for what one inside it accumulates: the other form.
+        if not tracked:
+            with CONTEXT.having(grad_enabled=False):
+                return function(*args)
     # A transform's tape is short-lived and its values cannot be replayed once it is over.
     if not CONTEXT.grad_enabled or CONTEXT.levels:
         return function(*args, **kwargs)

@@ -142,10 +142,11 @@ def depends_on_values(name: str, remedy: str) -> Fn:
     Such a record has native_check=True, so that eager execution never asks.
     """
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*operands: Any, **_: Any) -> Any:
+        given = next((f" ({x})" for x in operands if isinstance(x, Spec)), "")
         raise UnknownShapeError(
             f"{name}: the shape of the result, at {users_line()}, depends on the values of the "
-            f"input, which are not known inside vmap or while tracing. {remedy}"
+            f"input{given}, which are not known inside vmap or while tracing. {remedy}"
         )
 
     return refuse

@@ -6,6 +6,12 @@ Note [random streams]
     follows from its shape and dtype alone, so that the same program takes the same ranges on
     every device, eagerly and captured. The counter's upper half numbers the retries of samplers
     that reject, so that a retry costs nothing of the range.
+
+Note [marks]
+    While a function is recorded its generators stand still: the recording counts what was drawn,
+    and each call reads where the stream is. A state cloned meanwhile therefore carries a mark,
+    which says how far the recording had come, and going back to it (a checkpoint that draws its
+    dropout masks again) moves that count.
 """
 
 from __future__ import annotations
@@ -47,12 +53,13 @@ class Generator:
     ((7, 0), (7, 10), 11)
     """
 
-    __slots__ = ("__weakref__", "_device", "_lock", "_offset", "_seed")
+    __slots__ = ("__weakref__", "_device", "_lock", "_mark", "_offset", "_seed")
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = CPU if device is None else Device(device)
         self._seed = FRESH_SEED
         self._offset = 0
+        self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]
         self._lock = forks.lock(forks.Order.GENERATOR)
 
     @property
@@ -129,12 +136,18 @@ class Generator:
         """Another generator at the same place."""
         other = Generator(self._device)
         other._seed, other._offset = self._seed, self._offset
+        other._mark = self._mark
+        if other._mark is None and CONTEXT.capture is not None:
+            other._mark = CONTEXT.capture.mark(self)
         return other
 
     graphsafe_get_state = clone_state
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
         """Move to the place of another generator."""
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.go_back(self, state._mark)
+            return self
         self._seed, self._offset = state._seed, state._offset
         return self
 

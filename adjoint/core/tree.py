@@ -1,9 +1,12 @@
-"""Nested containers: tuples, lists, dicts, named tuples and dataclasses as trees of leaves."""
+"""Nested containers as trees of leaves.
+
+Tuples, lists, deques, dicts, named tuples and dataclasses; of a dataclass, all an instance holds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ class TreeDef(NamedTuple):
     kind: Any  # None for a leaf, else the container's type
     keys: tuple[Any, ...]
     children: tuple[TreeDef, ...]
+    extra: Any = None  # a defaultdict's factory, a deque's greatest length
 
     @property
     def num_leaves(self) -> int:
@@ -26,17 +30,22 @@ class TreeDef(NamedTuple):
 LEAF = TreeDef(None, (), ())
 
 
-def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any]] | None:
+def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
     if isinstance(tree, TensorBase):  # the most frequent leaf; a sparse one has parts
-        return None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
+        parts = None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
+        return None if parts is None else (*parts, None)
     kind = type(tree)
-    if kind in (dict, OrderedDict):
-        return kind, tuple(tree), list(tree.values())
+    if kind in (dict, OrderedDict, defaultdict):
+        return kind, tuple(tree), list(tree.values()), getattr(tree, "default_factory", None)
     if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
-        return kind, (), list(tree)
+        return kind, (), list(tree), None
+    if kind is deque:
+        return kind, (), list(tree), tree.maxlen
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = tuple(f.name for f in dataclasses.fields(tree))
-        return kind, names, [getattr(tree, n) for n in names]
+        held = getattr(tree, "__dict__", {})
+        names = [f.name for f in dataclasses.fields(tree) if hasattr(tree, f.name)]
+        names += [name for name in held if name not in names]
+        return kind, tuple(names), [getattr(tree, n) for n in names], None
     return None
 
 
@@ -50,14 +59,14 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     parts = _split(tree)
     if parts is None:
         return [tree], LEAF
-    kind, keys, children = parts
+    kind, keys, children, extra = parts
     leaves: list[Any] = []
     defs: list[TreeDef] = []
     for child in children:
         child_leaves, child_def = flatten(child)
         leaves += child_leaves
         defs.append(child_def)
-    return leaves, TreeDef(kind, keys, tuple(defs))
+    return leaves, TreeDef(kind, keys, tuple(defs), extra)
 
 
 def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -70,13 +79,27 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
         children = [build(c) for c in node.children]
         if node.kind in (dict, OrderedDict):
             return node.kind(zip(node.keys, children, strict=True))
+        if node.kind is defaultdict:
+            return defaultdict(node.extra, zip(node.keys, children, strict=True))
+        if node.kind is deque:
+            return deque(children, node.extra)
         if node.kind in (list, tuple):
             return node.kind(children)
+        if dataclasses.is_dataclass(node.kind):
+            return _instance(node.kind, zip(node.keys, children, strict=True))
         if node.keys:
             return node.kind(**dict(zip(node.keys, children, strict=True)))
         return node.kind(*children)
 
     return build(structure)
+
+
+def _instance(kind: Any, held: Iterable[tuple[str, Any]]) -> Any:
+    """An instance of a dataclass as it was, frozen or not; `__init__` would make another."""
+    made = kind.__new__(kind)
+    for name, value in held:
+        object.__setattr__(made, name, value)
+    return made
 
 
 def map_tree(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:

@@ -1,21 +1,25 @@
-"""Tensors that a traced function assigns to attributes of modules.
+"""Tensors that a traced function assigns: to attributes, entries, variables from outside it.
 
-Note [assigned attributes]
+Note [assigned tensors]
     `self.hidden = h` inside a capture puts a traced tensor, without elements, where later calls and
-    other code look for a real one. So the attribute is given a real tensor that every call of the
-    program writes: the one that was there, if it fits, so that a state carried from call to call
-    is found in it again, else a new one; a program that brought in a new one stands for the state
-    before it. If the trace fails, the attributes are as before.
+    other code look for a real one. So when the trace is over every such place is as before, and
+    each call of the program gives it a real tensor that the program writes. That is the one that
+    is there if a program made it, so that a state carried from call to call is found in it again;
+    else a new one, since a tensor of the user's must not change when another takes its place. The
+    program that brought in a new one stands for the state before it. Entries that only change
+    places (`self.a, self.b = self.b, self.a + x`) and arguments that are kept are copied alike.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
+from adjoint.graph.places import Table, tables_of
 from adjoint.graph.sources import State
 from adjoint.graph.trace import Trace
 from adjoint.ops.creation import empty
@@ -23,47 +27,71 @@ from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor
 
 MISSING = object()
+# Tensors made for places, by id, which programs may therefore write; equality is elementwise.
+_OWN: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+
+Assigned = tuple[Table, Any, Tensor, Any]  # a place, the tensor there now, what was there before
 
 
 class Attributes:
-    """The attributes of tracked objects as they were before a trace."""
+    """The places a function can assign to, as they were before a trace.
 
-    def __init__(self, owners: Iterable[Any]) -> None:
-        self.settled: list[tuple[dict[str, Any], str, Tensor]] = []
-        self.replaced = False  # whether settling put a tensor where there was another, or none
-        self.tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    `owners` are modules; `holders` whatever else it reaches (`Fingerprint.holders`).
+    """
+
+    def __init__(self, owners: Iterable[Any], holders: Iterable[Any] = ()) -> None:
+        self.settled: list[tuple[Table, Any, Tensor]] = []
+        self.values: set[int] = set()  # ids of the traced tensors that were settled
+        self.tables: list[tuple[Table, dict[Any, Any]]] = []
         for owner in owners:
             own = vars(owner)
             for table in (own, *[t for t in own.values() if isinstance(t, TrackedDict)]):
                 self.tables.append((table, dict(table)))
+        known = {id(table) for table, _ in self.tables}
+        for holder in holders:
+            tables = [table for table in tables_of(holder) if id(table) not in known]
+            self.tables += [(table, dict(table.items())) for table in tables]
 
-    def assigned(self, trace: Trace) -> Iterator[tuple[dict[str, Any], str, Tensor, Any]]:
-        """Table, name, the traced tensor that is there now, and what was there before."""
+    def changed(self) -> Iterator[Assigned]:
+        """The places that hold another tensor than before."""
         for table, before in self.tables:
             for name, value in list(table.items()):
-                if is_tensor(value) and value._storage.trace is trace:
+                if is_tensor(value) and value is not before.get(name):
                     yield table, name, value, before.get(name, MISSING)
+
+    def assigned(self, trace: Trace) -> list[Assigned]:
+        """Those of them that each call must give its own tensor."""
+        changed = list(self.changed())
+        moved = {id(held) for *_, held in changed}
+        return [
+            (table, name, value, held)
+            for table, name, value, held in changed
+            if value._storage.trace is trace
+            or id(value) in moved
+            or id(value) in trace.arguments
+            or (value._storage.trace is None and type(value._array) is Window)
+        ]
 
     def settle(self, trace: Trace) -> list[tuple[State, Any]]:
-        """Put real tensors in the place of traced ones; the writes that give them their values."""
+        """Choose a real tensor for each place; the writes that give them their values."""
         self.check_bodies()
         writes = []
+        taken: set[int] = set()
         for table, name, value, held in self.assigned(trace):
-            kept = held if _fits(held, value, trace) else _blank(value)
-            self.replaced |= kept is not held
+            fits = id(held) not in taken and _fits(held, value, trace)
+            kept = held if fits else _blank(value)
+            taken.add(id(kept))
             self.settled.append((table, name, kept))
-            table[name] = kept
+            self.values.add(id(value))
             writes.append((State(kept._storage), trace.value_of(value)))
-        EPOCH.count += bool(writes)
         return writes
 
-    def left(self) -> Iterator[tuple[dict[str, Any], str, Tensor, Any]]:
+    def left(self) -> Iterator[Assigned]:
         """The same for tensors that bodies of loops and branches left behind."""
-        for table, before in self.tables:
-            for name, value in list(table.items()):
-                trace = value._storage.trace if is_tensor(value) else None
-                if trace is not None and trace.closes:
-                    yield table, name, value, before.get(name, MISSING)
+        for table, name, value, held in self.changed():
+            trace = value._storage.trace
+            if trace is not None and trace.closes:
+                yield table, name, value, held
 
     def check_bodies(self) -> None:
         """Refuse a body that reads an attribute and assigns it: each iteration would see the first.
@@ -81,7 +109,7 @@ class Attributes:
                 )
 
     def undo(self, trace: Trace) -> None:
-        """After a failure: put back what traced tensors replaced."""
+        """Put back what traced tensors replaced."""
         for table, name, _, held in (*self.assigned(trace), *self.left()):
             if held is MISSING:
                 del table[name]
@@ -92,9 +120,10 @@ class Attributes:
 
 def _fits(held: Any, value: Tensor, trace: Trace) -> bool:
     """Whether the value may be written over the tensor that was there."""
-    if not is_tensor(held) or type(held._array) is Window or held._chain or held.requires_grad:
+    made: Any = _OWN.get(id(held))
+    if made is None or made is not held or held._spec != value._spec:
         return False
-    if held._spec != value._spec:
+    if held._chain or held.requires_grad:  # changed in place meanwhile
         return False
     cell = trace.cells.get(held._storage.identity)
     return cell is None or (isinstance(cell.source, State) and cell.value is cell.initial)
@@ -104,4 +133,6 @@ def _blank(value: Tensor) -> Any:
     """A real tensor of the same shape, dtype and device."""
     spec = value._spec
     with CONTEXT.having(capture=None, grad_enabled=False):
-        return empty(spec.shape, dtype=spec.dtype, device=spec.device)
+        made = empty(spec.shape, dtype=spec.dtype, device=spec.device)
+    _OWN[id(made)] = made
+    return made

@@ -27,6 +27,7 @@ from adjoint.graph.ir import Graph
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.outside import Outside
 from adjoint.graph.program import Program, build
+from adjoint.graph.rebinding import put_back, rebound
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
 from adjoint.graph.svg import to_svg
@@ -136,7 +137,7 @@ class Captured:
         if unchanged:
             program = self._recall(leaves, structure, ready)
             if program is not None:
-                return program(leaves)
+                return self._run(program, leaves, (args, kwargs))
         if self.whole:
             return self._long_way(leaves, structure, args, kwargs)
         if not self.breaks.covers(leaves, structure):
@@ -164,10 +165,19 @@ class Captured:
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
         if not program.effects:
-            return program(leaves)
+            return self._run(program, leaves, (args, kwargs))
         with self.lock:
             self.effects = True
+            return self._run(program, leaves, (args, kwargs))
+
+    @staticmethod
+    def _run(program: Program, leaves: list[Any], given: Any) -> Any:
+        """The result of a program, with its changes to the containers that were given made."""
+        if not program.rebinds:
             return program(leaves)
+        result, after = program(leaves)
+        put_back(given, after)
+        return result
 
     @staticmethod
     def _recall(leaves: Sequence[Any], structure: TreeDef | None, ready: Ready) -> Program | None:
@@ -343,7 +353,7 @@ class Captured:
         located = False
         while True:
             trace = Trace(located=located)
-            attributes = Attributes(self.environment.owners())
+            attributes = Attributes(self.environment.owners(), seen.holders)
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
@@ -353,7 +363,10 @@ class Captured:
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.outside(leaves))
                     before.check_contents()
+                    rebinds = rebound(structure, given, (args, kwargs))
+                    result = (result, (args, kwargs)) if rebinds else result
                     program = build(trace, result, leaves, attributes, seen.watched)
+                    program.rebinds = rebinds
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
@@ -365,8 +378,7 @@ class Captured:
                 attributes.undo(trace)
                 trace.undo()
             # State the function made for itself counts; flags of tensors are as they were before.
-            after = self.environment.look(_opaque(leaves))
-            program.fingerprint = seen if attributes.replaced else after
+            program.fingerprint = self.environment.look(_opaque(leaves))
             program.numbers = list(numbers)
             try:
                 program.prepare(leaves, self.factory)
@@ -380,7 +392,7 @@ class Captured:
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
         trace = Trace()
-        attributes = Attributes(self.environment.owners())
+        attributes = Attributes(self.environment.owners(), seen.holders)
         leaves = [
             trace.stand_in(i, x[0], requires_grad=x[1])
             if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], Spec)
@@ -393,7 +405,11 @@ class Captured:
                 result = self.fn(*args, **kwargs)
                 before.check_unchanged(self.outside([]))
                 before.check_contents()
-                return build(trace, result, leaves, attributes, seen.watched)
+                rebinds = rebound(structure, leaves, (args, kwargs))
+                result = (result, (args, kwargs)) if rebinds else result
+                program = build(trace, result, leaves, attributes, seen.watched)
+                program.rebinds = rebinds
+                return program
         finally:
             attributes.undo(trace)
             trace.undo()

@@ -20,7 +20,9 @@ from adjoint.graph.execution import Executable, ExecutorFactory, Task, one_at_a_
 from adjoint.graph.hosts import reader
 from adjoint.graph.ir import Graph
 from adjoint.graph.overlaps import Overlaps
+from adjoint.graph.places import Table
 from adjoint.graph.program_node import ProgramNode
+from adjoint.graph.rebinding import check_results
 from adjoint.graph.recipes import Made, Outputs, Recipe, Ref, Root
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.graph.text import to_text
@@ -53,10 +55,11 @@ class Program:
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
     pattern: tuple[Any, ...]
-    attributes: list[tuple[dict[str, Any], str, Tensor]]  # Note [assigned attributes]
+    attributes: list[tuple[Table, Any, Tensor]]  # Note [assigned tensors]
     derivative: Derivative | None
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
+    rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
     of_a_family: bool = False  # made from one with dynamic sizes
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
@@ -342,6 +345,7 @@ def build(
         if cell.source is not None and cell.value is not cell.initial
     ]
     writes += [(state, outputs.index(value)) for state, value in attributes.settle(trace)]
+    check_results(flat, attributes.values)
     outputs.finish()
     written = {s.held.identity for s, _ in writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.core import dtype as dtypes
 from adjoint.core.context import CONTEXT
+from adjoint.core.errors import users_line
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef
 from adjoint.tensor.tensor import Tensor
@@ -70,9 +71,10 @@ def _check_hashable(leaf: Any, structure: TreeDef, place: int) -> None:
     except TypeError as error:
         raise TypeError(
             f"compile: {argument_name(structure, place)} is a {type(leaf).__name__}, which cannot "
-            f"be hashed, so calls with it cannot be told apart: {_short(leaf)}. Pass tensors, or "
-            "plain values (numbers, strings, tuples, lists and dicts of them) that can serve as "
-            "static arguments; an array becomes a tensor with adjoint.as_tensor."
+            f"be hashed, so calls with it, as at {users_line()}, cannot be told apart: "
+            f"{_short(leaf)}. Pass tensors, or plain values (numbers, strings, tuples, lists and "
+            "dicts of them) that can serve as static arguments; an array becomes a tensor with "
+            "adjoint.as_tensor."
         ) from error
 
 

@@ -64,15 +64,17 @@ class State(Source):
 
 
 class GradOf(Source):
-    """Whatever tensor's `.grad` is at the time of the call."""
+    """Whatever a tensor's `.grad` is at the time of the call; the tensor may be an argument."""
 
-    __slots__ = ("tensor",)
+    __slots__ = ("position", "tensor")
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+    def __init__(self, tensor: Tensor, position: int | None = None) -> None:
+        self.position = position
+        self.tensor = tensor if position is None else None
 
     def storage(self, args: Sequence[Any]) -> Storage:
-        grad = self.tensor.grad
+        holder: Any = self.tensor if self.position is None else args[self.position]
+        grad = holder.grad
         assert grad is not None  # a guard saw to it
         return grad._storage
 

@@ -197,7 +197,7 @@ class _Describe:
         if isinstance(x, State):
             return ("state", id(x.held.buffer))
         if isinstance(x, GradOf):
-            return ("grad", id(x.tensor))
+            return ("grad", x.position, id(x.tensor))
         if isinstance(x, Host):
             return self(x.scalar)
         return ("source", type(x).__name__)

@@ -78,6 +78,7 @@ class Trace:
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
         self.sources: list[Source] = []  # one per graph input
         self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
+        self.positions: dict[int, int] = {}  # of arguments, by id
         self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
         self.cells: dict[int, Cell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
@@ -103,6 +104,7 @@ class Trace:
         "state", if the function reaches that storage by another way too.
         """
         self.arguments[id(tensor)] = tensor
+        self.positions.setdefault(id(tensor), position)
         if tensor.requires_grad and tensor._node is not None:
             self.edges.setdefault((tensor._node, tensor._nr), tensor)
         storage = tensor._storage
@@ -124,6 +126,7 @@ class Trace:
         tensor = symbolic(spec, storage)
         tensor._requires_grad = requires_grad
         self.arguments[id(tensor)] = tensor
+        self.positions[id(tensor)] = position
         return tensor
 
     def derive(self, alias: Tensor, source: Tensor) -> None:
@@ -150,7 +153,9 @@ class Trace:
             if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
                 raise RuntimeError(leak_message())
             holder = self.grad_of.get(storage)
-            source = State(storage) if holder is None else GradOf(holder)
+            source: Source = State(storage)
+            if holder is not None:
+                source = GradOf(holder, self.positions.get(id(holder)))
             found = self._adopt(storage, source, self._root_spec(tensor), ())
         elif found.source.__class__ is Argument and self._from_outside(tensor):
             raise Realias(storage)
@@ -381,6 +386,20 @@ class Trace:
         start = self.draws.get(generator, 0)
         self.draws[generator] = start + count
         return start
+
+    def mark(self, generator: Any) -> tuple[Trace, Any, int]:
+        """Where a generator is in this recording (Note [marks], core.rng)."""
+        return self, generator, self.draws.get(generator, 0)
+
+    def go_back(self, generator: Any, mark: tuple[Trace, Any, int] | None) -> None:
+        """Draw from a mark on again."""
+        if mark is None or mark[0] is not self or mark[1] is not generator:
+            raise RuntimeError(
+                "compile: a generator is given a state that was not taken in the same recorded "
+                "function, loop body or branch; a call reads the generator's own. Take the state "
+                "there, or set it before calling the function."
+            )
+        self.draws[generator] = mark[2]
 
     def seed(self, generator: Any) -> HostScalar:
         """A generator's seed, read at each call."""

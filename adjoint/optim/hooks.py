@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.autodiff.hooks import Handle
+from adjoint.core.epoch import EPOCH
 
 Table = OrderedDict[int, Callable[..., Any]]
 
@@ -17,6 +18,7 @@ AFTER_EVERY_STEP: Table = OrderedDict()
 def register(table: Table, hook: Callable[..., Any], *, prepend: bool = False) -> Handle:
     """Add a hook to a table."""
     handle = Handle(table, hook)
+    EPOCH.count += 1
     if prepend:
         table.move_to_end(handle.id, last=False)
     return handle

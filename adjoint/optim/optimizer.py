@@ -38,7 +38,7 @@ _HOOK_TABLES = (
 
 
 _PLAIN = (bool, int, float, str, type(None))
-# Attributes a captured step does not depend on, or reads at each call.
+# Attributes a captured step does not depend on, or reads at each call; hooks are added apart.
 _NOT_CAPTURED = frozenset(
     {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
 )
@@ -154,8 +154,16 @@ class Optimizer:
             self.__dict__.setdefault(name, OrderedDict())
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
-        """What a captured step depends on: the groups and which tensors the state has."""
-        return ((k, v) for k, v in self.__dict__.items() if k not in _NOT_CAPTURED)
+        """What a captured step depends on: groups, which tensors the state has, hooks of steps."""
+        yield from ((k, v) for k, v in self.__dict__.items() if k not in _NOT_CAPTURED)
+        for table in (
+            BEFORE_EVERY_STEP,
+            self._optimizer_step_pre_hooks,
+            self._optimizer_step_post_hooks,
+            AFTER_EVERY_STEP,
+        ):  # the first hook of a table moves the epoch, from then on the table is looked at
+            if table:
+                yield "hooks", table
 
     def capture_watch(self) -> Callable[[], list[Any]]:
         """The same for a quick look: a function that lists what must stay identical."""

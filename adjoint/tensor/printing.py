@@ -212,8 +212,9 @@ def with_suffixes(text: str, suffixes: list[str], indent: int, *, apart: bool = 
 
 
 def format_tensor(self: Tensor, spec: str) -> str:
-    """f"{x:.3f}" formats a single number; otherwise the tensor prints."""
-    if self.ndim == 0 and type(self._array) is not Window and type(self) is Tensor:
+    """f"{x:.3f}" formats a single number, which must be known; otherwise the tensor prints."""
+    known = type(self._array) is not Window
+    if self.ndim == 0 and (known or spec) and type(self) is Tensor:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 

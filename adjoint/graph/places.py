@@ -1,0 +1,113 @@
+"""Places a function can assign to besides modules' attributes, as tables of names and values."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from adjoint.graph.environment import is_own
+
+
+class Table(Protocol):
+    """As much of a dict as is needed."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Names and what they hold now."""
+
+    def get(self, name: Any, /) -> Any:
+        """What a name holds, or None."""
+
+    def __setitem__(self, name: Any, value: Any, /) -> None: ...
+
+    def __delitem__(self, name: Any, /) -> None: ...
+
+
+class Slots:
+    """The elements of a list."""
+
+    def __init__(self, held: list[Any]) -> None:
+        self.held = held
+
+    def items(self) -> Iterable[tuple[int, Any]]:
+        return list(enumerate(self.held))
+
+    def get(self, index: int) -> Any:
+        return self.held[index] if index < len(self.held) else None
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self.held[index] = value
+
+    def __delitem__(self, index: int) -> None:
+        del self.held[index]
+
+
+class Cells:
+    """The variables of enclosing functions that a function reaches."""
+
+    def __init__(self, fn: types.FunctionType) -> None:
+        self.cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        bound = [(name, self.get(name)) for name in self.cells]
+        return [(name, value) for name, value in bound if value is not None]
+
+    def get(self, name: str) -> Any:
+        try:
+            return self.cells[name].cell_contents
+        except ValueError:  # not bound
+            return None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.cells[name].cell_contents = value
+
+    def __delitem__(self, name: str) -> None:
+        self.cells[name].cell_contents = None
+
+
+class Globals:
+    """The global variables that a function assigns."""
+
+    def __init__(self, fn: types.FunctionType) -> None:
+        self.names = names_written(fn.__code__)
+        self.held = fn.__globals__
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return [(name, self.held[name]) for name in self.names if name in self.held]
+
+    def get(self, name: str) -> Any:
+        return self.held.get(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.held[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.held[name]
+
+
+def tables_of(holder: Any) -> list[Table]:
+    """What can be assigned to in one thing a function reaches."""
+    if isinstance(holder, dict):
+        return [holder]
+    if isinstance(holder, list):
+        return [Slots(holder)]
+    if isinstance(holder, types.MethodType):
+        return tables_of(holder.__func__)
+    if isinstance(holder, types.FunctionType):
+        return [] if is_own(holder) else [Cells(holder), Globals(holder)]
+    if isinstance(holder, (type, types.ModuleType)):
+        return []
+    own = getattr(holder, "__dict__", None)
+    return [own] if isinstance(own, dict) else []
+
+
+@functools.lru_cache(maxsize=1024)
+def names_written(code: types.CodeType) -> frozenset[str]:
+    """Global names assigned by a code object and the functions defined in it."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_GLOBAL"}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= names_written(constant)
+    return frozenset(found)

@@ -1,0 +1,232 @@
+"""Places a compiled function assigns to: attributes, entries, variables, containers it was given.
+
+Each case is run as it is and compiled; what it gives must be the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.core.tree import flatten
+
+Case = Callable[[Callable[[Any], Any]], list[Any]]
+CASES: dict[str, Case] = {}
+
+
+def case(run: Case) -> Case:
+    CASES[run.__name__] = run
+    return run
+
+
+def copied(tree: Any) -> list[Any]:
+    """The leaves as they are now."""
+    return [x.detach().clone() if isinstance(x, ad.Tensor) else x for x in flatten(tree)[0]]
+
+
+@case
+def attributes_of_an_object(wrap: Any) -> list[Any]:
+    it = types.SimpleNamespace(total=ad.zeros(2), before=ad.zeros(2), now=ad.ones(2))
+
+    def step(x: Any) -> Any:
+        it.before = it.now
+        it.now, it.given, it.part = x * 2, x, x[:1]
+        it.total = it.total + x
+        return it.total * 2
+
+    run = wrap(step)
+    return [copied((run(ad.full((2,), float(i))), dict(vars(it)))) for i in range(4)]
+
+
+@case
+def attributes_that_change_places(wrap: Any) -> list[Any]:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = ad.zeros(2), ad.ones(2)
+
+        def forward(self, x: Any) -> Any:
+            self.a, self.b = self.b, self.a + x
+            return self.a * 1
+
+    net = Pair()
+    run = wrap(net)
+    return [copied((run(ad.full((2,), float(i))), net.a, net.b)) for i in range(4)]
+
+
+@case
+def averages_in_a_dict(wrap: Any) -> list[Any]:
+    net = nn.Linear(2, 1)
+    opt = ad.optim.SGD(net.parameters(), lr=0.1)
+    average = {name: p.detach().clone() for name, p in net.named_parameters()}
+
+    def step(x: Any) -> Any:
+        loss = net(x).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        for name, p in net.named_parameters():
+            average[name] = 0.9 * average[name] + 0.1 * p.detach()
+        return loss
+
+    run = wrap(step)
+    return [copied((run(ad.full((3, 2), 0.5 * i)), average)) for i in range(4)]
+
+
+@case
+def what_a_hook_keeps(wrap: Any) -> list[Any]:
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    seen: dict[str, Any] = {}
+    net[1].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
+    run = wrap(lambda x: net(x).sum() + seen["hidden"].sum())
+    return [copied((run(ad.full((3, 2), 0.5 * i)), seen)) for i in range(3)]
+
+
+TOTAL: Any = None
+
+
+@case
+def variables(wrap: Any) -> list[Any]:
+    global TOTAL
+    TOTAL, last, slots = ad.zeros(()), None, [None, ad.ones(2)]
+
+    def step(x: Any) -> Any:
+        global TOTAL
+        nonlocal last
+        TOTAL, last = TOTAL + x.sum(), x * 2
+        slots[0], slots[1] = x + 1, slots[1] * x
+        return x
+
+    run = wrap(step)
+    return [copied((run(ad.full((2,), float(i))), TOTAL, last, slots)) for i in range(4)]
+
+
+@dataclasses.dataclass
+class Batch:
+    x: Any
+    made: Any = dataclasses.field(init=False, default=None)
+    factor: dataclasses.InitVar[float] = 2.0
+
+    def __post_init__(self, factor: float) -> None:
+        self.kept = factor
+
+
+@case
+def containers_that_were_given(wrap: Any) -> list[Any]:
+    def step(batch: Any) -> Any:
+        batch["mask"] = batch["x"] > 1
+        label = batch.pop("label")
+        batch["list"].append(batch["x"] * 2)
+        batch["list"][0] = batch["list"][0] + 1
+        batch["inner"]["label"] = label
+        batch["count"] += 1
+        return batch["x"].sum() + label
+
+    run, out = wrap(step), []
+    for i in range(3):
+        batch = {"x": ad.full((2,), float(i)), "label": ad.ones(()), "count": 3}
+        batch |= {"list": (held := [ad.zeros(1)]), "inner": {}}
+        out += [*copied((run(batch), batch)), list(batch), batch["list"] is held]
+    return out
+
+
+@case
+def dataclasses_as_they_are(wrap: Any) -> list[Any]:
+    def step(batch: Batch) -> Batch:
+        batch.made = batch.x * batch.kept
+        again = Batch(batch.made + 1, 5.0)
+        again.made = batch.x
+        return again
+
+    run, out = wrap(step), []
+    for i in range(3):
+        batch = Batch(ad.full((2,), float(i)), 3.0)
+        again = run(batch)
+        out += [*copied((batch, again)), again.kept]
+    return out
+
+
+@case
+def other_containers(wrap: Any) -> list[Any]:
+    def step(table: Any, line: Any) -> Any:
+        table["new"].append(line[0] * 2)
+        line.append(line[-1] + 1)
+        return defaultdict(list, a=line[0] * 3), deque([line[-1]], 4)
+
+    run, out = wrap(step), []
+    for i in range(3):
+        table: Any = defaultdict(list)
+        line = deque([ad.full((2,), float(i)), ad.ones(2)], 2)
+        made, ends = run(table, line)
+        out += [*copied((table, line, made, ends)), made["missing"], ends.maxlen, len(line)]
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name: str) -> None:
+    results = []
+    for wrap in (lambda f: f, ad.compile):
+        ad.manual_seed(0)
+        results.append(flatten(CASES[name](wrap)))
+    (want, shape), (got, same_shape) = results
+    assert shape == same_shape
+    for a, b in zip(want, got, strict=True):
+        if isinstance(a, ad.Tensor):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
+        else:
+            assert a == b
+
+
+def test_a_tensor_that_was_replaced_stays_as_it_is() -> None:
+    start = ad.zeros(2)
+    it = types.SimpleNamespace(state=start)
+    step = ad.compile(lambda x: setattr(it, "state", it.state + x))
+    for _ in range(2):
+        it.state = start
+        for _ in range(3):
+            step(ad.ones(2))
+        assert it.state.tolist() == [3, 3]
+        assert start.tolist() == [0, 0]
+    assert step.traces == 2  # from the start, and from what a call left
+
+
+def test_a_call_that_fails_assigns_nothing() -> None:
+    it = types.SimpleNamespace(count=ad.zeros(()))
+
+    def step(batch: dict[str, Any]) -> Any:
+        it.count = it.count + 1
+        it.last = batch["made"] = batch["at"] * 2
+        return ad.arange(3)[batch["at"]]
+
+    run = ad.compile(step)
+    for good in range(4):
+        kept = dict(vars(it))
+        values = copied(kept)
+        batch = {"at": ad.tensor([7])}
+        with pytest.raises(IndexError):
+            run(batch)
+        assert list(batch) == ["at"]
+        assert dict(vars(it)) == kept
+        assert [x.tolist() for x in copied(kept)] == [x.tolist() for x in values]
+        run({"at": ad.tensor([1])})
+        assert it.count.item() == good + 1
+
+
+@pytest.mark.parametrize("kind", [lambda x: types.SimpleNamespace(x=x), lambda x: {x}])
+def test_results_that_hide_a_tensor_are_refused(kind: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"returns a \w+ that holds a traced tensor"):
+        ad.compile(lambda x: kind(x * 2))(ad.ones(2))
+
+
+def test_formatting_a_number_that_is_not_known() -> None:
+    with pytest.raises(RuntimeError, match=r"test_compile_places.py:\d+.*it is not known"):
+        ad.compile(lambda x: f"{x.sum():.2f}")(ad.ones(2))
