@@ -666,3 +666,11 @@ def test_a_list_of_the_functions_own_may_grow() -> None:
         return ad.stack(parts).sum(0)
 
     assert ad.compile(stack)(ad.ones(2)).tolist() == [3, 3]
+
+
+def test_generators_are_refused() -> None:
+    def parts(x: Any) -> Any:
+        yield x * 2
+
+    with pytest.raises(TypeError, match="parts is a generator or coroutine"):
+        ad.compile(parts)

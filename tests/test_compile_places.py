@@ -221,6 +221,34 @@ def test_a_call_that_fails_assigns_nothing() -> None:
         assert it.count.item() == good + 1
 
 
+@pytest.mark.parametrize("fails_in", ["function", "program"])
+def test_a_first_step_that_fails_leaves_no_state(fails_in: str) -> None:
+    """A buffer of zeros is no buffer at all: the first step of momentum takes no dampening."""
+    results = []
+    for wrap in (lambda f: f, ad.compile):
+        w = ad.ones(2, requires_grad=True)
+        opt = ad.optim.SGD([w], lr=0.1, momentum=0.9, dampening=0.5)
+
+        def step(at: Any, fail: bool, w: Any = w, opt: Any = opt) -> Any:
+            opt.zero_grad()
+            (w * w).sum().backward()
+            opt.step()
+            if fail:
+                raise IndexError("no")
+            return ad.arange(3)[at]
+
+        run = wrap(step)
+        if wrap is ad.compile:
+            with pytest.raises(IndexError):
+                run(ad.tensor([7]), fails_in == "function")
+            assert not opt.state
+            assert w.grad is None
+        for _ in range(3):
+            run(ad.tensor([1]), False)
+        results.append(w.tolist())
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", [lambda x: types.SimpleNamespace(x=x), lambda x: {x}])
 def test_results_that_hide_a_tensor_are_refused(kind: Any) -> None:
     with pytest.raises(RuntimeError, match=r"returns a \w+ that holds a traced tensor"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,11 @@ def compile(
         raise TypeError(
             f"compile: received the class {model.__name__}; compile an instance of it, or decorate "
             "its forward method."
+        )
+    if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model):
+        raise TypeError(
+            f"compile: {getattr(model, '__qualname__', model)} is a generator or coroutine, which "
+            "runs in parts; a recording is whole. Compile the function it calls for each part."
         )
     if is_module(model):
         return compiled_module(model, settings, captured)

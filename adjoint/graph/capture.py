@@ -26,6 +26,7 @@ from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.outside import Outside
+from adjoint.graph.places import keep_states
 from adjoint.graph.program import Program, build
 from adjoint.graph.rebinding import put_back, rebound
 from adjoint.graph.retracing import Retraces, name_of
@@ -165,10 +166,21 @@ class Captured:
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
         if not program.effects:
-            return self._run(program, leaves, (args, kwargs))
+            return self._first_run(program, leaves, (args, kwargs))
         with self.lock:
             self.effects = True
-            return self._run(program, leaves, (args, kwargs))
+            return self._first_run(program, leaves, (args, kwargs))
+
+    @classmethod
+    def _first_run(cls, program: Program, leaves: list[Any], given: Any) -> Any:
+        """A run that, if it fails, takes back the state that was made while recording."""
+        restore, program.restore = program.restore, None
+        try:
+            return cls._run(program, leaves, given)
+        except BaseException:
+            if restore is not None:
+                restore()
+            raise
 
     @staticmethod
     def _run(program: Program, leaves: list[Any], given: Any) -> Any:
@@ -208,15 +220,15 @@ class Captured:
             if program.valid(leaves, seen):
                 self.programs[key] = self.programs.pop(key)  # used last
                 return program
-        made = None if opaque else self._for_sizes(key, leaves, structure, seen)
-        numbers = slots(self.free.of(structure), leaves)
-        if made is None and numbers:
-            made = self._with_free_numbers(leaves, structure, seen, numbers)
-            if made is None:
-                self.free.fix(structure)
-                return self._find(leaves, structure)
-        if made is None:
-            made = self.trace(leaves, structure, seen)
+        restore = keep_states(seen.holders)
+        try:
+            made = self._make(key, leaves, structure, seen)
+        except BaseException:
+            restore()
+            raise
+        if made is None:  # needs the values of numbers it was to read at each call
+            return self._find(leaves, structure)
+        made.restore = restore
         if not made.of_a_family:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
@@ -232,6 +244,19 @@ class Captured:
             if self.whole:
                 raise
             raise Refused from error
+
+    def _make(
+        self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
+    ) -> Program | None:
+        """A new program; None where float arguments must be static after all."""
+        made = None if _opaque(leaves) else self._for_sizes(key, leaves, structure, seen)
+        numbers = slots(self.free.of(structure), leaves)
+        if made is None and numbers:
+            made = self._with_free_numbers(leaves, structure, seen, numbers)
+            if made is None:
+                self.free.fix(structure)
+                return None
+        return self.trace(leaves, structure, seen) if made is None else made
 
     def _forget_oldest(self) -> None:
         """Let go of the program that was not used for longest, if there are too many."""

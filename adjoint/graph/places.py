@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from adjoint.graph.environment import is_own
@@ -101,6 +101,17 @@ def tables_of(holder: Any) -> list[Table]:
         return []
     own = getattr(holder, "__dict__", None)
     return [own] if isinstance(own, dict) else []
+
+
+def keep_states(holders: Iterable[Any]) -> Callable[[], None]:
+    """What puts optimizers' state back as it is now: recording a first step makes it."""
+    undo = [x.capture_keep() for x in holders if hasattr(type(x), "capture_keep")]
+
+    def restore() -> None:
+        for put_back in undo:
+            put_back()
+
+    return restore
 
 
 @functools.lru_cache(maxsize=1024)

@@ -61,6 +61,7 @@ class Program:
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
     rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
     of_a_family: bool = False  # made from one with dynamic sizes
+    restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
 

@@ -188,6 +188,19 @@ class Optimizer:
         )
         return ("state",) if flat else ()
 
+    def capture_keep(self) -> Callable[[], None]:
+        """What puts back the tensors the state has now, after a captured step that failed."""
+        now = [(p, held, dict(held)) for p, held in self.state.items() if isinstance(held, dict)]
+
+        def restore() -> None:
+            self.state.clear()
+            for p, held, before in now:
+                held.clear()
+                held.update(before)
+                self.state[p] = held
+
+        return restore
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,
