@@ -92,36 +92,64 @@ REFUSED = [
     with_number,
     with_global,
     with_list,
-    with_dict,
-    with_attribute,
-    with_variable,
     with_numpy,
     with_shape,
     with_disabled,
 ]
 
 
+RECORDED = [with_dict, with_attribute, with_variable]
+
+
 def numbers(values: list[Any]) -> list[Any]:
     return [v.tolist() if isinstance(v, ad.Tensor) else v for v in values]
+
+
+def play(body: Callable[..., Any], transform: Callable[..., Any]) -> Any:
+    """What three calls return and leave behind."""
+    global calls, latest
+    calls, latest = 0, ad.tensor(0.0)
+    box, log, table = Box(), [0], {"m": 1}
+    fn = transform(lambda x: body(x, box, log, table))
+    out = [fn(ad.tensor(v)).tolist() for v in ([1.0, 2.0], [-1.0, -3.0], [0.5, 4.0])]
+    held = box.kept if box.kept is None else box.kept.tolist()
+    left = (box.count, calls, *numbers([*log, *table.values(), latest]))
+    return out, held, left, list(table)
+
+
+@pytest.mark.parametrize("body", RECORDED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("transform", [loose, ad.compile])
+def test_assigned_tensors_are_no_reason(body: Any, transform: Any) -> None:
+    (got, held, left, keys), want = play(body, transform), play(body, lambda fn: fn)
+    np.testing.assert_allclose(got, want[0], rtol=1e-6)
+    assert (held is None) == (want[1] is None)
+    if held is not None:
+        np.testing.assert_allclose(held, want[1], rtol=1e-6)
+    assert (left, keys) == want[2:]
+
+
+def test_tensors_on_the_tape_are_a_reason() -> None:
+    """What is kept of a loss can be asked for gradients, as without `compile`."""
+    w = ad.ones(2, requires_grad=True)
+    table: dict[str, Any] = {}
+
+    def step(x: Any) -> Any:
+        table["loss"] = (w * x).sum()
+        return x
+
+    fn = loose(step)
+    with pytest.warns(UserWarning, match="runs as Python.*'loss'.*Detach"):
+        fn(ad.ones(2))
+    table["loss"].backward()
+    assert w.grad is not None
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda f: f.__name__)
 def test_refused_functions_run_as_python(body: Callable[..., Any]) -> None:
     """Results and everything left behind are those of the function itself, call by call."""
-
-    def play(transform: Callable[..., Any]) -> Any:
-        global calls, latest
-        calls, latest = 0, ad.tensor(0.0)
-        box, log, table = Box(), [0], {"m": 1}
-        fn = transform(lambda x: body(x, box, log, table))
-        out = [fn(ad.tensor(v)).tolist() for v in ([1.0, 2.0], [-1.0, -3.0], [0.5, 4.0])]
-        held = box.kept if box.kept is None else box.kept.tolist()
-        left = (box.count, calls, *numbers([*log, *table.values(), latest]))
-        return out, held, left, list(table)
-
     with pytest.warns(UserWarning, match="runs as Python") as caught:
-        got = play(loose)
-    assert got == play(lambda fn: fn)
+        got = play(body, loose)
+    assert got == play(body, lambda fn: fn)
     assert len(caught) == 1
     assert "test_compile_breaks.py:" in str(caught[0].message)
     box, log, table = Box(), [0], {"m": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -72,10 +73,14 @@ def compile(
             "its forward method."
         )
     if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model):
-        raise TypeError(
+        told = (
             f"compile: {getattr(model, '__qualname__', model)} is a generator or coroutine, which "
             "runs in parts; a recording is whole. Compile the function it calls for each part."
         )
+        if settings["fullgraph"]:
+            raise TypeError(told)
+        warnings.warn(f"{told} It runs as Python.", stacklevel=2)
+        return model
     if is_module(model):
         return compiled_module(model, settings, captured)
     return captured(model, settings)

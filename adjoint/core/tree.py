@@ -85,7 +85,7 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
             return deque(children, node.extra)
         if node.kind in (list, tuple):
             return node.kind(children)
-        if dataclasses.is_dataclass(node.kind):
+        if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
             return _instance(node.kind, zip(node.keys, children, strict=True))
         if node.keys:
             return node.kind(**dict(zip(node.keys, children, strict=True)))

@@ -86,6 +86,15 @@ class Attributes:
             writes.append((State(kept._storage), trace.value_of(value)))
         return writes
 
+    def check_tape(self, trace: Trace) -> None:
+        """Refuse tensors on the tape: where a function may run as Python, they stay on it."""
+        for _, name, value, _ in self.assigned(trace):
+            if value.requires_grad:
+                raise RuntimeError(
+                    f"compile: the function keeps a tensor gradients may be asked of, {name!r} "
+                    f"({value._spec}), outside; a recording keeps its elements alone. Detach it."
+                )
+
     def left(self) -> Iterator[Assigned]:
         """The same for tensors that bodies of loops and branches left behind."""
         for table, name, value, held in self.changed():

@@ -388,6 +388,8 @@ class Captured:
                     result = self.fn(*args, **kwargs)
                     before.check_unchanged(self.outside(leaves))
                     before.check_contents()
+                    if not self.whole:
+                        attributes.check_tape(trace)
                     rebinds = rebound(structure, given, (args, kwargs))
                     result = (result, (args, kwargs)) if rebinds else result
                     program = build(trace, result, leaves, attributes, seen.watched)
@@ -430,6 +432,8 @@ class Captured:
                 result = self.fn(*args, **kwargs)
                 before.check_unchanged(self.outside([]))
                 before.check_contents()
+                if not self.whole:
+                    attributes.check_tape(trace)
                 rebinds = rebound(structure, leaves, (args, kwargs))
                 result = (result, (args, kwargs)) if rebinds else result
                 program = build(trace, result, leaves, attributes, seen.watched)

@@ -1,7 +1,7 @@
 """What a function does to Python's own state while it is recorded: refused, and undone.
 
-A replay does not run the function, so numbers it counts up and tensors it leaves in lists, dicts,
-objects and variables would be missing from every call but the first.
+A replay does not run the function, so numbers it counts up and tensors it appends to lists would be
+missing from every call but the first.
 """
 
 from __future__ import annotations
@@ -89,18 +89,15 @@ class Outside:
                 )
 
     def check_contents(self) -> None:
-        """Refuse a function that leaves traced tensors somewhere: its replay would leave none."""
-        for path, value, _ in self.contents:
-            values = value.values() if isinstance(value, dict) else value
-            if any(map(_traced, values)):
-                does = "appends a tensor to" if isinstance(value, list) else "keeps a tensor in"
-                what = "the list " if isinstance(value, list) else ""
-                raise RuntimeError(f"compile: the function {does} {what}{spell(path)}{_LOST}")
-        for name, *_ in self._assigned():
-            raise RuntimeError(
-                f"compile: the function assigns a tensor to {name}, a variable from outside it"
-                + _LOST
-            )
+        """Refuse a function that adds traced tensors to a list: its replay would add none.
+
+        What it assigns to places that there are is carried from call to call (`attributes`).
+        """
+        for path, value, before in self.contents:
+            if isinstance(value, list) and any(map(_traced, value[len(before) :])):
+                raise RuntimeError(
+                    f"compile: the function appends a tensor to the list {spell(path)}{_LOST}"
+                )
 
     def _assigned(self) -> Iterator[tuple[str, Callable[..., Any], Any]]:
         """Variables that hold a traced tensor: name, function that has it, value before."""
