@@ -273,3 +273,13 @@ def test_lbfgs_finds_a_minimum() -> None:
 
     optimizer.step(rosenbrock)
     np.testing.assert_allclose(w.detach().numpy(), [1.0, 1.0], rtol=1e-4)
+
+
+def test_an_update_without_memory_has_no_state() -> None:
+    p = parameter(1.0)
+    optimizer = ad.optim.SGD([p], lr=0.1)
+    p.grad = ad.ones_like(p)
+    optimizer.step()
+    assert optimizer.state_dict()["state"] == {}
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()

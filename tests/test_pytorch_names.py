@@ -204,6 +204,7 @@ def test_variables_are_tensors() -> None:
         ("nn.modules.rnn", "RNNCellBase RNNCell LSTMCell GRUCell"),
         ("nn.modules.transformer", "_get_clones _get_activation_fn"),
         ("cuda.amp", "autocast_mode grad_scaler"),
+        ("utils.tensorboard.writer", "SummaryWriter"),
         ("serialization", "MAP_LOCATION FileLike"),
         ("_C", "_log_api_usage_once"),
         ("vision.models.resnet", "ResNet BasicBlock Bottleneck resnet18 ResNet18_Weights"),

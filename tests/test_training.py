@@ -367,3 +367,13 @@ def test_summary_counts() -> None:
     assert "Conv2d" in str(table)
     assert model.training
     assert not model[0]._forward_hooks
+
+
+def test_a_second_fit_that_asks_for_no_more_epochs_says_so() -> None:
+    trainer, loader = trainer_and_loader()
+    trainer.fit(loader, epochs=2)
+    before = bits(trainer)
+    with pytest.warns(UserWarning, match=r"2 epochs are done .* Pass epochs=4 for 2 more"):
+        trainer.fit(loader, epochs=2)
+    assert bits(trainer) == before
+    assert len(trainer.fit(loader, epochs=3)) == 3

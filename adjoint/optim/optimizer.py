@@ -290,7 +290,8 @@ class Optimizer:
             }
             for group in self.param_groups
         ]
-        state = {(numbers[id(k)] if is_tensor(k) else k): v for k, v in self.state.items()}
+        # Updates that remember nothing, such as SGD's without momentum, leave no entry.
+        state = {(numbers[id(k)] if is_tensor(k) else k): v for k, v in self.state.items() if v}
         packed: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             packed = _or(hook(self, packed), packed)

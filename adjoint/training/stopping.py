@@ -6,7 +6,7 @@ import math
 
 
 class EarlyStopping:
-    """Says when a value has not improved for `patience` epochs.
+    """Says when a value has not improved for more than `patience` epochs.
 
     Args:
         monitor: the name of the value, such as "validation_loss".

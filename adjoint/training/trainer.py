@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -138,6 +139,12 @@ class Trainer:
                 )
             train.load_state_dict(self._resume_loader)
             self._resume_loader = None
+        elif resume is None and self.epoch >= epochs:
+            warnings.warn(
+                f"Trainer.fit: {self.epoch} epochs are done and epochs={epochs} counts them all: "
+                f"nothing to do. Pass epochs={self.epoch + epochs} for {epochs} more.",
+                stacklevel=2,
+            )
         try:
             while self.epoch < epochs and not self.stopped:
                 values = self._train_epoch(train, epochs)
