@@ -51,6 +51,19 @@ def close(a: Any, b: Any, what: str) -> None:
 RIGHTLY_REFUSED = ("is not known inside", "up to multiplication by", "outside", "out of bounds")
 
 
+def found_twice(name: str, tensors: list[Any]) -> bool:
+    """Whether unpooling writes two values to one place, where overlapping windows found them.
+
+    As in PyTorch both then get its gradient, while the tangent is that of the one written last.
+    """
+    if "max_unpool" not in name:
+        return False
+    rank = int(name[-2])
+    places = next(t for t in tensors if t.dtype is ad.int64)
+    rows = places.reshape(-1, int(np.prod(places.shape[places.ndim - rank :])))
+    return any(row.unique().numel() < row.numel() for row in rows)
+
+
 class Check:
     """One sample, as a function of its tensors."""
 
@@ -166,6 +179,8 @@ def main() -> int:
                 except Exception:
                     continue  # the comparison itself reports these
                 for kind in ("captured", "forward", "batched"):
+                    if kind == "forward" and found_twice(op.name, check.tensors):
+                        continue
                     try:
                         getattr(check, kind)()
                         passed[op.name] += 1
