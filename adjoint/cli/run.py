@@ -139,8 +139,18 @@ def missing_feature(error: BaseException) -> str | None:
             return f"{torch_alias.torch_name(owner.__name__)}.{error.name}"
         kind = owner if isinstance(owner, type) else type(owner)
         if kind.__module__.split(".")[0] == "adjoint" and not error.name.startswith("__"):
-            return f"torch.{kind.__name__}.{error.name}"
+            return f"{_public_home(kind)}.{kind.__name__}.{error.name}"
     return None
+
+
+def _public_home(kind: type) -> str:
+    """The outermost module that has a class: `torch` for `Tensor`, `torch.nn` for `Linear`."""
+    parts = kind.__module__.split(".")
+    for end in range(1, len(parts) + 1):
+        name = ".".join(parts[:end])
+        if getattr(sys.modules.get(name), "__dict__", {}).get(kind.__name__) is kind:
+            return torch_alias.torch_name(name)
+    return torch_alias.torch_name(kind.__module__)
 
 
 def _missing_import(error: ImportError) -> str | None:
