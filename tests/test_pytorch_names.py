@@ -207,6 +207,7 @@ def test_variables_are_tensors() -> None:
         ("utils.tensorboard.writer", "SummaryWriter"),
         ("serialization", "MAP_LOCATION FileLike"),
         ("_C", "_log_api_usage_once"),
+        ("distributed.nn", "all_reduce all_gather gather reduce broadcast functional"),
         ("vision.models.resnet", "ResNet BasicBlock Bottleneck resnet18 ResNet18_Weights"),
         ("vision.models.vgg", "VGG vgg16"),
         ("vision.models.mobilenetv2", "MobileNetV2 mobilenet_v2"),
