@@ -231,8 +231,29 @@ def test_names_that_other_libraries_import() -> None:
     assert transformer._get_activation_fn("relu")(ad.tensor([-1.0])).item() == 0
     assert checkpoint.get_device_states(ad.ones(2), {"a": [ad.ones(1)]}) == ([], [])
     checkpoint.set_device_states([], [])
+    assert ad.cuda._initialized == ad.cuda.is_available()
     with pytest.raises(ValueError, match="zip"):
         checkpoint.set_device_states([0], [])
+
+
+def test_parameters_of_ones_own() -> None:
+    class Bounded(ad.nn.Parameter):
+        def __new__(cls, data: Any, limit: float) -> Any:
+            made = ad.Tensor._make_subclass(cls, data, True)
+            made.limit = limit
+            return made
+
+    source = ad.tensor([1.0, -3.0])
+    layer = ad.nn.Module()
+    layer.weight = Bounded(source, limit=2.0)
+    assert isinstance(layer.weight, Bounded)
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+    (layer.weight * 2).sum().backward()
+    assert layer.weight.grad.tolist() == [2, 2]
+    with ad.no_grad():
+        layer.weight.clamp_(-layer.weight.limit, layer.weight.limit)
+    assert source.tolist() == [1, -2]  # the same memory
+    assert not source.requires_grad
 
 
 def test_residual_blocks_alone() -> None:

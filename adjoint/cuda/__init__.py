@@ -47,6 +47,8 @@ from adjoint.cuda.state import reset_peak_memory_stats as reset_peak_memory_stat
 def __getattr__(name: str) -> Any:
     if name == "amp":
         return importlib.import_module("adjoint.cuda.amp")
+    if name == "_initialized":
+        return is_initialized()
     kinds = tensor_kinds("cuda")
     if name in kinds:  # cuda.FloatTensor
         globals().update(kinds)

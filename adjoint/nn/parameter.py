@@ -55,8 +55,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
             made._is_param = True
         return made.requires_grad_(requires_grad)
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
-        """All is done by `__new__`."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """All is done by `__new__`, to which a subclass may give arguments of its own."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:

@@ -9,7 +9,7 @@ from adjoint.core.device import CPU, Device
 from adjoint.core.public import method, prop
 from adjoint.core.record import HOOKS
 from adjoint.tensor.storage import Storage, Window
-from adjoint.tensor.tensor import Tensor, _new, wrap
+from adjoint.tensor.tensor import Tensor, _new, alias, wrap
 
 
 class UntypedStorage:
@@ -180,6 +180,14 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     ):
         setattr(made, slot, getattr(self, slot))
     return made
+
+
+def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
+    """A leaf of a subclass on a tensor's elements: how parameters of one's own are made."""
+    return alias(data).as_subclass(cls).requires_grad_(require_grad)
+
+
+Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
 
 
 @method
