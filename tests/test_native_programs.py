@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
-from adjoint.compiler import compile, image, legalise, native
+from adjoint.compiler import compile, draft, legalise, native
 from tests.random_programs import Program, function, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
@@ -109,8 +109,8 @@ def check(program: Program) -> None:
 def in_parts() -> Iterator[None]:
     """Have the smallest programs divided among workers, and their sums into parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image, "ALONE", 0.0)
-        patch.setattr(image, "SERIAL", 0.0)
+        patch.setattr(draft, "ALONE", 0.0)
+        patch.setattr(draft, "SERIAL", 0.0)
         patch.setattr(legalise, "LONG", 4)
         patch.setattr(native, "disk_key", lambda task, options: None)  # others divide differently
         yield

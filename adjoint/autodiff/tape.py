@@ -14,7 +14,7 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import FLOAT
 from adjoint.core.families import apply_partial, fit
 from adjoint.core.record import Record
-from adjoint.core.spec import Spec
+from adjoint.core.spec import Spec, same_shape
 from adjoint.core.value import TensorBase
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view
 
@@ -208,7 +208,7 @@ def make_node(
         shape, dtype = array.shape, array.dtype
         for step in plan.steps:
             array = operands[step.position]._array
-            if array.dtype is not dtype or array.shape != shape:
+            if array.dtype is not dtype or not same_shape(array.shape, shape):
                 node.specs = specs_of(operands)
                 break
     if plan.wants_out_specs:

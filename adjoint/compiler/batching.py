@@ -8,6 +8,7 @@ from typing import Any
 from adjoint.compiler.places import ARENA, Buffer
 from adjoint.compiler.steps import Launch, Step, Touches, by_buffer, overlap
 from adjoint.compiler.words import fill_words
+from adjoint.graph.extents import typical
 
 ADJACENT = 4  # steps that a kernel may be put off whatever it reads
 HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
@@ -54,7 +55,7 @@ def batch(steps: list[Step]) -> list[Step]:
 
 def holds(reads: Touches, ends: dict[Buffer, int], at: int) -> int:
     """Bytes that would be kept longer if what reads them were put off."""
-    return sum(b.nbytes for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
+    return sum(typical(b.nbytes) for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from adjoint.compiler.geometry import (
 )
 from adjoint.compiler.narrow import Weights, is_narrow, narrow_sums
 from adjoint.compiler.places import ARENA, Buffer, Place
-from adjoint.compiler.steps import Address, Launch, whole
+from adjoint.compiler.steps import Address, Launch, sized, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.compiler.windowed import (
     KINDS,
@@ -31,6 +31,7 @@ from adjoint.compiler.windowed import (
     walk_words,
 )
 from adjoint.core.dtype import int64
+from adjoint.graph.extents import computed
 from adjoint.graph.ir import Node, Value
 
 
@@ -104,7 +105,7 @@ def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) 
         reads=(whole(weights.place.buffer),),
         writes=(whole(packed), whole(table)),
         pieces=weights.groups * panels,
-        cost=float(packed.size),
+        cost=packed.size,
         label="panels",
     )
     return [pack, multiply(source, weights, (packed, table), out, phase, depth)]
@@ -124,7 +125,7 @@ def multiply(
     count = positions(phase, out.shape[0])
     column_parts = parts_of(count, kernels.piece_columns(kind))
     # Cut by shape, never by the number of workers, so that results do not depend on it.
-    row_parts = min(parts_of(PIECES, column_parts * groups), parts_of(rows, tile.rows))
+    row_parts = computed(min, parts_of(PIECES, column_parts * groups), parts_of(rows, tile.rows))
     part = rounded(parts_of(rows, row_parts), tile.rows)
     row_parts = parts_of(rows, part)
     # Blocks of one size, so that none is a small rest.
@@ -144,8 +145,8 @@ def multiply(
         reads=(whole(source.buffer), *map(whole, packed)),
         writes=(whole(out.buffer),),
         pieces=pieces,
-        cost=2.0 * count * groups * rows * max(depth, 1) / 8,
-        label=f"convolution {groups}x{rows}x{count}x{depth}",
+        cost=count * groups * rows * max(depth, 1) / 4,
+        label=sized("convolution", groups, rows, count, depth),
     )
 
 

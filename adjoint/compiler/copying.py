@@ -24,7 +24,7 @@ def kernel_step(kernel: Kernel) -> Launch:
         ),
         writes=tuple(touch(kernel, kernel.refs[k]) for k in sorted(stores)),
         pieces=1,
-        cost=float(kernel.work * max(len(kernel.form.ops), 1)),
+        cost=kernel.work * max(len(kernel.form.ops), 1),
         label="+".join(kernel.origin),
         form=kernel.form,
         kernels=[kernel],

@@ -26,8 +26,7 @@ def explain(image: Image) -> str:
     lines = [head]
     for number, line in enumerate(image.report, 1):
         lines.append(f"{number:>{width}}  {KINDS[line['kind']]:<9}{_describe(line)}")
-    if image.memory:
-        lines += section(image.memory)
+    lines += section(image.memory)
     return "\n".join(lines)
 
 

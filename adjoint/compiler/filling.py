@@ -113,7 +113,7 @@ def make_fill(
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
     exec(compile(text, "<fill>", "exec"), scope)
-    fill: Fill = scope["fill"]
+    fill: Fill = scope.pop("fill")  # else each would hold the other
     return fill
 
 

@@ -10,7 +10,7 @@ from adjoint.backends.llvm.walks import inner_tile
 from adjoint.compiler.geometry import Phase, forward_phases, positions, reach, tap_offsets
 from adjoint.compiler.narrow import is_narrow, narrow_filters, narrow_parts
 from adjoint.compiler.places import ARENA, Buffer, Place, row_major
-from adjoint.compiler.steps import Launch, whole
+from adjoint.compiler.steps import Launch, sized, whole
 from adjoint.compiler.windowed import (
     PIECES,
     address,
@@ -21,6 +21,7 @@ from adjoint.compiler.windowed import (
     tiled,
     walk_words,
 )
+from adjoint.graph.extents import computed, is_extent
 from adjoint.graph.ir import Node
 
 COLUMNS = 576  # taps times channels in a piece
@@ -37,14 +38,15 @@ def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[L
     few = is_narrow(out.shape[0] // groups, prod(out.shape[1:]))
     parts = narrow_parts(groups, count)[0] if few else Parts(out, groups, count).parts
     target = out
-    if parts > 1:
+    several = is_extent(parts) or parts > 1  # one part may be summed as well
+    if several:
         buffer = Buffer(ARENA, out.buffer.dtype, parts * prod(out.shape), name="parts")
         target = row_major(buffer, (parts, *out.shape))
     if few:
         launches.append(narrow_filters(source, gradient, out, target, phase, groups))
     else:
         launches.append(filters_launch(source, gradient, out, target, phase, groups))
-    if parts > 1:
+    if several:
         launches.append(sum_parts(target, out, parts))
     return launches
 
@@ -71,8 +73,8 @@ def filters_launch(
         reads=(whole(source.buffer), whole(gradient.buffer)),
         writes=(whole(target.buffer),),
         pieces=cut.pieces,
-        cost=2.0 * cut.positions * groups * cut.rows * cut.columns / 8,
-        label=f"convolution_weight {groups}x{cut.rows}x{cut.columns}x{cut.positions}",
+        cost=cut.positions * groups * cut.rows * cut.columns / 4,
+        label=sized("convolution_weight", groups, cut.rows, cut.columns, cut.positions),
     )
 
 
@@ -92,7 +94,7 @@ class Parts:
         self.column_parts = parts_of(self.columns, self.column_part)
         whole_pieces = groups * self.row_parts * self.column_parts
         largest = filters.block_size(kind)
-        wanted = min(parts_of(PIECES, whole_pieces), parts_of(count, largest // 2))
+        wanted = computed(min, parts_of(PIECES, whole_pieces), parts_of(count, largest // 2))
         # Blocks of one size, so that none is a small rest.
         self.part = rounded(parts_of(count, wanted), tile.lanes)
         self.parts = parts_of(count, self.part)
@@ -118,6 +120,6 @@ def sum_parts(parts: Place, out: Place, count: int) -> Launch:
         reads=(whole(parts.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,
-        cost=float(size * count),
+        cost=size * count,
         label="sum of parts",
     )

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adjoint.compiler.memory import Block, alive
+from adjoint.compiler.memory import Block, alive, rounded
 from adjoint.compiler.places import Buffer
 from adjoint.compiler.plan import Plan
-from adjoint.compiler.steps import Step
+from adjoint.compiler.steps import Step, told
 from adjoint.core.errors import show_line
 from adjoint.graph.ir import Value
 
+AtSizes = Callable[[Any], Any]  # a number that may be an extent, at the sizes of a program
 SHOWN = 8  # buffers that are named
 LIMIT = "ADJOINT_MEMORY_LIMIT"
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def footprint(plan: Plan, found: list[Block], arena: int) -> dict[str, Any]:
+def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> dict[str, Any]:
     """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
-    sizes = alive(found, len(plan.steps))
+    room = [rounded(at_sizes(block.nbytes)) for block in found]
+    sizes = alive(found, room, len(plan.steps))
     most = max(sizes, default=0)
     at = sizes.index(most) if sizes else 0
-    there = sorted((b for b in found if b.first <= at <= b.last), key=lambda b: -b.size)
+    there = [(b, n) for b, n in zip(found, room, strict=True) if b.first <= at <= b.last]
+    there.sort(key=lambda pair: -pair[1])
     values: dict[Buffer, Value] = {}
     for value, place in plan.places.items():
         values.setdefault(place.buffer, value)  # views of it come later
@@ -34,26 +38,29 @@ def footprint(plan: Plan, found: list[Block], arena: int) -> dict[str, Any]:
         "least": most,
         "step": at + 1,
         "alive": len(there),
-        "largest": [_line(plan, block, at, values) for block in there[:SHOWN]],
-        "inputs": sum(b.nbytes for b in inputs.values()),
-        "results": sum(b.nbytes for b in plan.results.values()),
+        "largest": [
+            {"bytes": n} | _line(plan, block, at, values, at_sizes) for block, n in there[:SHOWN]
+        ],
+        "inputs": sum(at_sizes(b.nbytes) for b in inputs.values()),
+        "results": sum(at_sizes(b.nbytes) for b in plan.results.values()),
         "remat": plan.remat.strategy,
         "repeated": dict(plan.remat.records.most_common()),
     }
 
 
-def _line(plan: Plan, block: Block, at: int, values: dict[Buffer, Value]) -> dict[str, Any]:
+def _line(
+    plan: Plan, block: Block, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
+) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
     buffer = next((b for b in reversed(block.buffers) if _made(plan, b) <= at), block.buffers[0])
     made = _made(plan, buffer)
     value = values.get(buffer)
-    shape = list(value.spec.shape) if value is not None else [buffer.size]
+    shape = [at_sizes(n) for n in (value.spec.shape if value is not None else (buffer.size,))]
     node = None if value is None else value.node
     return {
-        "bytes": block.size,
         "what": f"{buffer.dtype.name}{shape}",
         "made": made + 1,
-        "by": plan.steps[made].label,
+        "by": told(plan.steps[made].label, at_sizes),
         "last": block.last + 1,
         "where": None if node is None else node.where,
     }
@@ -100,11 +107,13 @@ def limit() -> int:
     return least
 
 
-def check(memory: dict[str, Any]) -> None:
+def check(arena: int, memory: Callable[[], dict[str, Any]]) -> None:
     """Raise if a program takes more memory than there is."""
     most = limit()
-    if memory["arena"] > most:
-        raise too_much(memory, f"more than the {size(most)} there are ({LIMIT} sets another limit)")
+    if arena > most:
+        raise too_much(
+            memory(), f"more than the {size(most)} there are ({LIMIT} sets another limit)"
+        )
 
 
 def too_much(memory: dict[str, Any], why: str) -> MemoryError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,14 @@ class Fault:
     """An error that a kernel can report."""
 
     kind: type[Exception]
-    message: str
+    message: str | Callable[[int], str]  # of a size, where it tells of one
+    size: int = 0
+
+    def told(self, at_sizes: Callable[[Any], Any]) -> tuple[str, str]:
+        """The exception's name and message, at the sizes of a program."""
+        message = self.message
+        text = message if isinstance(message, str) else message(at_sizes(self.size))
+        return self.kind.__name__, text
 
 
 INDEXED = {"gather", "index", "index_put", "scatter", "scatter_reduce"}
@@ -32,8 +40,11 @@ def bounds_fault(node: Node, which: int) -> Fault:
         dim, size = params.get(ASKED, params["dims"])[which], shape[params["dims"][which]]
     else:
         dim, size = params["dim"], shape[params["dim"]]
-    error = out_of_bounds(node.record.name, NUMBER, dim, size, **_manner(params))
-    return Fault(type(error), str(error))
+
+    def error(size: int) -> Exception:
+        return out_of_bounds(node.record.name, NUMBER, dim, size, **_manner(params))
+
+    return Fault(type(error(size)), lambda size: str(error(size)), size)
 
 
 def _manner(params: dict[str, Any]) -> dict[str, Any]:

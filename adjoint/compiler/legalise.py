@@ -28,6 +28,7 @@ from adjoint.core.dtype import DType, float32, int64
 from adjoint.core.promotion import promote
 from adjoint.core.record import REGISTRY, Record
 from adjoint.core.spec import Spec, broadcast_shapes
+from adjoint.graph.extents import content, typical
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.convert import CAST, CLONE
@@ -181,9 +182,10 @@ class Legal:
         shape, last = x.spec.shape, max(dims)
         results = prod(n for d, n in enumerate(shape) if d not in dims)
         length = prod(shape[d] for d in dims)
-        if len(dims) > 1 and results < FEW and length > LONG and shape[last] > 1:
+        by_parts = typical(results) < FEW and typical(length) > LONG
+        if len(dims) > 1 and by_parts and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
-        elif len(dims) == 1 and results < FEW and length > LONG and (cut := divisor(length)):
+        elif len(dims) == 1 and by_parts and (cut := divisor(content(length))):
             parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
             split = self.reshape(x, parts)
             x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)

@@ -25,7 +25,7 @@ Spans = dict[Buffer, tuple[int, int]]
 class Block:
     """Buffers that lie in one place, one after the other in time."""
 
-    size: int
+    nbytes: int
     first: int
     last: int
     buffers: list[Buffer]
@@ -43,37 +43,45 @@ def lifetimes(plan: Plan) -> Spans:
     return spans
 
 
-def assign(plan: Plan) -> int:
-    """Give every arena buffer its place; returns the arena's size in bytes."""
-    return pack(blocks(plan, lifetimes(plan)))
+def rounded(nbytes: int) -> int:
+    """The room that so many bytes take."""
+    return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
-def pack(found: list[Block]) -> int:
-    """Place blocks, the largest first, in the tightest gap; returns the size of it all."""
-    placed: list[tuple[int, int, int, int]] = []  # start, stop, first, last
+def together(found: list[Block]) -> list[list[int]]:
+    """For each block those that are alive at the same time."""
+    return [
+        [j for j, b in enumerate(found) if b is not a and b.first <= a.last and a.first <= b.last]
+        for a in found
+    ]
+
+
+def pack(found: list[Block], sizes: list[int], others: list[list[int]]) -> tuple[list[int], int]:
+    """Place blocks of these sizes, the largest first, in the tightest gap between `others`.
+
+    Returns where each begins and the size of it all.
+    """
+    starts = [-1] * len(found)
     total = 0
-    for block in sorted(found, key=lambda b: (-b.size, b.first)):
-        size, first, last = block.size, block.first, block.last
-        others = sorted((s, e) for s, e, f, t in placed if f <= last and first <= t)
+    for k in sorted(range(len(found)), key=lambda k: (-sizes[k], found[k].first)):
+        size = sizes[k]
         at, best, room = 0, -1, 0
-        for start, stop in others:
+        for start, stop in sorted([(s, s + sizes[j]) for j in others[k] if (s := starts[j]) >= 0]):
             if start - at >= size and (best < 0 or start - at < room):
                 best, room = at, start - at
-            at = max(at, stop)
-        start = best if best >= 0 else at
-        for buffer in block.buffers:
-            buffer.start = start
-        placed.append((start, start + size, first, last))
-        total = max(total, start + size)
-    return total
+            if stop > at:
+                at = stop
+        starts[k] = best if best >= 0 else at
+        total = max(total, starts[k] + size)
+    return starts, total
 
 
-def alive(found: list[Block], steps: int) -> list[int]:
+def alive(found: list[Block], sizes: list[int], steps: int) -> list[int]:
     """Bytes of the blocks alive at each step; no arena can be smaller than the largest."""
     change = [0] * (steps + 1)
-    for block in found:
-        change[block.first] += block.size
-        change[block.last + 1] -= block.size
+    for block, size in zip(found, sizes, strict=True):
+        change[block.first] += size
+        change[block.last + 1] -= size
     return list(accumulate(change[:-1]))
 
 
@@ -84,16 +92,15 @@ def blocks(plan: Plan, spans: Spans) -> list[Block]:
     """Buffers to be placed, those together of which one takes the place of another."""
     found: dict[Buffer, Block] = {}
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
-        size = -(-max(buffer.nbytes, 1) // ALIGN) * ALIGN
         step = plan.steps[first]
         dying = successor_of(step, first, buffer, spans) if isinstance(step, Launch) else None
         block = found.get(dying) if dying is not None else None
-        if block is not None and block.last == first and block.size >= size:
+        if block is not None and block.last == first and block.nbytes >= buffer.nbytes:
             block.last = last
             block.buffers.append(buffer)
             found[buffer] = block
         else:
-            found[buffer] = Block(size, first, last, [buffer])
+            found[buffer] = Block(buffer.nbytes, first, last, [buffer])
     return list({id(b): b for b in found.values()}.values())
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from adjoint.backends.llvm import narrow
 from adjoint.compiler.geometry import Phase, positions, tap_offsets
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, whole
+from adjoint.compiler.steps import Address, Launch, sized, whole
 from adjoint.compiler.windowed import PIECES, address, kind_of, parts_of, tiled, walk_words
+from adjoint.graph.extents import computed
 
 NARROW = 4  # output channels in a group from which on panels pay
 DEEPEST = 1024  # taps times channels without panels, at most
@@ -84,15 +85,15 @@ def sums_launch(
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=chunks * parts,
-        cost=2.0 * count * groups * rows * max(len(pairs), 1) / 8,
-        label=f"convolution {groups}x{rows}x{count}x{len(pairs)}" if weighted else "fold",
+        cost=count * groups * rows * max(len(pairs), 1) / 4,
+        label=sized("convolution", groups, rows, count, len(pairs)) if weighted else "fold",
     )
 
 
 def narrow_parts(groups: int, count: int) -> tuple[int, int]:
     """(parts, positions of a part): how the positions of a gradient are cut."""
     chunks = parts_of(count, narrow.CHUNK)
-    wanted = min(parts_of(2 * PIECES, group_parts(groups)[1]), chunks)
+    wanted = computed(min, parts_of(2 * PIECES, group_parts(groups)[1]), chunks)
     part = parts_of(chunks, wanted) * narrow.CHUNK
     return parts_of(count, part), part
 
@@ -122,6 +123,6 @@ def narrow_filters(
         reads=(whole(source.buffer), whole(gradient.buffer)),
         writes=(whole(target.buffer),),
         pieces=parts * group_count,
-        cost=2.0 * count * prod(out.shape) / 8,
-        label=f"convolution_weight {groups}x{rows}x{len(offsets)}x{count}",
+        cost=count * prod(out.shape) / 4,
+        label=sized("convolution_weight", groups, rows, len(offsets), count),
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
-
-import numpy as np
 
 from adjoint.backends.llvm import blas, library, store
 from adjoint.backends.llvm.jit import target_key
@@ -14,20 +13,21 @@ from adjoint.backends.llvm.peeking import looks
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
 from adjoint.backends.threads import get_num_threads
+from adjoint.compiler.arena import Arena
 from adjoint.compiler.build import Builder
 from adjoint.compiler.calls import Called
+from adjoint.compiler.draft import Draft, functions_of
 from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.footprint import check, limit, too_much
-from adjoint.compiler.image import Image, Layout, from_bytes, functions_of, to_bytes
-from adjoint.compiler.memory import ALIGN
+from adjoint.compiler.image import Image, from_bytes, to_bytes
 from adjoint.compiler.naming import Unnameable, package_key, task_key
 from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
 from adjoint.compiler.plan import Plan
+from adjoint.compiler.sized import planned, shared_by, told_of
 from adjoint.compiler.steps import Call
-from adjoint.core import forks
 from adjoint.core.record import HOOKS
 from adjoint.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.graph.sources import State
@@ -42,26 +42,40 @@ class Native:
     concurrent = True  # it sees to that itself
 
     def __init__(
-        self, task: Task, image: Image, functions: dict[str, library.Function], plan: Plan | None
+        self,
+        task: Task,
+        image: Image,
+        functions: dict[str, library.Function],
+        plan: Plan | None = None,
+        arena: Arena | None = None,  # shared with programs of other sizes
     ) -> None:
         self.task, self.image, self.plan = task, image, plan
         self.functions = functions  # keeps their code
-        self.lock = forks.lock(forks.Order.PROGRAM)
-        self.arena = allocate(image)
-        base = self.arena.ctypes.data
-        self.origin = base + (-base) % ALIGN
+        self.arena = arena = arena or Arena()
+        allocate(arena, image)
+        self.lock = arena.lock
         self.words = image.words
-        self.words[image.inside] += self.origin
+        self.origin = 0
+        self.move(arena.origin)
+        arena.users.add(self)
         for at, name in image.symbols:
             self.words[at] = blas.address(name)  # checked by `from_disk`
         self.fill = self.fix_state()
         self.segments = self.tables()
+        if task.sizing is not None:  # one of many: let go of the arguments it was made for
+            self.task = replace(task, examples=(), targets=())
         self.pool = the_pool()
         self.parallel = image.parallel
+
+    def move(self, origin: int) -> None:
+        """Have the arena at another address."""
+        self.words[self.image.inside] += origin - self.origin
+        self.origin = origin
 
     def fix_state(self) -> Any:
         """Fill in addresses of state, which do not change; returns what fills in the rest."""
         task, image = self.task, self.image
+        graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
         moving: dict[int, bool] = {}
         written = {id(target) for target in task.targets}
         for i, source in enumerate(task.sources):
@@ -76,8 +90,8 @@ class Native:
                 refuse()
             for at, shift in patches:
                 self.words[at] = start + shift
-        floats = {i for i in image.numbers if task.graph.inputs[i].spec.dtype.is_floating_point}
-        return make_fill(image, moving, floats, self.words, len(task.graph.outputs))
+        floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
+        return make_fill(image, moving, floats, self.words, len(graph.outputs))
 
     def tables(self) -> list[Any]:
         """Native tables, separated by calls of the eager table."""
@@ -87,7 +101,7 @@ class Native:
         for number, entries in enumerate(self.image.segments):
             if entries is None:
                 assert self.plan is not None
-                segments.append(Called(next(calls), self.plan, self.arena, self.origin))
+                segments.append(Called(next(calls), self.plan, self.arena.array, self.origin))
                 continue
             table = Table(
                 [
@@ -103,7 +117,8 @@ class Native:
 
     def explain(self) -> str:
         """What the program does, step by step."""
-        return explain(self.image)
+        sizing = self.task.sizing
+        return explain(self.image) + ("" if sizing is None else told_of(sizing.kept))
 
     # -- running --------------------------------------------------------------------------------
 
@@ -123,11 +138,11 @@ class Native:
             return results
 
 
-def allocate(image: Image) -> Any:
-    """The memory of a program's own values."""
-    check(image.memory)
+def allocate(arena: Arena, image: Image) -> None:
+    """Memory for a program's own values."""
+    check(image.arena, lambda: image.memory)
     try:
-        return np.empty(image.arena + ALIGN, np.uint8)
+        arena.reserve(image.arena)
     except MemoryError:
         raise too_much(image.memory, "which the system does not give") from None
 
@@ -135,21 +150,34 @@ def allocate(image: Image) -> Any:
 def compile_task(task: Task, options: Options | None = None) -> Executable:
     """The executor factory of native code; other devices' programs are interpreted."""
     options = options or Options()
+    shared = shared_by(task, options)
+    if shared is not None:
+        believed = shared.believed(task)
+        if believed is not None:
+            return Native(task, *believed, arena=shared.arena)
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
     ):
         return interpreted(task)
     key = disk_key(task, options)
+    arena = None if shared is None else shared.arena
     if key is not None:
-        kept = from_disk(task, key)
+        kept = from_disk(task, key, arena)
         if kept is not None:
             return kept
-    plan = Builder(task, options.remat).plan()
-    functions = library.load(functions_of(plan, emit))
-    image = Layout(plan).make()
+    made = None if shared is None else planned(task, options, shared)
+    if made is not None:
+        image, functions = made
+        plan = None
+    else:
+        plan = Builder(task, options.remat).plan()
+        functions = library.load(functions_of(plan, emit))
+        draft = Draft(plan)
+        draft.place()
+        image = draft.at({})
     if key is not None and None not in image.segments:
         store.put(key, to_bytes(image))
-    return Native(task, image, functions, plan)
+    return Native(task, image, functions, plan, arena if plan is None else None)
 
 
 def disk_key(task: Task, options: Any) -> str | None:
@@ -166,13 +194,13 @@ def disk_prefix() -> str:
     return f"{target_key()};{library.writer_key()};{package_key()}"
 
 
-def from_disk(task: Task, key: str) -> Native | None:
+def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None:
     """The executable of a task that was compiled before, if its image and code are all there."""
     data = store.get(key)
     if data is None:
         return None
     image = from_bytes(data)
-    if image.memory["arena"] > limit():
+    if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
     names = {name for entries in image.segments if entries for name, _, _ in entries}
     if any(blas.address(name) is None for _, name in image.symbols):
@@ -181,7 +209,7 @@ def from_disk(task: Task, key: str) -> Native | None:
         functions = library.load(dict.fromkeys(names, _gone))
     except KeyError:
         return None
-    return Native(task, image, functions, None)
+    return Native(task, image, functions, None, arena)
 
 
 def _gone() -> library.Text:

@@ -32,6 +32,7 @@ from adjoint.compiler.spaces import Map, flatten, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
 from adjoint.core.spec import contiguous_strides
+from adjoint.graph.extents import Extent, ExtentFloat, is_extent, typical
 from adjoint.graph.ir import Node, Value
 
 PlaceOf = Callable[[Value], Place]
@@ -109,6 +110,8 @@ class Nest:
 
     def operand(self, x: Any, node: Node, where: Map) -> tuple[str, Any]:
         """An argument of an operation: a number, or a value made or loaded here."""
+        if is_extent(x):
+            return ("v", self.host(x if integral(node) else x * 1.0))
         if not isinstance(x, Value):
             return ("c", x)
         if x.host:
@@ -131,12 +134,14 @@ class Nest:
         return ("v", self.host(float(x)))
 
     def host(self, value: Value | float) -> int:
-        if value not in self.hosts:
+        """A number that the kernel is called with."""
+        key = ("host", number_key(value))
+        if key not in self.number:
             self.hosts.append(value)
         name = host_dtype(value)
         return self.add(
-            ("host", value),
-            kind=HOST, name=name, args=(("h", self.hosts.index(value)),), params=None,
+            key,
+            kind=HOST, name=name, args=(("h", len(self.hosts) - 1),), params=None,
             compute=name, dtype=name, full=False, stage=0,
         )  # fmt: skip
 
@@ -148,7 +153,8 @@ class Nest:
         name = base.spec.dtype.name
         if made.record.name == "full":
             fill = made.inputs[0]
-            arg = ("v", self.host(fill)) if isinstance(fill, Value) else ("c", fill)
+            sized = isinstance(fill, Value) or is_extent(fill)
+            arg = ("v", self.host(fill)) if sized else ("c", fill)
             number = self.add(
                 base,
                 kind=POINT, name="fill", args=(arg,), params=None, compute=name, dtype=name,
@@ -344,7 +350,7 @@ class Nest:
             for atom, stride in ref.strides.items():
                 if stride == 1 and ref.buffer is not None:
                     score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
-        return max(atoms, key=lambda a: (score[a], a in self.reduced, a.size))
+        return max(atoms, key=lambda a: (score[a], a in self.reduced, typical(a.size)))
 
 
 def over_dims(ref: Ref, dims: list[list[Any]]) -> Ref:
@@ -368,7 +374,7 @@ def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
     weight = dict.fromkeys(atoms, 0)
     main = max(refs, key=lambda r: sum(a in r.strides for a in atoms)) if refs else None
     for a in atoms:
-        weight[a] = abs(main.strides.get(a, 0)) if main is not None else 0
+        weight[a] = abs(typical(main.strides.get(a, 0))) if main is not None else 0
     return sorted(atoms, key=lambda a: (a is not vector, weight[a]), reverse=True)
 
 
@@ -385,9 +391,26 @@ def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
     return groups
 
 
+def number_key(value: Value | float) -> Any:
+    """What tells a kernel's numbers apart; extents of one value may differ at other sizes."""
+    if isinstance(value, Extent):
+        return frozenset(value.poly.items())
+    return id(value) if isinstance(value, ExtentFloat) else value
+
+
+def integral(node: Node) -> bool:
+    """Whether a node computes with whole numbers."""
+    kinds = [as_operand(x) for x in node.inputs]
+    record = node.record
+    compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
+    return not (compute.is_floating_point or compute.is_complex)
+
+
 def host_dtype(value: Value | float) -> str:
     """The dtype of a number that a kernel is called with."""
-    return value.spec.dtype.name if isinstance(value, Value) else "float64"
+    if isinstance(value, Value):
+        return value.spec.dtype.name
+    return "int64" if isinstance(value, int) else "float64"
 
 
 def as_operand(x: Any) -> Any:

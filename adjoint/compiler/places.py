@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint.core.dtype import DType
 from adjoint.core.record import Record
-from adjoint.core.spec import Spec, contiguous_strides
+from adjoint.core.spec import Spec, contiguous_strides, same_shape
 from adjoint.graph.ir import Node
 from adjoint.ops.views import view_strides
 
@@ -121,7 +121,7 @@ def reshaped(place: Place, shape: Shape) -> Place | None:
 
 def expand_to(place: Place, shape: Shape) -> Place:
     """A place broadcast to a larger shape."""
-    if place.shape == shape:
+    if same_shape(place.shape, shape):
         return place
     lead = len(shape) - len(place.shape)
     strides = (0,) * lead + tuple(

@@ -104,7 +104,7 @@ def max_steps(node: Node, operands: list[Place], results: list[Place]) -> list[L
         reads=(whole(operands[0].buffer),),
         writes=(whole(values.buffer), whole(at.buffer)),
         pieces=pieces,
-        cost=2.0 * prod(values.shape) * taps,
+        cost=2 * prod(values.shape) * taps,
         label="max_pool",
     )
     return [launch]
@@ -177,7 +177,7 @@ def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]
         reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
         writes=(whole(out.buffer),),
         pieces=count,
-        cost=2.0 * prod(index.shape) + prod(out.shape) / 4,
+        cost=2 * prod(index.shape) + prod(out.shape) / 4,
         label=node.record.name,
     )
     if base is None or base == out:
@@ -222,7 +222,7 @@ def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> l
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,
-        cost=2.0 * outer * inner * starts[-1],
+        cost=2 * outer * inner * starts[-1],
         label=f"resample {node.params['rule'][0]}",
     )
     return [launch]

@@ -6,8 +6,9 @@ from typing import Any
 
 from adjoint.backends.llvm import blas
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, Symbol, whole
+from adjoint.compiler.steps import Address, Launch, Symbol, sized, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
+from adjoint.graph.extents import computed, typical
 from adjoint.graph.ir import Node, Value
 
 SLICES = 8  # a large product is dealt out in about so many slices
@@ -131,6 +132,16 @@ def leading(place: Place) -> tuple[int, int]:
     return lead, blas.NO_TRANSPOSE if plain else blas.TRANSPOSE
 
 
+def slice_length(length: int, work: int, batch: int) -> int:
+    """Rows or columns of a slice.
+
+    Slices are cut by shape, never by the number of workers, so that results do not depend on it.
+    """
+    if work < SMALL or batch >= SLICES:
+        return length
+    return max(LEAST, -(-length // SLICES // 8) * 8)
+
+
 def launch(
     node: Node, a: Place, b: Place, c: Place, sizes: tuple[int, int, int], dims: list[Any]
 ) -> Launch:
@@ -142,12 +153,9 @@ def launch(
     item = dtype.itemsize
     element = "float" if item == 4 else "double"
     batch = dims[0][0] * dims[1][0]
-    by_rows = m >= n
+    by_rows = typical(m) >= typical(n)
     length = m if by_rows else n
-    # Slices are cut by shape, never by the number of workers, so that results do not depend on it.
-    block = max(LEAST, -(-length // SLICES // 8) * 8)
-    if m * n * k < SMALL or batch >= SLICES:
-        block = length
+    block = computed(slice_length, length, m * n * k, batch)
     words: list[Any] = [0] * blas.WORDS
     words[blas.FUNCTION] = Symbol(blas.symbol(item))
     for at, place in ((blas.A, a), (blas.B, b), (blas.C, c)):
@@ -171,8 +179,8 @@ def launch(
         reads=(whole(a.buffer), whole(b.buffer)),
         writes=(whole(c.buffer),),
         pieces=batch * words[blas.BLOCKS],
-        cost=2.0 * m * n * k * batch / 8,
-        label=f"matmul {batch}x{m}x{n}x{k}" if batch > 1 else f"matmul {m}x{n}x{k}",
+        cost=m * n * k * batch / 4,
+        label=sized("matmul", *((batch, m, n, k) if batch > 1 else (m, n, k))),
     )
 
 

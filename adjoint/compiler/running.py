@@ -11,7 +11,7 @@ from adjoint.backends.llvm.elementwise import kind_of
 from adjoint.backends.llvm.operations import KIND
 from adjoint.backends.llvm.running import Running
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, whole
+from adjoint.compiler.steps import Address, Launch, sized, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 
@@ -68,8 +68,8 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
             reads=tuple(whole(p.buffer) for p in operands),
             writes=(whole(out.buffer),),
             pieces=before * parts,
-            cost=3.0 * prod(shape),
-            label=f"{node.record.name} {before}x{shape[dim]}x{after}",
+            cost=3 * prod(shape),
+            label=sized(node.record.name, before, shape[dim], after),
         )
     ]
 

@@ -8,7 +8,6 @@ same functions and differ in addresses alone.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -30,17 +29,9 @@ from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.core.spec import contiguous_strides
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.sizing import Example
 
 LONGEST = 100_000  # launches of one loop
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """What a plan asks of an array: how it lies."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]  # bytes
-    dtype: Any
 
 
 def body_plan(body: Graph) -> Any:
@@ -175,15 +166,18 @@ class Turns:
 
     def touches(self) -> tuple[tuple[Touch, ...], tuple[Touch, ...]]:
         """What the loop reads and writes as a whole."""
-        reads = {p.buffer for p in self.operands if isinstance(p, Place)}
-        inside = {
-            t.buffer
-            for step in self.plan.steps
-            for t in (*step.reads, *step.writes)
-            if t.buffer.kind == ARENA
-        }
-        inside.update(b for pair in self.spare for b in pair)
-        inside.update(p.buffer for p in self.results)
+        # In a fixed order, in which they are also placed.
+        reads = dict.fromkeys([p.buffer for p in self.operands if isinstance(p, Place)])
+        inside = dict.fromkeys(
+            [
+                t.buffer
+                for step in self.plan.steps
+                for t in (*step.reads, *step.writes)
+                if t.buffer.kind == ARENA
+            ]
+        )
+        inside.update(dict.fromkeys([b for pair in self.spare for b in pair]))
+        inside.update(dict.fromkeys([p.buffer for p in self.results]))
         return tuple(map(whole, reads)), tuple(map(whole, inside))
 
 
@@ -191,12 +185,10 @@ def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Repeat]
     """The whole loop as one step."""
     turns = Turns(node, operands, results)
     reads, writes = turns.touches()
-    parts = ", ".join(step.label for step in turns.plan.steps)
-    return [
-        Repeat(
-            turns.launches(), reads, writes, node.params["length"], f"{node.record.name}: {parts}"
-        )
-    ]
+    label: list[Any] = [f"{node.record.name}: "]
+    for k, step in enumerate(turns.plan.steps):
+        label += [", " if k else "", *([step.label] if isinstance(step.label, str) else step.label)]
+    return [Repeat(turns.launches(), reads, writes, node.params["length"], tuple(label))]
 
 
 def can_fail(node: Node) -> bool:

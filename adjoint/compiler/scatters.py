@@ -10,7 +10,7 @@ from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.indexed import bounds_fault
 from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Address, Launch, Status, whole
+from adjoint.compiler.steps import Address, Launch, Status, sized, whole
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
 from adjoint.graph.ir import Node, Value
 
@@ -58,8 +58,8 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
         reads=(whole(values.buffer), *(whole(i.buffer) for i in indices), whole(out.buffer)),
         writes=(whole(out.buffer),),
         pieces=parts,
-        cost=2.0 * count * length,
-        label=f"index_put {count}x{length}",
+        cost=2 * count * length,
+        label=sized("index_put", count, length),
     )
     return [copy_step(base, out, "index_put"), launch] if base != out else [launch]
 

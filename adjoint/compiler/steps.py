@@ -44,6 +44,23 @@ def double_bits(x: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", x))[0])
 
 
+# What `explain` calls a step: text, or pieces of it among which there are sizes.
+Label = str | tuple[Any, ...]
+
+
+def told(label: Label, at_sizes: Callable[[Any], Any]) -> str:
+    """A label as text, at the sizes of a program."""
+    return label if isinstance(label, str) else "".join([str(at_sizes(x)) for x in label])
+
+
+def sized(name: str, *sizes: int) -> Label:
+    """A label with sizes: "matmul 2x3x4"."""
+    pieces: list[Any] = [name]
+    for n in sizes:
+        pieces += [" " if len(pieces) == 1 else "x", n]
+    return tuple(pieces)
+
+
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
 
@@ -89,8 +106,8 @@ class Launch:
     reads: tuple[Touch, ...]
     writes: tuple[Touch, ...]
     pieces: int  # among how many workers it can be divided
-    cost: float  # rough, in element operations
-    label: str = ""
+    cost: Any  # a number; rough, in element operations
+    label: Label = ""
     reason: str = ""  # why it is a launch of its own
     form: Any = None  # of a generated kernel
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
@@ -104,7 +121,7 @@ class Call:
     node: Node
     reads: tuple[Touch, ...]
     writes: tuple[Touch, ...]
-    label: str = ""
+    label: Label = ""
     reason: str = ""
 
 
@@ -116,11 +133,11 @@ class Repeat:
     reads: tuple[Touch, ...]
     writes: tuple[Touch, ...]
     turns: int
-    label: str = ""
+    label: Label = ""
     reason: str = ""
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> Any:
         return sum(launch.cost for launch in self.launches)
 
 

@@ -63,7 +63,7 @@ def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[La
         reads=(whole(source.buffer),),
         writes=(whole(buffer),),
         pieces=shape[0] * shape[1] * spread(extents)[0],
-        cost=float(buffer.size),
+        cost=buffer.size,
         label="pad",
     )
     start = sum(low * s for (low, _), s in zip(ranges, whole_place.strides[2:], strict=True))

@@ -10,6 +10,7 @@ from adjoint.backends.llvm.columns import STRIP, sums_columns
 from adjoint.backends.llvm.pieces import lanes_of, words_of
 from adjoint.backends.loops import ANY, SHORT, WHOLE, Kernel
 from adjoint.compiler.steps import Address, Launch, Number, Status, double_bits
+from adjoint.graph.extents import computed, is_extent
 from adjoint.graph.ir import Value
 
 
@@ -46,7 +47,9 @@ def fill_words(step: Launch) -> None:
                 words.append(kernel.faults[checks.index((k, d))])
             else:
                 host = kernel.hosts[k]
-                words.append(Number(host) if isinstance(host, Value) else double_bits(host))
+                if isinstance(host, Value):
+                    host = Number(host)
+                words.append(double_bits(host) if host.__class__ is float else host)
         first += pieces
     words[1] = first
     step.words = words
@@ -56,6 +59,8 @@ def fill_words(step: Launch) -> None:
 def spans(kernels: list[Kernel], lanes: int) -> str:
     """What sizes of the vector dimension there are."""
     sizes = [k.inner[-1] if k.form.rows else k.outer[-1] if k.outer else 0 for k in kernels]
+    if any(map(is_extent, sizes)):
+        return ANY
     if all(n < lanes for n in sizes):
         return SHORT
     return ANY if any(n % lanes for n in sizes) else WHOLE
@@ -66,12 +71,15 @@ def divide(kernel: Kernel, lanes: int, strips: bool) -> tuple[int, int, int]:
     if kernel.form.rows or not kernel.outer:
         return prod(kernel.outer), 0, 1
     lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
-    inside = max(1, prod(kernel.inner))
-    wanted = max(1, 4096 // inside)  # elements of the vector dimension in a piece
-    chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
-    if lead >= 64:
-        chunk = max(chunk, -(-size // lanes) * lanes)
-    if strips:  # Note [columns]
-        chunk = STRIP if size >= 2 * STRIP else STRIP // 4
+    chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, strips)
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks
+
+
+def chunk_length(lead: int, size: int, inside: int, lanes: int, strips: int) -> int:
+    """Elements of the vector dimension in a piece."""
+    if strips:  # Note [columns]
+        return STRIP if size >= 2 * STRIP else STRIP // 4
+    wanted = max(1, 4096 // max(1, inside))
+    chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
+    return max(chunk, -(-size // lanes) * lanes) if lead >= 64 else chunk

@@ -17,7 +17,7 @@ from adjoint.core.errors import users_line
 from adjoint.core.host import HostScalar
 from adjoint.core.promotion import promote, specs_of
 from adjoint.core.record import Record, Rule, is_tensor
-from adjoint.core.spec import Spec, UnknownShapeError, broadcast_shapes
+from adjoint.core.spec import Spec, UnknownShapeError, broadcast_shapes, same_shape
 from adjoint.core.value import TensorBase
 
 Fn = Callable[..., Any]
@@ -203,7 +203,7 @@ def fit(g: Any, spec: Spec) -> Any:
     """A cotangent made to match its operand: broadcast dimensions summed, dtype cast back."""
     if g is None:
         return None
-    if g.shape != spec.shape:
+    if not same_shape(g.shape, spec.shape):
         g = g.sum_to_size(spec.shape)
     if g.dtype is not spec.dtype:
         if g.dtype.is_complex and not spec.dtype.is_complex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from adjoint.core import config
@@ -111,7 +112,8 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     if 0 in shape:
         return True
     expected = 1
-    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+    pairs = [(s, n) for s, n in zip(strides, shape, strict=True) if n != 1]
+    for stride, size in sorted(pairs, key=itemgetter(0)):  # equal strides overlap in any order
         if stride != expected:
             return False
         expected *= size

@@ -72,6 +72,14 @@ def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def same_shape(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes are equal, without comparing sizes where ranks differ.
+
+    Python's tuples compare elements before lengths, and comparing a dynamic size is a guard.
+    """
+    return len(a) == len(b) and a == b
+
+
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape of operands, or PyTorch's error naming the operation.
 

@@ -24,6 +24,7 @@ from adjoint.graph.environment import COMPILED, Environment, Fingerprint, plain
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
+from adjoint.graph.lengths import lengths_as_sizes
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.outside import Outside
 from adjoint.graph.places import keep_states
@@ -55,6 +56,7 @@ def uncollected() -> Iterator[None]:
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _KEPT = 64  # programs one function keeps: each may hold memory of its own
+_SIZES = 32  # of these, programs that another size's can be made into within milliseconds
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 
 
@@ -229,7 +231,7 @@ class Captured:
         if made is None:  # needs the values of numbers it was to read at each call
             return self._find(leaves, structure)
         made.restore = restore
-        if not made.of_a_family:
+        if made.sizing is None:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
         self._latest = made
@@ -259,11 +261,12 @@ class Captured:
         return self.trace(leaves, structure, seen) if made is None else made
 
     def _forget_oldest(self) -> None:
-        """Let go of the program that was not used for longest, if there are too many."""
-        while sum(map(len, self.programs.values())) > _KEPT:
-            key, held = next(iter(self.programs.items()))
-            gone = held.pop(0)
-            if not held:
+        """Let go of the programs that were not used for longest, if there are too many."""
+        everyone = [(key, p) for key, held in self.programs.items() for p in held]
+        sized = [entry for entry in everyone if entry[1].sizing is not None]
+        for key, gone in {*everyone[:-_KEPT], *sized[:-_SIZES]}:
+            self.programs[key].remove(gone)
+            if not self.programs[key]:
                 del self.programs[key]
             watch, ready = self.ready
             self.ready = (watch, tuple(entry for entry in ready if entry[1] is not gone))
@@ -314,7 +317,6 @@ class Captured:
             family.fingerprint = self.environment.look()
             program = self.families.find(key, family.fingerprint)
         if program is not None:
-            program.of_a_family = True
             program.fingerprint = self.environment.look()
             program.prepare(leaves, self.factory)
         return program
@@ -428,7 +430,7 @@ class Captured:
         ]
         try:
             args, kwargs = unflatten(structure, leaves)
-            with self._recording(trace, []) as before:
+            with self._recording(trace, []) as before, lengths_as_sizes():
                 result = self.fn(*args, **kwargs)
                 before.check_unchanged(self.outside([]))
                 before.check_contents()

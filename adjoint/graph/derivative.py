@@ -22,6 +22,7 @@ from adjoint.core.record import is_tensor
 from adjoint.graph.execution import Executable
 from adjoint.graph.ir import Graph, Value
 from adjoint.graph.recipes import Outputs, Ref
+from adjoint.graph.sizing import Sizing
 from adjoint.graph.sources import Source
 from adjoint.graph.trace import Trace
 from adjoint.tensor.tensor import Tensor
@@ -50,6 +51,7 @@ class Derivative:
     factory: Callable[..., Any] | None = None
     failed: str | None = None  # why there is no graph: the message to raise
     names: tuple[str, ...] = ()  # of the nodes that made the forward outputs, where it failed
+    sizing: Sizing | None = None
 
 
 class _Outward(Backward):

@@ -1,15 +1,22 @@
 """One recording for many sizes: families of programs that differ in dynamic dimensions only.
 
-Which dimensions are dynamic: those marked with `mark_dynamic`, and under `dynamic=True` those seen
-to differ between calls. A family is recorded once with extents for sizes (Note [extents]) and once
-more at other sizes, to check that the first says what the second does; from then on a call with
-new sizes gets its program by putting them in, without running the function.
+Which dimensions are dynamic: those marked with `mark_dynamic`, and under `dynamic=True` the first
+ones of all tensors and those seen to differ between calls. A family is recorded once with extents
+for sizes (Note [extents]) and once more at other sizes, to check that the first says what the
+second does; from then on a call with new sizes gets its program by putting them in, without
+running the function.
+
+Note [checked sizes]
+    An extent that became a plain int unseen is found where a check at other sizes sees another
+    number. `range(n // 16)` is empty for many n, so checks are made at sizes far off, above and
+    below, and a family is for the sizes between them: what is the same at both ends, and grows or
+    falls with the size, is the same in between.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +25,14 @@ from adjoint.core.spec import Spec, contiguous_strides
 from adjoint.graph.environment import Fingerprint
 from adjoint.graph.extents import Extent, Scope, Sizes
 from adjoint.graph.program import Program
+from adjoint.graph.sizing import Sizing
 from adjoint.graph.template import difference, instance
 
+_KEPT = 16  # families of one function
+UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
 MARKS = "_dynamic_dims"  # a tensor's marked dimensions, among its attributes
 Dims = dict[tuple[int, int], str]  # (argument leaf, dimension) -> symbol
+Places = set[tuple[int, int]]
 Record = Callable[[list[Any]], Program]  # records the function for specs in the place of tensors
 
 
@@ -50,7 +61,7 @@ def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
     held.update(d % tensor.ndim for d in dims)
 
 
-@dataclass
+@dataclass(eq=False)
 class Family:
     """Programs alike but for sizes."""
 
@@ -58,8 +69,21 @@ class Family:
     dims: Dims
     template: Program
     scope: Scope
-    fingerprint: Fingerprint | None
+    fingerprint: Fingerprint | None = None
+    within: dict[str, tuple[int, int]] = field(default_factory=dict)  # Note [checked sizes]
     static: set[int] = field(default_factory=set)  # parts of the template without extents
+    kept: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
+
+    def member(self, sizes: Sizes) -> Program:
+        """The program for some sizes."""
+        known = self.scope.complete(sizes)
+        program = instance(self.template, known, self.static)
+        forward, backward = self.kept
+        program.sizing = Sizing(known, self.scope, self.template.graph, forward)
+        if program.derivative is not None and self.template.derivative is not None:
+            graph = self.template.derivative.graph
+            program.derivative.sizing = Sizing(known, self.scope, graph, backward)
+        return program
 
     def sizes(self, key: Any) -> dict[str, int] | None:
         """What the symbols are in a call, if its signature is of this family."""
@@ -95,6 +119,17 @@ class Family:
                 return False
         return True
 
+    def present(self, symbol: str) -> int:
+        """The size of a symbol in the call that the family was made for."""
+        i, d = next(at for at, s in self.dims.items() if s == symbol)
+        size: int = self.key[1][i][0].shape[d]
+        return size
+
+    def allows(self, sizes: Sizes) -> bool:
+        """Whether the template holds at these sizes."""
+        inside = all(low <= sizes[s] <= high for s, (low, high) in self.within.items())
+        return inside and self.scope.allow(sizes)
+
 
 class Families:
     """The families of one function."""
@@ -103,69 +138,100 @@ class Families:
         self.name = name
         self.automatic = automatic  # whether dimensions seen to differ become dynamic
         self.families: list[Family] = []
-        self.refused: set[Any] = set()
+        self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
         self.notes: list[str] = []
 
     def find(self, key: Any, seen: Fingerprint) -> Program | None:
         """A program of a family there is, for a signature that has none yet."""
-        for family in self.families:
+        for family in reversed(self.families):
             sizes = family.sizes(key)
-            if sizes is None or family.fingerprint != seen or not family.scope.allow(sizes):
-                continue
-            return instance(family.template, family.scope.complete(sizes), family.static)
+            if sizes is not None and family.fingerprint == seen and family.allows(sizes):
+                self.families.remove(family)
+                self.families.append(family)  # used last
+                return family.member(sizes)
         return None
 
     def start(
         self, key: Any, known: Sequence[Any], leaves: Sequence[Any], record: Record
     ) -> Family | None:
         """A new family around a call, if some dimension of its arguments is dynamic."""
-        dims = self._dims(key, known, leaves)
-        if not dims or not _simple(key):
+        if not _simple(key):
             return None
-        refusal = (key[0], tuple(sorted(dims)))
-        if refusal in self.refused:
-            return None
-        try:
-            found = self._record(key, dims, leaves, record)
-        except Exception as error:  # the ordinary way may still succeed, or say what is wrong
-            found = f"recording it so failed: {type(error).__name__}: {error}"
-        if isinstance(found, str):
-            self._refuse(refusal, found)
-            return None
-        self.families.append(found)
-        return found
+        wanted = self._wanted(key, known, leaves)
+        guessed = _leading(key) if self.automatic else set()
+        # What is guessed may be fixed by what the function does, and nobody asked for it.
+        for places in dict.fromkeys(map(frozenset, (wanted | guessed, wanted, guessed))):
+            dims = _symbols(places, key, known)
+            if not dims:
+                continue
+            refusal = (key[0], tuple(sorted(dims)))
+            found: Family | str = self.refused.get(refusal, "")
+            try:
+                found = found or self._record(key, dims, leaves, record, wanted)
+            except Exception as error:  # the ordinary way may still succeed, or say what is wrong
+                found = f"recording it so failed: {type(error).__name__}: {error}"
+            if isinstance(found, Family):
+                self.families.append(found)
+                del self.families[:-_KEPT]
+                return found
+            self.refused[refusal] = found
+            if places == wanted:
+                self._tell(found)
+        return None
 
-    def _refuse(self, refusal: Any, reason: str) -> None:
-        self.refused.add(refusal)
+    def _tell(self, reason: str) -> None:
         note = f"compile: {self.name} is recorded for each size by itself: {reason}"
-        self.notes.append(note)
-        warnings.warn(note, stacklevel=7)
+        if note not in self.notes:
+            self.notes.append(note)
+            warnings.warn(note, stacklevel=7)
 
-    def _record(self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record) -> Family | str:
-        """The family, or why there is none."""
+    def _record(
+        self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, wanted: Places
+    ) -> Family | str:
+        """The family, less what is not wanted and fixed; or why there is none."""
         present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
+        scope = Scope()
         for step in (0, 1, 3, 5):  # at other sizes where the present ones equal fixed ones
-            scope = Scope()
+            tried = Scope()
             sizes = {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
-            extents = {s: Extent.symbol(s, n, scope) for s, n in sizes.items()}
-            template = record(_stand_ins(leaves, dims, extents))
-            other = _other_sizes(sizes, scope)
-            if other is not None:
-                break
-        else:
-            return "its sizes are fixed by what it does: " + "; ".join(_told(scope))
+            extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
+            try:
+                template = record(_stand_ins(leaves, dims, extents))
+            except Exception:
+                if not step:
+                    raise
+                break  # there are no other sizes
+            scope = tried if not step else scope
+            others = _other_sizes(sizes, tried)
+            if others:
+                return self._checked(Family(key, dims, template, tried), others, leaves, record)
+        free = {at: s for at, s in dims.items() if s not in scope.pinned()}
+        if free and len(free) < len(dims) and wanted <= free.keys():
+            return self._record(key, free, leaves, record, wanted)
+        return "its sizes are fixed by what it does: " + "; ".join(_told(scope))
+
+    def _checked(
+        self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
+    ) -> Family | str:
+        """The family, if it says what recordings at other sizes do."""
+        template = family.template
         if template.attributes:
             return "it assigns a tensor to an attribute"
         if any(ref.position is not None for ref, _ in template.grads):
             return "it sets the gradient of an argument"
-        check = record(_stand_ins(leaves, dims, other))
-        static: set[int] = set()
-        found = difference(instance(template, scope.complete(other), static), check)
-        if found is not None:
-            return found
-        return Family(key, dims, template, scope, None, static)
+        for other in others:
+            check = record(_stand_ins(leaves, family.dims, other))
+            sizes = family.scope.complete(other)
+            found = difference(instance(template, sizes, family.static), check)
+            if found is not None:
+                return found
+        for s in others[0]:
+            seen = [other[s] for other in others] + [family.present(s)]
+            family.within[s] = (min(seen), max(seen))
+        return family
 
-    def _dims(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Dims:
+    def _wanted(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Places:
+        """The dimensions that are marked, or, if that matters, were seen to differ."""
         marked = {
             (i, d)
             for i, leaf in enumerate(leaves)
@@ -173,20 +239,45 @@ class Families:
             for d in getattr(leaf, "__dict__", {}).get(MARKS, ())
             if leaf.shape[d] >= 2
         }
-        alike = [k[1] for k in known if _comparable(k, key)] + [key[1]]
-        symbols: dict[Any, str] = {}
-        dims: Dims = {}
-        for i, part in enumerate(key[1]):
-            if not isinstance(part[0], Spec):
-                continue
-            for d in range(len(part[0].shape)):
-                seen = tuple([parts[i][0].shape[d] for parts in alike])
-                large = {n for n in seen if n >= 2}  # one element is recorded by itself
-                varies = self.automatic and seen[-1] >= 2 and len(large) > 1
-                if varies or (i, d) in marked:
-                    # Dimensions that have always been equal are taken for one.
-                    dims[i, d] = symbols.setdefault(seen, f"s{len(symbols)}")
-        return dims
+        if not self.automatic:
+            return marked
+        varying = {
+            (i, d)
+            for (i, d), seen in _history(key, known).items()
+            if seen[-1] >= 2 and len({n for n in seen if n >= 2}) > 1  # one is by itself
+        }
+        return marked | varying
+
+
+def _history(key: Any, known: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The sizes that each dimension had in comparable calls, the present one last."""
+    alike = [k[1] for k in known if _comparable(k, key)] + [key[1]]
+    return {
+        (i, d): tuple([parts[i][0].shape[d] for parts in alike])
+        for i, part in enumerate(key[1])
+        if isinstance(part[0], Spec)
+        for d in range(len(part[0].shape))
+    }
+
+
+def _leading(key: Any) -> Places:
+    """The first dimensions of tensors: a batch's, more often than not."""
+    return {
+        (i, 0)
+        for i, part in enumerate(key[1])
+        if isinstance(part[0], Spec) and part[0].shape and part[0].shape[0] >= 2
+    }
+
+
+def _symbols(places: Collection[tuple[int, int]], key: Any, known: Sequence[Any]) -> Dims:
+    """A symbol for each dimension; those that have always been equal are taken for one."""
+    symbols: dict[Any, str] = {}
+    history = _history(key, known)
+    return {
+        at: symbols.setdefault(seen, f"s{len(symbols)}")
+        for at, seen in history.items()
+        if at in places
+    }
 
 
 def _comparable(a: Any, b: Any) -> bool:
@@ -227,13 +318,20 @@ def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
     return found
 
 
-def _other_sizes(present: Sizes, scope: Scope) -> dict[str, int] | None:
-    """Sizes unlike the present ones that the decisions made so far allow."""
-    for step in (1, 2, 3, 4, 8, 16, -1, -2):
-        other = {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
-        if min(other.values()) >= 2 and scope.allow(other):
-            return other
-    return None
+def _other_sizes(present: Sizes, scope: Scope) -> list[dict[str, int]]:
+    """Larger and smaller sizes that the decisions made so far allow, far off if that can be."""
+    found = []
+    for sizes in (
+        [{s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}]
+        + [{s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())} for step in UP],
+        [{s: 2 + i for i, s in enumerate(present)}, {s: max(2, n // 4) for s, n in present.items()}]
+        + [{s: n - step for s, n in present.items()} for step in (4, 2, 1)],
+    ):
+        for other in sizes:
+            if other != present and min(other.values()) >= 2 and scope.allow(other):
+                found.append(other)
+                break
+    return found
 
 
 def _told(scope: Scope) -> list[str]:

@@ -31,6 +31,7 @@ from adjoint.core.context import CONTEXT
 from adjoint.core.record import HOOKS
 from adjoint.graph.interpreter import interpret
 from adjoint.graph.ir import Graph
+from adjoint.graph.sizing import Sizing
 from adjoint.graph.sources import Source
 
 
@@ -44,6 +45,7 @@ class Task:
     returned: frozenset[int]  # the outputs that are handed out as fresh arrays
     examples: tuple[Any, ...]  # the inputs of the call that was recorded
     targets: tuple[Any, ...]  # the targets of that call
+    sizing: Sizing | None = None  # where the task is one of many that differ in sizes only
 
 
 class Executable(Protocol):

@@ -8,13 +8,18 @@ Note [extents]
     plain int unseen (in `range`, say) it is baked into the recording as a constant. So a recording
     is checked against a second one, made at other sizes, before it is used for any
     (`graph.dynamic`).
+
+    A planner that runs on extents has two more ways to use one. `computed` is a function of sizes
+    that is evaluated again for each (how work is dealt out); its value is a symbol of its own.
+    `typical` is a plain number for choices that are right at every size and only better at some
+    (what to keep in memory): the value at the scope's reference sizes, no guard.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 Monomial = tuple[str, ...]
@@ -33,20 +38,40 @@ class Scope:
 
     def __init__(self) -> None:
         self.guards: dict[Any, tuple[Poly, Callable[..., Any], bool]] = {}
-        self.quotients: dict[Any, tuple[str, Poly, Poly]] = {}  # symbols that stand for a // b
+        # Symbols that stand for a function of others, in an order in which they can be computed.
+        self.derived: dict[Any, tuple[str, Callable[..., int], tuple[Poly, ...]]] = {}
+        self.reference: dict[str, int] = {}  # sizes that `typical` looks at
+        self.referred = 0  # how many derived symbols are among them
 
-    def quotient(self, above: Poly, below: Poly) -> Poly:
-        """The symbol for a rounded quotient."""
-        key = (frozenset(above.items()), frozenset(below.items()))
-        if key not in self.quotients:
-            self.quotients[key] = (f"{_ROUNDED}{len(self.quotients)}", above, below)
-        return {(self.quotients[key][0],): 1}
+    def again(self, reference: Sizes) -> Scope:
+        """A scope without guards in which the symbols of this one mean the same."""
+        scope = Scope()
+        scope.derived = dict(self.derived)
+        scope.reference = dict(reference)
+        return scope
+
+    def typical(self, poly: Poly) -> int:
+        """A polynomial's value at the reference sizes."""
+        for name, fn, args in list(self.derived.values())[self.referred :]:
+            try:
+                self.reference[name] = fn(*[evaluate(a, self.reference) for a in args])
+            except ZeroDivisionError:  # the guards do not allow the reference sizes
+                self.reference[name] = 0
+        self.referred = len(self.derived)
+        return evaluate(poly, self.reference)
+
+    def symbol(self, fn: Callable[..., int], args: tuple[Poly, ...]) -> Poly:
+        """The symbol for a function of sizes, such as a rounded quotient."""
+        key = (fn, *[frozenset(a.items()) for a in args])
+        if key not in self.derived:
+            self.derived[key] = (f"{_ROUNDED}{len(self.derived)}", fn, args)
+        return {(self.derived[key][0],): 1}
 
     def complete(self, sizes: Sizes) -> dict[str, int]:
         """Sizes with the symbols that are computed from them."""
         known = dict(sizes)
-        for name, above, below in self.quotients.values():
-            known[name] = evaluate(above, known) // evaluate(below, known)
+        for name, fn, args in self.derived.values():
+            known[name] = fn(*[evaluate(a, known) for a in args])
         return known
 
     def decide(self, difference: Poly, compare: Callable[..., Any], outcome: bool) -> None:
@@ -54,9 +79,22 @@ class Scope:
         key = (frozenset(difference.items()), compare.__name__, outcome)
         self.guards[key] = difference, compare, outcome
 
+    def pinned(self) -> set[str]:
+        """Symbols of which a decision allows one size."""
+        found = set()
+        for difference, compare, outcome in self.guards.values():
+            equal = compare in (operator.eq, operator.ne) and outcome is (compare is operator.eq)
+            symbols = [mono for mono in difference if mono]
+            if equal and len(symbols) == 1 and len(symbols[0]) == 1:
+                found.add(symbols[0][0])
+        return found
+
     def allow(self, sizes: Sizes) -> bool:
         """Whether every decision comes out the same at these sizes."""
-        known = self.complete(sizes)
+        try:
+            known = self.complete(sizes)
+        except ZeroDivisionError:  # of what was no divisor where it was decided on
+            return False
         return all(
             compare(evaluate(difference, known), 0) == outcome
             for difference, compare, outcome in self.guards.values()
@@ -98,6 +136,10 @@ class Extent(int):
         self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
         return int(self)
 
+    def moved(self, sizes: Sizes, scope: Scope) -> int:
+        """The same at other sizes, in another scope."""
+        return _made(self.poly, evaluate(self.poly, sizes), scope)
+
     def __abs__(self) -> int:
         return self if self >= 0 else -self
 
@@ -106,6 +148,12 @@ class ExtentFloat(float):
     """A float made of dynamic dimensions, such as the reciprocal of a size."""
 
     at: Callable[[Sizes], float]
+
+    def moved(self, sizes: Sizes, scope: Scope) -> ExtentFloat:
+        """The same at other sizes."""
+        made = ExtentFloat(self.at(sizes))
+        made.at = self.at
+        return made
 
     def __reduce__(self) -> Any:
         return (float, (float(self),))
@@ -177,6 +225,30 @@ def _scope(a: Any, b: Any) -> Scope:
     return a.scope if isinstance(a, Extent) else b.scope
 
 
+def is_extent(x: Any) -> bool:
+    """Whether a number depends on dynamic sizes."""
+    return isinstance(x, (Extent, ExtentFloat))
+
+
+def computed(fn: Callable[..., int], *args: int) -> int:
+    """`fn(*args)`, evaluated for each size by itself (Note [extents])."""
+    value = fn(*[int(a) for a in args])
+    scope = next((a.scope for a in args if isinstance(a, Extent)), None)
+    return (
+        value if scope is None else _made(scope.symbol(fn, tuple(map(_poly, args))), value, scope)
+    )
+
+
+def typical(x: int) -> int:
+    """A plain number in the place of an extent, for choices that any size allows."""
+    return x.scope.typical(x.poly) if isinstance(x, Extent) else x
+
+
+def content(x: int) -> int:
+    """The largest number that divides x at all sizes."""
+    return gcd(*x.poly.values()) if isinstance(x, Extent) else x
+
+
 def _plain(x: Any) -> Any:
     return x.pin() if isinstance(x, Extent) else x
 
@@ -197,7 +269,9 @@ def _floordiv(a: Any, b: Any) -> Any:
         return _plain(a) // b
     scope, value = _scope(a, b), int(a) // int(b)
     found = _quotient(_poly(a), _poly(b))
-    return _made(scope.quotient(_poly(a), _poly(b)) if found is None else found, value, scope)
+    if found is None:
+        found = scope.symbol(operator.floordiv, (_poly(a), _poly(b)))
+    return _made(found, value, scope)
 
 
 def _mod(a: Any, b: Any) -> Any:

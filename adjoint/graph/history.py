@@ -37,6 +37,8 @@ def _program(program: Program) -> str:
     kinds = Counter(_KINDS[type(s)] for s in program.sources)
     inputs = ", ".join(_counted(n, kind) for kind, n in kinds.items()) or "none"
     parts = [_counted(len(program.graph), "node"), f"inputs: {inputs}"]
+    if program.sizing is not None:
+        parts.insert(0, "from a recording with dynamic sizes")
     if program.writes:
         parts.append(f"writes {_counted(len(program.writes), 'state')}")
     if program.grads:

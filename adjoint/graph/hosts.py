@@ -71,5 +71,5 @@ def reader(scalars: Sequence[HostScalar]) -> Callable[[], list[Any]]:
     body = "\n".join([*writer.lines, f"    return [{', '.join(results)}]"])
     scope = dict(writer.scope)
     exec(compile(f"def read({given}):\n{body}\n", "<host scalars>", "exec"), scope)
-    read: Callable[[], list[Any]] = scope["read"]
+    read: Callable[[], list[Any]] = scope.pop("read")  # else each would hold the other
     return read

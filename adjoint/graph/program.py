@@ -24,6 +24,7 @@ from adjoint.graph.places import Table
 from adjoint.graph.program_node import ProgramNode
 from adjoint.graph.rebinding import check_results
 from adjoint.graph.recipes import Made, Outputs, Recipe, Ref, Root
+from adjoint.graph.sizing import Sizing
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 from adjoint.graph.text import to_text
 from adjoint.graph.trace import Trace
@@ -34,7 +35,7 @@ from adjoint.tensor.tensor import Tensor, meta_of, wrap, wrap_all
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Program:
     """What `Captured` keeps per signature; calling it with the argument leaves runs it."""
 
@@ -60,7 +61,7 @@ class Program:
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
     rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
-    of_a_family: bool = False  # made from one with dynamic sizes
+    sizing: Sizing | None = None  # of a program made from one with dynamic sizes
     restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
@@ -115,6 +116,7 @@ class Program:
                 returned=frozenset(returned),
                 examples=tuple([source.given(leaves) for source in self.sources]),
                 targets=tuple([source.array(leaves) for source, _ in self.writes]),
+                sizing=self.sizing,
             )
         )
         # A call with effects holds a lock already.

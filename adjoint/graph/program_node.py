@@ -110,6 +110,7 @@ class ProgramNode(TapeNode):
                 returned=frozenset(range(len(graph.outputs))),
                 examples=tuple(arrays),
                 targets=(),
+                sizing=derivative.sizing,
             )
             derivative.executable = one_at_a_time(derivative.factory(task))  # type: ignore[misc]
         return derivative.executable(arrays, [])

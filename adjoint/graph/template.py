@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.core.host import HostScalar
 from adjoint.core.record import Record, is_tensor
-from adjoint.graph.extents import Extent, ExtentFloat, Sizes, evaluate
+from adjoint.graph.extents import Extent, ExtentFloat, Scope, Sizes, evaluate
 from adjoint.graph.ir import Graph, Value
 from adjoint.graph.program import Program
 from adjoint.graph.recipes import Ref
 from adjoint.graph.sources import Argument, GradOf, Host, Source, State
 
 _LEFT_OUT = frozenset(
-    "fingerprint executable plan guards structure counters states numbers of_a_family".split()
+    "fingerprint executable plan guards structure counters states numbers sizing".split()
 )
 
 
@@ -32,6 +33,28 @@ def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
     return dataclasses.replace(program, **fields, executable=None, plan=None)
 
 
+def again(graph: Graph, sizes: Sizes, scope: Scope) -> Graph:
+    """A graph with the same extents at other sizes and in another scope (`Scope.again`)."""
+    return _Again(sizes, scope).graph(graph)
+
+
+class Later(Graph):
+    """A graph that is made when somebody looks at it."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Graph]) -> None:
+        self.make = make
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in Graph.__slots__:
+            raise AttributeError(name)
+        made = self.make()
+        for slot in Graph.__slots__:
+            setattr(self, slot, getattr(made, slot))
+        return getattr(made, name)
+
+
 class _Rebuild:
     """Copies whatever holds an extent, with the extent's value at the sizes in its place."""
 
@@ -40,6 +63,7 @@ class _Rebuild:
         self.static = static
         self.memo: dict[int, Any] = {}  # graphs, values and sources are shared
         self.kept: list[Any] = []
+        self.lazy = True
 
     def __call__(self, x: Any) -> Any:
         if id(x) in self.static:
@@ -50,10 +74,8 @@ class _Rebuild:
         return made
 
     def _made(self, x: Any) -> Any:
-        if isinstance(x, Extent):
-            return evaluate(x.poly, self.sizes)
-        if isinstance(x, ExtentFloat):
-            return x.at(self.sizes)
+        if isinstance(x, (Extent, ExtentFloat)):
+            return self.number(x)
         if isinstance(x, (tuple, list)):
             return self._sequence(x)
         if isinstance(x, dict):
@@ -66,6 +88,9 @@ class _Rebuild:
         self.kept.append(x)
         return made
 
+    def number(self, x: Extent | ExtentFloat) -> Any:
+        return x.at(self.sizes) if isinstance(x, ExtentFloat) else evaluate(x.poly, self.sizes)
+
     def _sequence(self, x: Any) -> Any:
         made = [self(v) for v in x]
         if all(a is b for a, b in zip(made, x, strict=True)):
@@ -76,7 +101,7 @@ class _Rebuild:
 
     def _object(self, x: Any) -> Any:
         if isinstance(x, Graph):
-            return self._graph(x)
+            return self.later(x) if self.lazy else self.graph(x)
         if isinstance(x, HostScalar):
             return self._host(x)
         if isinstance(x, Host):
@@ -97,7 +122,14 @@ class _Rebuild:
         made = self(args)
         return x if made is args else HostScalar.computed(fn, *made)
 
-    def _graph(self, graph: Graph) -> Graph:
+    def later(self, graph: Graph) -> Graph:
+        """A graph of the program's: most are never looked at."""
+        sizes, static = self.sizes, self.static
+        return Later(lambda: _Rebuild(sizes, static).graph(graph))
+
+    def graph(self, graph: Graph) -> Graph:
+        """A graph with those inside it."""
+        self.lazy = False
         made = Graph()
         for value in graph.inputs:
             self.memo[id(value)] = made.add_input(self(value.spec), host=value.host)
@@ -105,12 +137,24 @@ class _Rebuild:
             inputs = tuple([self(x) for x in node.inputs])
             specs = tuple([self(o.spec) for o in node.outputs])
             params = self(node.params)
+            made.where = node.where
             outs = made.add_node(node.record, inputs, params, specs, self(node.subgraph))
             for old, new in zip(node.outputs, outs, strict=True):
                 self.memo[id(old)] = new
         made.outputs = [self(v) for v in graph.outputs]
         self.kept.append(graph)
         return made
+
+
+class _Again(_Rebuild):
+    """Copies whatever holds an extent, with the extent at other sizes in its place."""
+
+    def __init__(self, sizes: Sizes, scope: Scope) -> None:
+        super().__init__(sizes, set())
+        self.scope = scope
+
+    def number(self, x: Extent | ExtentFloat) -> Any:
+        return x.moved(self.sizes, self.scope)
 
 
 def difference(a: Program, b: Program) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.dtype import DType, bool_, float32, int64, uint8
 from adjoint.core.families import linear, primitive
 from adjoint.core.public import method, public
-from adjoint.core.spec import Spec, wrap_dims
+from adjoint.core.spec import Spec, same_shape, wrap_dims
 from adjoint.ops.arguments import ints
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Sum over the dimensions that broadcasting `size` to this shape would repeat."""
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
-    if self.shape == size and size:
+    if size and same_shape(self.shape, size):
         return self
     leading, repeated = _repeated(tuple(self.shape), size)
     out = in_dtype(self, None) if leading or repeated or not size else self

@@ -50,7 +50,7 @@ def view_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
         if left == 1 and run > 0:
             run -= 1
             left, step = runs[run]
-        if left % size:
+        if left < size or left % size:
             return None
         result.append(step)
         left //= size
@@ -100,7 +100,7 @@ def resolve_shape(name: str, numel: int, sizes: Shape) -> Shape:
             )
         if numel % known == 0:
             sizes = tuple([numel // known if s == -1 else s for s in sizes])
-    if prod(sizes) != numel or (sizes and min(sizes) < 0):
+    if prod(sizes) != numel or any(s < 0 for s in sizes):
         raise RuntimeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
     return sizes
 

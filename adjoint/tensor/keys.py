@@ -41,7 +41,7 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
             return None
         size = shape[dim]
         dim += 1
-        if kind is int:
+        if kind is int or (kind is not bool and isinstance(k, int)):  # a dynamic size, say
             if not -size <= k < size:
                 return None
             index.append(k + size if k < 0 else k)

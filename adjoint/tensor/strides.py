@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.core.layout import format_strides, preserve_format
 from adjoint.core.record import Record, is_tensor
+from adjoint.core.spec import same_shape
 
 Shape = tuple[int, ...]
 
@@ -21,7 +22,9 @@ def result_strides(
         return None
     if params.get("strides", "same") != "same":
         return params["strides"]
-    like = {tuple(x.stride()) for x in operands if is_tensor(x) and tuple(x._array.shape) == shape}
+    like = {
+        tuple(x.stride()) for x in operands if is_tensor(x) and same_shape(x._array.shape, shape)
+    }
     if len(like) != 1:
         return None
     return format_strides(record.name, shape, like.pop(), preserve_format)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.compiler import compile, image, native
+from adjoint.compiler import compile, draft, native
 from tests.conformance.cases import Case, make, rows
 
 ROWS = [row for row in rows() if row.capture]
@@ -60,8 +60,8 @@ def step(case: Case) -> Any:
 def test_compiled_equals_eager(row: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one thread, and in float32 with everything divided among three."""
     if dtype == "float32":
-        monkeypatch.setattr(image, "ALONE", 0.0)
-        monkeypatch.setattr(image, "SERIAL", 0.0)
+        monkeypatch.setattr(draft, "ALONE", 0.0)
+        monkeypatch.setattr(draft, "SERIAL", 0.0)
         monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # divided otherwise
     monkeypatch.setattr(native, "get_num_threads", lambda: 3 if dtype == "float32" else 1)
     case = make(row, getattr(ad, dtype))

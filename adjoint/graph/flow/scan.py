@@ -62,13 +62,15 @@ def scan(
 def _length(rows: list[Any], length: int | None) -> int:
     if any(not x.ndim for x in rows):
         raise ValueError("scan: a tensor of xs has no dimension to go along")
-    sizes = {int(x.shape[0]) for x in rows} | (set() if length is None else {int(length)})
-    if len(sizes) != 1:
+    sizes = [x.shape[0] for x in rows]
+    if length is not None:
+        sizes.append(length if isinstance(length, int) else int(length))
+    if not sizes or any(n != sizes[0] for n in sizes):
         raise ValueError(
             "scan: tensors of xs and `length` must agree on the size of the first dimension, "
             f"received sizes {[x.shape[0] for x in rows]} and length={length}"
         )
-    return sizes.pop()
+    return sizes[0]
 
 
 def _loop(

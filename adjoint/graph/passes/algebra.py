@@ -14,6 +14,7 @@ from typing import Any
 from adjoint.core.dtype import BOOL, FLOAT, INT, DType
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
+from adjoint.graph.extents import is_extent
 from adjoint.graph.ir import Node, Value
 from adjoint.graph.passes.rewrite import Builder
 from adjoint.ops.arithmetic import ADD, MUL, NEG, SUB
@@ -38,13 +39,18 @@ def made_by(x: Any, name: str) -> Node | None:
 
 
 def number_in(x: Any) -> Any:
-    """The one number all elements of x are, or None: a literal, or a tensor filled with one."""
+    """The one number all elements of x are, or None: a literal, or a tensor filled with one.
+
+    A number that depends on dynamic sizes is none: what holds for it may not hold at others.
+    """
     if x.__class__ is not Value:
-        return x
+        return None if is_extent(x) else x
     node = x.node
     if node is None or node.record.name != "full" or node.inputs[0].__class__ is Value:
         return None
     number = node.inputs[0]
+    if is_extent(number):
+        return None
     return bool(number) if x.spec.dtype.category == BOOL else number
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.spec import Spec
+from adjoint.graph.extents import is_extent
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.algebra import made_by
 from adjoint.graph.passes.rewrite import Builder, rebuild
@@ -37,6 +38,8 @@ def _visit(b: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...]
     spec = node.outputs[0].spec
     if record.name in _VIEWS:
         number = inputs[0].node.inputs[0]
+    elif any(is_extent(_filling(x)) for x in inputs):
+        return None  # another number at another size
     else:
         number = _evaluate(node, inputs)
     return (filled(b, number, spec),)
@@ -44,6 +47,11 @@ def _visit(b: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...]
 
 def _is_filled(x: Value) -> bool:
     return made_by(x, "full") is not None and x.node.inputs[0].__class__ is not Value  # type: ignore[union-attr]
+
+
+def _filling(x: Any) -> Any:
+    """The number that an operand is full of, or is."""
+    return x.node.inputs[0] if x.__class__ is Value else x  # type: ignore[union-attr]
 
 
 def filled(b: Builder, number: Any, spec: Spec) -> Value:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import accumulate
 from math import prod
 
+from adjoint.graph.extents import typical
 from adjoint.graph.ir import Graph, Node, Value
 
 REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
@@ -23,9 +24,9 @@ def is_light(node: Node) -> bool:
 
 
 def nbytes(value: Value) -> int:
-    """The memory a value takes."""
+    """The memory a value takes; of dynamic sizes, typical ones."""
     spec = value.spec
-    return prod(spec.shape) * spec.dtype.itemsize
+    return typical(prod(spec.shape)) * spec.dtype.itemsize
 
 
 class Lifetimes:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from adjoint.graph.extents import typical
 from adjoint.graph.ir import Graph, Node, Value
 from adjoint.graph.passes.dce import dce
 from adjoint.graph.passes.lifetimes import REDUCTIONS, Lifetimes, nbytes
@@ -99,7 +100,7 @@ def work(node: Node) -> int:
     per = FUNCTION if name in FUNCTIONS else ADDITION
     if name == "random" or name in ("bernoulli", "normal", "poisson", "binomial"):
         per = DRAW
-    return per * prod(node.outputs[0].spec.shape)
+    return per * typical(prod(node.outputs[0].spec.shape))
 
 
 def repeatable(node: Node, strategy: str) -> bool:
