@@ -277,3 +277,26 @@ def test_numpy_operands() -> None:
     assert values(x + np.array([1.0, 1.0])) == [2.0, 3.0]
     assert values(np.array([1.0, 1.0]) / x) == [1.0, 0.5]
     assert isinstance(np.float32(2) * x, ad.Tensor)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_differentiates_by_its_order(name: str) -> None:
+    fn = getattr(ad.special, name)
+    order = np.array([0.05, 0.3, 1.0, 2.5, 10.0, 80.0])[:, None]
+    at = order * np.array([0.2, 0.9, 1.0, 1.7])
+    a = ad.tensor(order, dtype=ad.float64, requires_grad=True)
+    (got,) = ad.autograd.grad(fn(a.expand(6, 4), ad.tensor(at)).sum(), a)
+    h = 1e-5 * order
+    up, down = (fn(ad.tensor(o + 0 * at), ad.tensor(at)).numpy() for o in (order + h, order - h))
+    np.testing.assert_allclose(
+        got.numpy(), ((up - down) / (2 * h)).sum(1, keepdims=True), rtol=1e-6
+    )
+    zero = ad.zeros(1, dtype=ad.float64)
+    half = ad.full((1,), 0.5, dtype=ad.float64, requires_grad=True)
+    assert ad.autograd.grad(fn(half, zero).sum(), half)[0].item() == 0
+
+
+def test_the_order_of_zeta_has_no_derivative_and_says_so() -> None:
+    order = ad.tensor(2.0, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="by the order"):
+        (ad.special.zeta(order, ad.tensor(1.5)) + order).backward()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.families import elementwise
 from adjoint.core.public import public
 from adjoint.core.record import Record
+from adjoint.ops.gamma_samples import STANDARD_GAMMA_GRAD
 from adjoint.ops.scalars import require_tensors
 from adjoint.ops.special.real import over
 
@@ -20,6 +21,11 @@ def _igamma_partial(x: Any, y: Any) -> Any:
     return ((x - 1) * y.log() - y - x.lgamma()).exp()
 
 
+def _igamma_order_partial(x: Any, y: Any) -> Any:
+    """d/dx of it, from the implicit derivative of a gamma sample; 0 at y = 0 for every order."""
+    return (-STANDARD_GAMMA_GRAD(x, y) * _igamma_partial(x, y)).masked_fill(y == 0, 0.0)
+
+
 LGAMMA = elementwise("lgamma", lambda x: x.digamma(), promotion="float", accepts="f")
 # polygamma of order n is the (n + 1)-th derivative of lgamma; order 0 is digamma.
 POLYGAMMA: Record = elementwise(
@@ -29,8 +35,14 @@ I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f")
 I1: Record = elementwise(
     "i1", lambda x, out: I0(x) - over(out, x, 0.5), promotion="float", accepts="f"
 )
-IGAMMA = elementwise("igamma", None, _igamma_partial, accepts="f", tensors=2)
-IGAMMAC = elementwise("igammac", None, lambda x, y: -_igamma_partial(x, y), accepts="f", tensors=2)
+IGAMMA = elementwise("igamma", _igamma_order_partial, _igamma_partial, accepts="f", tensors=2)
+IGAMMAC = elementwise(
+    "igammac",
+    lambda x, y: -_igamma_order_partial(x, y),
+    lambda x, y: -_igamma_partial(x, y),
+    accepts="f",
+    tensors=2,
+)
 
 _BOTH = ("", "special")
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def _no_second(x: Any) -> Any:
     raise NotImplementedError(
-        "standard_gamma: the second derivative of a gamma sample is not implemented. Detach the "
-        "sample, or its gradient, before differentiating again."
+        "standard_gamma: the second derivative by a gamma distribution's shape is not implemented. "
+        "Detach the sample, or its gradient, before differentiating again."
     )
 
 

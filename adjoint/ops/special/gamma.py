@@ -11,8 +11,15 @@ from adjoint.ops.special.real import real_elementwise
 if TYPE_CHECKING:
     from adjoint.tensor.tensor import Tensor
 
-# The derivative in x has no closed form; PyTorch has none either.
-ZETA: Record = real_elementwise("zeta", None, lambda x, y: -x * ZETA(x + 1, y))
+
+def _no_order(x: Any) -> Any:
+    # It has no closed form; PyTorch has none either.
+    raise NotImplementedError(
+        "zeta: the derivative by the order (the first argument) is not implemented. Detach it."
+    )
+
+
+ZETA: Record = real_elementwise("zeta", _no_order, lambda x, y: -x * ZETA(x + 1, y))
 
 
 @public(out=True, namespaces=("special",))
