@@ -113,3 +113,34 @@ def test_more_workers_than_processors() -> None:
             assert losses(workers) == alone
     finally:
         ad.set_num_threads(before)
+
+
+FLOAT64 = {
+    "SGD": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    "Adam": {"lr": 0.1, "weight_decay": 0.01},
+    "AdamW": {"lr": 0.1},
+    "RMSprop": {"lr": 0.1, "momentum": 0.3},
+    "Adagrad": {"lr": 0.1, "lr_decay": 0.1},
+    "NAdam": {"lr": 0.1},
+    "RAdam": {"lr": 0.1},
+    "Lion": {"lr": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", FLOAT64)
+def test_rates_of_float64_parameters_are_not_rounded(name: str) -> None:
+    def train(wrap: Any) -> Any:
+        p = ad.nn.Parameter(ad.linspace(-1, 2, 7, dtype=ad.float64))
+        optimizer = getattr(ad.optim, name)([p], **FLOAT64[name])
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (p * p.cos()).sum().backward()
+            optimizer.step()
+
+        step = wrap(step)
+        for _ in range(8):
+            step()
+        return p.detach().numpy()
+
+    np.testing.assert_allclose(train(native), train(lambda fn: fn), rtol=1e-12, atol=1e-12)

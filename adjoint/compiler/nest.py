@@ -407,9 +407,9 @@ def integral(node: Node) -> bool:
 
 
 def host_dtype(value: Value | float) -> str:
-    """The dtype of a number that a kernel is called with."""
+    """The dtype of a number that a kernel is called with: floats come whole, as Python has them."""
     if isinstance(value, Value):
-        return value.spec.dtype.name
+        return "float64" if value.spec.dtype.is_floating_point else value.spec.dtype.name
     return "int64" if isinstance(value, int) else "float64"
 
 
