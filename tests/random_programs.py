@@ -548,7 +548,8 @@ def index(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
             more = indices(b, a.t.shape[d + 1], 4).reshape(2, 2)
             m.put(a.t[(slice(None),) * d + (at, more)], a)
         elif j == 2 and a.t.ndim > 2:  # apart from each other, of different shapes
-            m.put(a.t[at, :, indices(b, a.t.shape[2], 2)], a)
+            first = indices(b, a.t.shape[0], 4).reshape(2, 2)
+            m.put(a.t[first, :, indices(b, a.t.shape[2], 2)], a)
         else:
             m.put(a.t[(slice(None),) * d + (at,)], a)
 
