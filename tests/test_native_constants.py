@@ -28,7 +28,12 @@ def test_factors_are_rounded_as_constants_are() -> None:
     x = ad.tensor(np.random.default_rng(0).standard_normal((5, 33)), dtype=ad.float32)
 
     def run(x: Any) -> Any:
-        return (x * 0.1).amax(1), (x / 3).amax(1), (x.abs() * -0.0).amax(1), (x.to(ad.int64) * 3).amax(1)
+        return (
+            (x * 0.1).amax(1),
+            (x / 3).amax(1),
+            (x.abs() * -0.0).amax(1),
+            (x.to(ad.int64) * 3).amax(1),
+        )
 
     for a, b in zip(compile(run, backend="native")(x), run(x), strict=True):
         assert a.dtype is b.dtype
