@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from tests.compare.bridge import ours
 
 torch: Any = pytest.importorskip("torch")
+from tests.compare.bridge import ours  # noqa: E402
+
 pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
 
 Array = np.ndarray[Any, Any]

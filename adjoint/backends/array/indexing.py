@@ -39,10 +39,10 @@ def full_index(
 
     NumPy checks bounds itself; CuPy wraps silently, and neither refuses negative indices.
     """
-    if xp is not np or not wrap:
+    if xp is not np or not wrap or not x.size:  # of no elements, NumPy looks for none
         for d, picks in zip(dims, indices, strict=True):
             size = x.shape[d]
-            if xp is np and not accumulate and (not picks.size or picks.min() >= 0):
+            if xp is np and x.size and not accumulate and (not picks.size or picks.min() >= 0):
                 continue
             bad = wrong_index(xp, picks, size, -size if wrap else 0)
             if bad is not None:
