@@ -13,6 +13,7 @@ Note [repeats]
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from adjoint.core.context import CONTEXT
@@ -139,9 +140,10 @@ class _Attempt:
         for i, tensor in enumerate(self.tensors):
             if result is tensor:
                 return _Place(i, ())
-            depth = len(tensor._chain)
-            if result._storage is tensor._storage and result._chain[:depth] == tensor._chain:
-                return _Place(i, result._chain[depth:])
+            chain, depth = result._chain, len(tensor._chain)
+            if result._storage is tensor._storage and len(chain) >= depth:
+                if all(map(is_, chain, tensor._chain)):  # as far as the shorter goes
+                    return _Place(i, chain[depth:])
         cell = self.trace.cells.get(result._storage.identity)
         root = result if result._base is None else root_of(result)
         if cell is None or cell.source is not None or root._storage is not result._storage:
