@@ -141,9 +141,9 @@ class _Attempt:
             if result is tensor:
                 return _Place(i, ())
             chain, depth = result._chain, len(tensor._chain)
-            if result._storage is tensor._storage and len(chain) >= depth:
-                if all(map(is_, chain, tensor._chain)):  # as far as the shorter goes
-                    return _Place(i, chain[depth:])
+            part = result._storage is tensor._storage and len(chain) >= depth
+            if part and all(map(is_, chain, tensor._chain)):  # as far as the shorter goes
+                return _Place(i, chain[depth:])
         cell = self.trace.cells.get(result._storage.identity)
         root = result if result._base is None else root_of(result)
         if cell is None or cell.source is not None or root._storage is not result._storage:
