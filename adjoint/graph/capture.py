@@ -361,6 +361,21 @@ class Captured:
             before.put_back()
             raise
 
+    def _traced(self, structure: TreeDef, given: list[Any]) -> tuple[Any, bool]:
+        """The function's result, beside its arguments if it put something else into them."""
+        args, kwargs = unflatten(structure, given)
+        result = self.fn(*args, **kwargs)
+        rebinds = rebound(structure, given, (args, kwargs))  # Note [rebinding]
+        return ((result, (args, kwargs)) if rebinds else result), rebinds
+
+    def _built(
+        self, trace: Trace, result: Any, leaves: list[Any], attributes: Attributes, seen: Any
+    ) -> Program:
+        """The program of a trace, unless a call run as Python would keep something else."""
+        if not self.whole:
+            attributes.check_tape(trace)
+        return build(trace, result, leaves, attributes, seen.watched)
+
     def trace(
         self,
         leaves: list[Any],
@@ -385,16 +400,11 @@ class Captured:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
-                args, kwargs = unflatten(structure, given)
                 with self._recording(trace, leaves) as before:
-                    result = self.fn(*args, **kwargs)
+                    result, rebinds = self._traced(structure, given)
                     before.check_unchanged(self.outside(leaves))
                     before.check_contents()
-                    if not self.whole:
-                        attributes.check_tape(trace)
-                    rebinds = rebound(structure, given, (args, kwargs))
-                    result = (result, (args, kwargs)) if rebinds else result
-                    program = build(trace, result, leaves, attributes, seen.watched)
+                    program = self._built(trace, result, leaves, attributes, seen)
                     program.rebinds = rebinds
             except Realias as clash:
                 how[clash.storage.identity] = "state"
@@ -429,16 +439,11 @@ class Captured:
             for i, x in enumerate(stand_ins)
         ]
         try:
-            args, kwargs = unflatten(structure, leaves)
             with self._recording(trace, []) as before, lengths_as_sizes():
-                result = self.fn(*args, **kwargs)
+                result, rebinds = self._traced(structure, leaves)
                 before.check_unchanged(self.outside([]))
                 before.check_contents()
-                if not self.whole:
-                    attributes.check_tape(trace)
-                rebinds = rebound(structure, leaves, (args, kwargs))
-                result = (result, (args, kwargs)) if rebinds else result
-                program = build(trace, result, leaves, attributes, seen.watched)
+                program = self._built(trace, result, leaves, attributes, seen)
                 program.rebinds = rebinds
                 return program
         finally:

@@ -13,7 +13,8 @@ from typing import Any
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
-from adjoint.graph.environment import DEPTH, children, is_own, is_tracked, names, plain, reached
+from adjoint.graph.environment import DEPTH, children, is_tracked, plain, reached
+from adjoint.graph.places import Cells, Globals, tables_of
 from adjoint.tensor.memory import is_symbolic
 
 # The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
@@ -134,22 +135,9 @@ def _traced(value: Any) -> bool:
 
 def _variables(fn: Callable[..., Any]) -> dict[str, Any]:
     """The variables outside a function that it may assign, by name."""
-    fn = getattr(fn, "__func__", fn)
-    if not isinstance(fn, types.FunctionType) or is_own(fn):
+    if not isinstance(fn, (types.FunctionType, types.MethodType)):
         return {}
-    found = {
-        n: fn.__globals__[n] for n in names(fn.__code__, ("STORE_GLOBAL",)) if n in fn.__globals__
-    }
-    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
-    return found | {name: cell.cell_contents for name, cell in cells if _bound(cell)}
-
-
-def _bound(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
+    return {name: value for table in tables_of(fn) for name, value in table.items()}
 
 
 def _contents(value: Any) -> Any:
@@ -181,11 +169,11 @@ def _assign(holder: Any, key: Any, value: Any) -> None:
     if isinstance(holder, types.MethodType):
         holder = holder.__func__
     if isinstance(holder, types.FunctionType):
-        cells = dict(zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True))
-        if key in cells:
-            cells[key].cell_contents = value
-        elif key in names(holder.__code__, ("STORE_GLOBAL",)):
-            holder.__globals__[key] = value
+        cells, variables = Cells(holder), Globals(holder)
+        if key in cells.cells:
+            cells[key] = value
+        elif key in variables.names:
+            variables[key] = value
         return
     table = holder if isinstance(holder, (dict, list)) else getattr(holder, "__dict__", None)
     if isinstance(table, list):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dis
-import functools
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from adjoint.graph.environment import is_own
+from adjoint.graph.environment import is_own, names
 
 
 class Table(Protocol):
@@ -71,7 +69,7 @@ class Globals:
     """The global variables that a function assigns."""
 
     def __init__(self, fn: types.FunctionType) -> None:
-        self.names = names_written(fn.__code__)
+        self.names = names(fn.__code__, ("STORE_GLOBAL",))
         self.held = fn.__globals__
 
     def items(self) -> Iterable[tuple[str, Any]]:
@@ -112,13 +110,3 @@ def keep_states(holders: Iterable[Any]) -> Callable[[], None]:
             put_back()
 
     return restore
-
-
-@functools.lru_cache(maxsize=1024)
-def names_written(code: types.CodeType) -> frozenset[str]:
-    """Global names assigned by a code object and the functions defined in it."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_GLOBAL"}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= names_written(constant)
-    return frozenset(found)
