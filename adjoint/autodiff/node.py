@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoint.autodiff.saved import Packed, stale
+from adjoint.autodiff.saved import Packed, freed, stale
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.tensor.mutation import payload
@@ -120,10 +120,6 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     return found
 
 
-class FreedError(RuntimeError):
-    """Backward through a part of the tape whose saved values are gone."""
-
-
 class TapeNode(Node):
     """A node that keeps tensors, each with the version it had."""
 
@@ -159,11 +155,7 @@ class TapeNode(Node):
     def require_saved(self) -> None:
         """Refuse to run again after the saved values were freed."""
         if self.saved is None:
-            raise FreedError(
-                f"Trying to backward through the graph a second time ({self.name()}), or to "
-                "access saved tensors after they have already been freed. Specify "
-                "retain_graph=True if you need to backward through the graph a second time."
-            )
+            raise freed(self.name())
 
     def release(self) -> None:
         self.saved = None

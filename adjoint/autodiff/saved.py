@@ -37,9 +37,22 @@ class Packed:
         return tensor
 
 
-def stale(tensor: Tensor, version: int, name: str) -> RuntimeError:
+class FreedError(RuntimeError):
+    """Backward through a part of the tape whose saved values are gone: freed, or written over."""
+
+
+def freed(name: str) -> FreedError:
+    """The error for a node whose saved values were freed."""
+    return FreedError(
+        f"Trying to backward through the graph a second time ({name}), or to access saved tensors "
+        "after they have already been freed. Specify retain_graph=True if you need to backward "
+        "through the graph a second time."
+    )
+
+
+def stale(tensor: Tensor, version: int, name: str) -> FreedError:
     """The error for a saved tensor that was written to."""
-    return RuntimeError(
+    return FreedError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: {tensor._spec}, saved by {name} at version {version}, is now at version "
         f"{tensor._storage.version}. Clone it before writing, or write before it is used. Hint: "

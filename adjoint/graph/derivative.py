@@ -7,16 +7,24 @@ Note [program nodes]
     function reached outside. Residuals are values of the forward graph that the backward graph
     uses: inputs by reference, with the version they had; views and constants made again; all
     other values as extra outputs of the forward graph.
+
+Note [separate backwards]
+    Results may be differentiated one after the other. In eager execution the second backward is
+    refused if it comes through a node that the first has freed, so for each result (a seed of the
+    program's node) the results it shares such nodes with are known: it spoils those and itself.
+    What a program has used up itself, by a backward inside it or by writing over what was saved,
+    is refused from the start, and other results are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.autodiff.engine import Backward
-from adjoint.autodiff.node import Edge, FreedError
+from adjoint.autodiff.node import Edge, Node
+from adjoint.autodiff.saved import FreedError
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
 from adjoint.graph.execution import Executable
@@ -49,8 +57,9 @@ class Derivative:
     depends: list[frozenset[int]]  # per gradient: the cotangents it is made of
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
-    failed: str | None = None  # why there is no graph: the message to raise
-    names: tuple[str, ...] = ()  # of the nodes that made the forward outputs, where it failed
+    # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
+    refused: dict[int, tuple[str, str]] = field(default_factory=dict)
+    spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
     sizing: Sizing | None = None
 
 
@@ -92,22 +101,9 @@ def differentiate(
     # Cotangents are no inputs of the forward graph; sources found from here on are.
     given = graph.inputs[first:]
     del graph.inputs[first:]
-    run = _Outward(trace.start)
-    try:
-        with CONTEXT.having(grad_enabled=False):
-            run.run([(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)])
-            found = {edge: trace.value_of(g) for edge, g in run.found.items()}
-    except FreedError as error:
-        del graph.nodes[mark:]
-        return Derivative(
-            graph=Graph(),
-            seeds=[k for _, k in outputs.seeds],
-            targets=[],
-            residuals=[],
-            depends=[],
-            failed=str(error),
-            names=tuple(edge[0].name() for edge, _ in outputs.seeds),
-        )
+    found, refused = _followed(
+        trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
+    )
     backward = _Split(trace, outputs, given, mark, written)
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
@@ -118,7 +114,57 @@ def differentiate(
         targets=[_target(trace, outputs, edge, reached) for edge in found],
         residuals=backward.residuals,
         depends=_dependence(backward.graph, len(outputs.seeds)),
+        refused=refused,
+        spoils=_spoils([edge[0] for edge, _ in outputs.seeds], trace.start),
     )
+
+
+def _followed(
+    trace: Trace, roots: list[tuple[Edge, Any]]
+) -> tuple[dict[Edge, Value], dict[int, tuple[str, str]]]:
+    """The gradients of everything outside; and which roots cannot be asked, with the reason."""
+    refused: dict[int, tuple[str, str]] = {}
+    try:
+        return _outward(trace, roots), refused
+    except FreedError as error:
+        first = str(error)
+    for i, root in enumerate(roots):
+        try:
+            if len(roots) > 1:
+                _outward(trace, [root])
+                continue
+        except FreedError as error:
+            first = str(error)
+        refused[i] = first, root[0][0].name()
+    return _outward(trace, [r for i, r in enumerate(roots) if i not in refused]), refused
+
+
+def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
+    run = _Outward(trace.start)
+    with CONTEXT.having(grad_enabled=False):
+        run.run(roots)
+        return {edge: trace.value_of(g) for edge, g in run.found.items()}
+
+
+def _spoils(nodes: Sequence[Node], start: int) -> list[frozenset[int]]:
+    """For each of these nodes, which of them share a saved value with it (itself included)."""
+    everyone = frozenset(range(len(nodes)))
+    if len(nodes) == 1:
+        return [everyone]
+    saving: list[set[Node]] = []
+    for node in nodes:
+        seen: set[Node] = set()
+        pending = [node]
+        while pending:
+            top = pending.pop()
+            if top not in seen and top.sequence > start:
+                seen.add(top)
+                pending += [e[0] for e in top.edges if e is not None and isinstance(e[0], Node)]
+        saving.append({x for x in seen if getattr(x, "saved", None)})
+    return [
+        frozenset({i}.union(j for j in everyone if not held.isdisjoint(saving[j])))
+        for i, held in enumerate(saving)
+    ]
 
 
 def _dependence(graph: Graph, seeds: int) -> list[frozenset[int]]:

@@ -47,6 +47,7 @@ class Program:
     roots: list[Root]
     writes: list[tuple[Source, int]]
     grads: list[tuple[Ref, int]]  # tensors and the recipes of their new gradients
+    result_grads: list[tuple[int, int]]  # the same for results, by their recipes
     places: list[tuple[Ref, int]]  # tensors written on the tape: which seed they become
     flags: list[tuple[Ref, bool]]
     draws: list[tuple[Any, int]]
@@ -177,6 +178,8 @@ class Program:
             meta.grad = made[i]
         for position, i in plan.argument_grads:
             meta_of(leaves[position]).grad = made[i]
+        for result, i in self.result_grads:
+            meta_of(made[result]).grad = made[i]
         if plan.effects:
             self._carry_out(leaves)
         if plan.single:
@@ -186,8 +189,6 @@ class Program:
     def _node(self, leaves: Sequence[Any], inputs: list[Any]) -> Any:
         """The node of this call, made before the program can change what it saves."""
         derivative: Derivative = self.derivative  # type: ignore[assignment]
-        if derivative.failed is not None:
-            return ErrorNode(derivative.failed, (), derivative.names[0])
         edges = [
             target.edge if target.ref is None else edge_of(target.ref.of(leaves))
             for target in derivative.targets
@@ -212,11 +213,15 @@ class Program:
         for tensor, root in zip(roots, self.roots, strict=True):
             mark_birth(tensor._storage)
             if root.seed is not None:
-                tensor._requires_grad = True
-                tensor._node, tensor._nr = node, _number(node, root.seed)
+                self._put_on_tape(tensor, node, root.seed)
         for ref, seed in self.places:
-            tensor = ref.of(leaves)
-            tensor._node, tensor._nr, tensor._requires_grad = node, _number(node, seed), True
+            self._put_on_tape(ref.of(leaves), node, seed)
+
+    def _put_on_tape(self, tensor: Tensor, node: Any, seed: int) -> None:
+        """Make a tensor a result of the program's node, or of one that refuses."""
+        refused = self.derivative.refused.get(seed)  # type: ignore[union-attr]
+        tensor._node, tensor._nr = (node, seed) if refused is None else (_refusal(refused), 0)
+        tensor._requires_grad = True
 
     def _carry_out(self, leaves: Sequence[Any]) -> None:
         for table, name, kept in self.attributes:
@@ -238,8 +243,9 @@ class Program:
         return to_text(self.graph)
 
 
-def _number(node: Any, seed: int) -> int:
-    return 0 if isinstance(node, ErrorNode) else seed
+def _refusal(refused: tuple[str, str]) -> ErrorNode:
+    message, name = refused
+    return ErrorNode(message, (), name)
 
 
 class Plan:
@@ -293,10 +299,10 @@ def _refusals(program: Program) -> list[tuple[int, ErrorNode]] | None:
     A second backward is refused as eager execution refuses it, and the result prints alike.
     """
     derivative = program.derivative
-    if derivative is None or derivative.failed is None or program.places:
+    if derivative is None or program.places or len(derivative.refused) < len(derivative.seeds):
         return None
     return [
-        (i, ErrorNode(derivative.failed, (), derivative.names[root.seed]))
+        (i, _refusal(derivative.refused[root.seed]))
         for i, root in enumerate(program.roots)
         if root.seed is not None
     ]
@@ -313,12 +319,15 @@ class _Effects:
 
     def __init__(self, trace: Trace, outputs: Outputs) -> None:
         self.grads: list[tuple[Ref, int]] = []
+        self.result_grads: list[tuple[int, int]] = []
         self.places: list[tuple[Ref, int]] = []
         self.flags: list[tuple[Ref, bool]] = []
         for tensor, (node, _, required, _, before) in trace.journal.items():
-            if type(tensor._array) is Window and id(tensor) not in outputs.positions:
-                continue  # made inside
             now = None if tensor._meta is None else tensor._meta.grad
+            if type(tensor._array) is Window and id(tensor) not in outputs.positions:
+                if now is not None and outputs.returns(tensor):
+                    self.result_grads.append((outputs.recipe(tensor), outputs.recipe(now)))
+                continue  # made inside
             if now is not before:
                 self.grads.append((outputs.ref(tensor), outputs.recipe(now)))
             if tensor._node is not node and tensor._base is None:
@@ -366,6 +375,7 @@ def build(
         roots=outputs.roots,
         writes=writes,
         grads=effects.grads,
+        result_grads=effects.result_grads,
         places=effects.places,
         flags=effects.flags,
         draws=list(trace.draws.items()),

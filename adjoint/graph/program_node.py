@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.autodiff.node import Edge, TapeNode, placed
 from adjoint.autodiff.reverse import grad as gradients
-from adjoint.autodiff.saved import stale
+from adjoint.autodiff.saved import freed, stale
 from adjoint.core.context import CONTEXT
 from adjoint.graph.derivative import Derivative, Target
 from adjoint.graph.execution import Task, one_at_a_time
@@ -22,7 +22,7 @@ from adjoint.tensor.tensor import Tensor, alias, wrap
 class ProgramNode(TapeNode):
     """One call of a program: its backward graph, the residuals, and how to do it all again."""
 
-    __slots__ = ("derivative", "forward", "inputs", "residuals", "sources")
+    __slots__ = ("derivative", "forward", "given", "inputs", "residuals", "sources", "spoiled")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class ProgramNode(TapeNode):
         self.versions = []
         self.saved = None
         self.residuals: list[tuple[Tensor, int]] = []
+        self.given: set[int] = set()  # the seeds of the backward under way
+        self.spoiled: set[int] = set(derivative.refused)  # Note [separate backwards]
 
     def name(self) -> str:
         return "CompiledBackward"
@@ -57,13 +59,17 @@ class ProgramNode(TapeNode):
                 self.residuals.append((kept, kept._storage.version))
 
     def release(self) -> None:
-        self.saved = None
-        self.inputs = self.residuals = []
+        self.spoiled.update(*[self.derivative.spoils[i] for i in self.given])
+        if len(self.spoiled) == self.outputs:
+            self.saved = None
+            self.inputs = self.residuals = []
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
-        self.require_saved()
+        self.given = {i for i, g in enumerate(grads) if g is not None}
+        if not self.given.isdisjoint(self.spoiled):
+            raise freed(self.name())
         if CONTEXT.grad_enabled:
             return self._on_the_tape(grads)
         derivative = self.derivative
@@ -77,7 +83,7 @@ class ProgramNode(TapeNode):
             found = evaluate(derivative.graph, operands)
         else:
             found = [wrap(array) for array in self._execute(operands)]
-        given = {i for i, g in enumerate(grads) if g is not None}
+        given = self.given
         return [
             g
             if (needed is None or needed[i]) and not given.isdisjoint(derivative.depends[i])

@@ -163,6 +163,10 @@ class Outputs:
             self.recipes.append(self._describe(x))
         return found
 
+    def returns(self, x: Any) -> bool:
+        """Whether there is a recipe for this very object."""
+        return id(x) in self._recipe_of
+
     def _describe(self, x: Any) -> Recipe:
         if not is_tensor(x):
             return Constant(x)
