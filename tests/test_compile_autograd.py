@@ -222,6 +222,45 @@ def a_forked_generator(wrap: Any) -> list[Any]:
     return [t for _ in range(3) for t in f(ad.zeros(3))]
 
 
+@case
+def results_differentiated_one_by_one(wrap: Any) -> list[Any]:
+    used, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    written = ad.ones(3, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        loss = used(x).square().sum()
+        loss.backward()
+        kept = x * written  # its backward needs what is written over below
+        with ad.no_grad():
+            written.mul_(2)
+        return loss, other(x).tanh().sum(), (x * x).sum(), kept
+
+    f, out = wrap(step), []
+    for i in range(3):
+        x = ad.full((2, 3), 0.3 * i, requires_grad=True)
+        loss, second, third, _ = f(x)
+        second.backward()
+        third.backward()
+        out += [loss, second, x.grad]
+    return [*out, *[p.grad for p in (*used.parameters(), *other.parameters())]]
+
+
+@case
+def gradients_of_tensors_made_inside(wrap: Any) -> list[Any]:
+    def penalty(x: Any) -> Any:
+        middle = (x * 0.5).requires_grad_()
+        late = (middle * 2).sin()
+        late.retain_grad()
+        late.square().sum().backward()
+        return middle, {"late": late}
+
+    f, out = wrap(penalty), []
+    for i in range(3):
+        middle, held = f(ad.full((3,), float(i)))
+        out += [middle, middle.grad, held["late"].grad]
+    return out
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_eager(name: str) -> None:
     results = []
@@ -265,6 +304,20 @@ def test_backward_twice_is_refused() -> None:
     y.backward()
     with pytest.raises(RuntimeError, match="second time"):
         y.backward()
+
+
+def test_results_with_a_saved_value_in_common_spoil_each_other() -> None:
+    def fn(x: Any) -> Any:
+        shared = x.exp()
+        return shared.sum(), (shared * 2).sum(), (x * x).sum()
+
+    for f in (fn, ad.compile(fn)):
+        a, b, c = f(ad.ones(3, requires_grad=True))
+        a.backward(retain_graph=True)
+        a.backward()
+        c.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            b.backward()
 
 
 def test_backward_after_backward_inside_is_refused() -> None:

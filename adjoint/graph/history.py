@@ -45,7 +45,9 @@ def _program(program: Program) -> str:
         parts.append(f"sets {_counted(len(program.grads), 'gradient')}")
     if program.draws:
         parts.append("draws random numbers")
-    if program.derivative is not None and len(program.derivative.refused) < len(program.derivative.seeds):
+    if program.derivative is not None and len(program.derivative.refused) < len(
+        program.derivative.seeds
+    ):
         nodes = _counted(len(program.derivative.graph), "node")
         parts.append(f"backward of {nodes} from {len(program.derivative.residuals)} residuals")
     parts.append(f"run by {type(program.executable).__name__}")
