@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.autodiff.hooks import retain_grad
 from adjoint.autodiff.node import ErrorNode, edge_of
 from adjoint.core.context import CONTEXT
 from adjoint.core.dispatch import mark_birth
@@ -179,6 +180,8 @@ class Program:
         for position, i in plan.argument_grads:
             meta_of(leaves[position]).grad = made[i]
         for result, i in self.result_grads:
+            if made[result]._node is not None:
+                retain_grad(made[result])
             meta_of(made[result]).grad = made[i]
         if plan.effects:
             self._carry_out(leaves)
