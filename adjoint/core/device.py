@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 # Device types there are; "meta" has shapes and no elements (tensor.meta).
@@ -15,8 +14,13 @@ CURRENT_INDEX: Final[dict[str, Callable[[], int]]] = {}
 class Device:
     """A device type with an optional index: ``device("cuda:0")``.
 
+    There is one object for each, so they compare and hash by identity: specs hold devices, and are
+    compared and looked up throughout a recording.
+
     >>> Device("cuda", 1)
     device(type='cuda', index=1)
+    >>> Device("cuda:1") is Device("cuda", 1)
+    True
     """
 
     __slots__ = ("index", "type")
@@ -57,24 +61,21 @@ class Device:
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Device) and self.type == other.type and self.index == other.index
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.type, self.index))
-
     def __reduce__(self) -> tuple[object, ...]:
         return (Device, (self.type, self.index))
 
 
-@cache
+_MADE: Final[dict[tuple[str, int | None], Device]] = {}
+
+
 def _make(kind: str, index: int | None) -> Device:
-    made = object.__new__(Device)
-    made.type = kind
-    made.index = index
-    return made
+    found = _MADE.get((kind, index))
+    if found is None:
+        made = object.__new__(Device)
+        made.type = kind
+        made.index = index
+        found = _MADE.setdefault((kind, index), made)  # another thread may have been first
+    return found
 
 
 CPU: Final = Device("cpu")

@@ -68,7 +68,7 @@ def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
     step = 1
     for size in reversed(tuple(shape)):
         strides.append(step)
-        step *= max(size, 1)
+        step *= size or 1
     return tuple(reversed(strides))
 
 

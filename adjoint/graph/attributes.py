@@ -13,7 +13,7 @@ Note [assigned tensors]
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from adjoint.core.context import CONTEXT
@@ -52,32 +52,22 @@ class Attributes:
             tables = [table for table in tables_of(holder) if id(table) not in known]
             self.tables += [(table, dict(table.items())) for table in tables]
 
-    def changed(self) -> Iterator[Assigned]:
+    def changed(self) -> list[Assigned]:
         """The places that hold another tensor than before."""
-        for table, before in self.tables:
-            for name, value in list(table.items()):
-                if is_tensor(value) and value is not before.get(name):
-                    yield table, name, value, before.get(name, MISSING)
-
-    def assigned(self, trace: Trace) -> list[Assigned]:
-        """Those of them that each call must give its own tensor."""
-        changed = list(self.changed())
-        moved = {id(held) for *_, held in changed}
         return [
-            (table, name, value, held)
-            for table, name, value, held in changed
-            if value._storage.trace is trace
-            or id(value) in moved
-            or id(value) in trace.arguments
-            or (value._storage.trace is None and type(value._array) is Window)
+            (table, name, value, before.get(name, MISSING))
+            for table, before in self.tables
+            for name, value in table.items()
+            if value is not before.get(name) and is_tensor(value)
         ]
 
     def settle(self, trace: Trace) -> list[tuple[State, Any]]:
         """Choose a real tensor for each place; the writes that give them their values."""
-        self.check_bodies()
+        changed = self.changed()
+        _check_bodies(changed)
         writes = []
         taken: set[int] = set()
-        for table, name, value, held in self.assigned(trace):
+        for table, name, value, held in _assigned(changed, trace):
             fits = id(held) not in taken and _fits(held, value, trace)
             kept = held if fits else _blank(value)
             taken.add(id(kept))
@@ -88,43 +78,60 @@ class Attributes:
 
     def check_tape(self, trace: Trace) -> None:
         """Refuse tensors on the tape: where a function may run as Python, they stay on it."""
-        for _, name, value, _ in self.assigned(trace):
+        for _, name, value, _ in _assigned(self.changed(), trace):
             if value.requires_grad:
                 raise RuntimeError(
                     f"compile: the function keeps a tensor gradients may be asked of, {name!r} "
                     f"({value._spec}), outside; a recording keeps its elements alone. Detach it."
                 )
 
-    def left(self) -> Iterator[Assigned]:
-        """The same for tensors that bodies of loops and branches left behind."""
-        for table, name, value, held in self.changed():
-            trace = value._storage.trace
-            if trace is not None and trace.closes:
-                yield table, name, value, held
-
-    def check_bodies(self) -> None:
-        """Refuse a body that reads an attribute and assigns it: each iteration would see the first.
-
-        One that only assigns it, as a hook does that computes a weight, is fine; the attribute is
-        as before when the trace is over.
-        """
-        for _, name, value, held in self.left():
-            body: Any = value._storage.trace
-            if id(held) in body.lifted:
-                raise RuntimeError(
-                    f"{body.what}: a captured body reads and assigns the attribute {name!r} "
-                    f"({value._spec}), which would not be carried from iteration to iteration. "
-                    "Make it part of the carry: take it as an argument and return the new value."
-                )
-
     def undo(self, trace: Trace) -> None:
         """Put back what traced tensors replaced."""
-        for table, name, _, held in (*self.assigned(trace), *self.left()):
+        changed = self.changed()
+        for table, name, _, held in (*_assigned(changed, trace), *_left(changed)):
             if held is MISSING:
                 del table[name]
             else:
                 table[name] = held
-        EPOCH.count += 1
+            EPOCH.count += 1
+
+
+def _assigned(changed: list[Assigned], trace: Trace) -> list[Assigned]:
+    """The changed places that each call must give its own tensor."""
+    moved = {id(held) for *_, held in changed}
+    return [
+        (table, name, value, held)
+        for table, name, value, held in changed
+        if value._storage.trace is trace
+        or id(value) in moved
+        or id(value) in trace.arguments
+        or (value._storage.trace is None and type(value._array) is Window)
+    ]
+
+
+def _left(changed: list[Assigned]) -> list[Assigned]:
+    """Those with tensors that bodies of loops and branches left behind."""
+    return [
+        entry
+        for entry in changed
+        if (trace := entry[2]._storage.trace) is not None and trace.closes
+    ]
+
+
+def _check_bodies(changed: list[Assigned]) -> None:
+    """Refuse a body that reads an attribute and assigns it: each iteration would see the first.
+
+    One that only assigns it, as a hook does that computes a weight, is fine; the attribute is
+    as before when the trace is over.
+    """
+    for _, name, value, held in _left(changed):
+        body: Any = value._storage.trace
+        if id(held) in body.lifted:
+            raise RuntimeError(
+                f"{body.what}: a captured body reads and assigns the attribute {name!r} "
+                f"({value._spec}), which would not be carried from iteration to iteration. "
+                "Make it part of the carry: take it as an argument and return the new value."
+            )
 
 
 def _fits(held: Any, value: Tensor, trace: Trace) -> bool:

@@ -217,10 +217,11 @@ class Captured:
         if not opaque and watch is not None and self.seen is not None and watch.holds():
             seen = self.seen
         else:
-            seen = self._look(opaque)
+            seen = self.environment.look(opaque)  # into objects passed as arguments too
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
                 self.programs[key] = self.programs.pop(key)  # used last
+                self._watch(seen, opaque)
                 return program
         restore = keep_states(seen.holders)
         try:
@@ -236,7 +237,7 @@ class Captured:
         self.programs.setdefault(key, []).append(made)
         self._latest = made
         self._forget_oldest()
-        self._look(opaque)
+        self._watch(made.fingerprint, opaque)
         return made
 
     def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
@@ -321,14 +322,13 @@ class Captured:
             program.prepare(leaves, self.factory)
         return program
 
-    def _look(self, opaque: list[Any]) -> Fingerprint:
-        """What the function can see now; an object passed as an argument is looked into too."""
-        seen = self.environment.look(opaque)
-        if not opaque:
-            kept = self.ready[1] if self.seen == seen else ()
-            self.seen = seen
-            self.ready = (Watch(seen), kept)
-        return seen
+    def _watch(self, seen: Fingerprint | None, opaque: list[Any]) -> None:
+        """Let the quick way notice when the function can see something else."""
+        if seen is None or seen is self.seen or opaque:
+            return
+        kept = self.ready[1] if self.seen == seen else ()
+        self.seen = seen
+        self.ready = (Watch(seen), kept)
 
     def _remember(self, args: Sequence[Any], structure: TreeDef | None, program: Program) -> None:
         """Let the quick way try this program first."""
@@ -402,7 +402,7 @@ class Captured:
                         trace.argument(i, leaf, how[leaf._storage.identity])
                 with self._recording(trace, leaves) as before:
                     result, rebinds = self._traced(structure, given)
-                    before.check_unchanged(self.outside(leaves))
+                    before.check_unchanged()
                     before.check_contents()
                     program = self._built(trace, result, leaves, attributes, seen)
                     program.rebinds = rebinds
@@ -441,7 +441,7 @@ class Captured:
         try:
             with self._recording(trace, []) as before, lengths_as_sizes():
                 result, rebinds = self._traced(structure, leaves)
-                before.check_unchanged(self.outside([]))
+                before.check_unchanged()
                 before.check_contents()
                 program = self._built(trace, result, leaves, attributes, seen)
                 program.rebinds = rebinds

@@ -46,14 +46,22 @@ def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
     behind = [t._storage for t in tensors]
     try:
         behind += [t._array for t in tensors]
-    except ValueError:  # a lazy module's, without a shape yet
-        behind += tensors
+    except ValueError:
+        behind += map(_array_of, tensors)
     hooks = [
         (i, *(m.hooks or ()), *(m.accumulate_hooks or ()))
         for i, t in enumerate(tensors)
         if (m := t._meta) is not None and (m.hooks or m.accumulate_hooks)
     ]
     return behind, ([*map(id, behind)], [t._requires_grad for t in tensors], hooks)
+
+
+def _array_of(tensor: Any) -> Any:
+    """What a tensor shows; of a lazy module's, without a shape yet, the tensor."""
+    try:
+        return tensor._array
+    except ValueError:
+        return tensor
 
 
 class Structure:
@@ -151,7 +159,7 @@ class Environment:
 class Fingerprint:
     """The reachable tensors and values, comparable; it keeps what it names alive."""
 
-    __slots__ = ("entries", "environment", "epoch", "holders", "kept", "watched")
+    __slots__ = ("entries", "environment", "epoch", "holders", "kept", "tensors", "watched")
 
     def __init__(self, environment: Environment, arguments: Iterable[Any] = ()) -> None:
         self.environment = environment
@@ -159,21 +167,25 @@ class Fingerprint:
         self.entries: list[Any] = []
         self.kept: list[Any] = []  # so that ids stay unique
         self.holders: list[Any] = [environment.fn]  # what can change without moving the epoch
-        self.watched: list[Any] = []  # tensors
+        self.tensors: list[Any] = []
+        self.watched: list[Any] = []  # tensors that nobody else looks at
         seen: set[int] = set()
         for name, value in reached(environment.fn):
             self._add(name, value, seen, 0)
         for place, value in enumerate(arguments):
             self._add(place, value, seen, 0)
+        behind, fields = tensor_fields(self.tensors)
+        self.entries.append(fields)
+        self.kept += behind
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fingerprint) and self.entries == other.entries
+        return self is other or (isinstance(other, Fingerprint) and self.entries == other.entries)
 
     __hash__ = None  # type: ignore[assignment]
 
     def storages(self) -> set[Any]:
         """The storages of the tensors within reach."""
-        return {x._storage for x in self.kept if is_tensor(x)}
+        return {x._storage for x in self.tensors}
 
     def difference(self, other: Fingerprint) -> str | None:
         """The name of the first thing that differs, if one can be told."""
@@ -194,7 +206,9 @@ class Fingerprint:
         self.entries.append((name, id(value)))
         self.kept.append(value)
         if is_tensor(value):
-            self._add_tensors([value], covered)
+            self.tensors.append(value)
+            if not covered:
+                self.watched.append(value)
             return
         if id(value) in seen or depth > DEPTH:
             return
@@ -209,18 +223,12 @@ class Fingerprint:
             key = key if isinstance(key, (str, int)) else id(key)
             self._add(key, child, seen, depth + 1, covered or key in covers)
 
-    def _add_tensors(self, tensors: list[Any], covered: bool = False) -> None:
-        behind, fields = tensor_fields(tensors)
-        if not covered:
-            self.watched += tensors
-        self.entries.append(fields)
-        self.kept += behind
-
     def _add_structure(self, root: Any, seen: set[int], depth: int) -> None:
         structure = self.environment.structure(root)
         self.entries.append(structure)
         self.kept += structure.tensors
-        self._add_tensors(structure.tensors)
+        self.tensors += structure.tensors
+        self.watched += structure.tensors
         for name, value in structure.loose:
             self._add(name, value, seen, depth + 1)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
@@ -30,6 +30,17 @@ def spell(path: Path) -> str:
     return spell(before) + (f"[{key!r}]" if item else f".{key}")
 
 
+class Numbers(NamedTuple):
+    """The Python numbers in one holder, by name there."""
+
+    holder: Any
+    kind: type  # a lazy module that became an ordinary one is another holder
+    parts: Callable[[Any], Iterable[tuple[Any, Any]]]  # what is in it
+    path: Path | None
+    item: bool
+    values: dict[Any, Any]
+
+
 class Outside:
     """The Python numbers in containers and objects a function can reach, by holder and name.
 
@@ -37,57 +48,58 @@ class Outside:
     there once.
     """
 
-    __slots__ = ("contents", "fn", "found", "kept", "variables")
+    __slots__ = ("contents", "kept", "numbers", "variables")
 
     def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
-        self.fn = fn
         self.variables = [(fn, _variables(fn))]  # of the function and those it calls
-        self.found: dict[tuple[Any, Any], tuple[Path, Any]] = {}
+        self.numbers: list[Numbers] = []
         self.kept: dict[int, Any] = {}  # by identity, which stays unique while this lives
         self.contents: list[tuple[Path, Any, Any]] = []  # a container, and a copy
-        seen: set[int] = set()
         pending: list[tuple[Path, Any, int]] = []
-
-        def note(place: tuple[Any, Any], path: Path, value: Any, depth: int) -> None:
-            """Keep a number; look into anything else later, if there is something in it."""
-            if isinstance(value, (int, float, complex)):
-                if value.__class__ is not bool:
-                    self.found[place] = path, value
-            elif not (is_tensor(value) or plain(value) or id(value) in seen or depth > DEPTH):
-                seen.add(id(value))
-                pending.append((path, value, depth))
-
-        for name, child in reached(fn):
-            note((0, name), (None, name, False), child, 0)
-        for i, child in enumerate(arguments):
-            note((1, i), (None, f"argument {i}", False), child, 0)
+        self._look(Numbers(fn, type(fn), reached, None, False, {}), 0, pending)
+        self._look(Numbers(arguments, type(arguments), _named, None, False, {}), 0, pending)
         while pending:
             path, value, depth = pending.pop()
-            self._look_into(path, value)
-            held = isinstance(value, (dict, list, tuple))
-            kind = type(value)  # a lazy module that became an ordinary one is another holder
-            for key, child in _own(value):
-                note((id(value), (kind, key)), (path, key, held), child, depth + 1)
+            if isinstance(value, types.FunctionType):
+                self.variables.append((value, _variables(value)))
+            within = _contents(value)
+            if within is not None:
+                self.contents.append((path, within, _copy(within)))
+            item = isinstance(value, (dict, list, tuple))
+            self._look(Numbers(value, type(value), _own, path, item, {}), depth + 1, pending)
 
-    def _look_into(self, path: Path, value: Any) -> None:
-        """Keep what is in something that can hold tensors."""
-        self.kept[id(value)] = value
-        if isinstance(value, types.FunctionType):
-            self.variables.append((value, _variables(value)))
-        within = _contents(value)
-        if within is not None:
-            self.contents.append((path, within, _copy(within)))
+    def _look(self, holder: Numbers, depth: int, pending: list[tuple[Path, Any, int]]) -> None:
+        """Keep the numbers in something; look into what else is in it later."""
+        _, _, parts, path, item, values = holder
+        kept = self.kept
+        for key, child in parts(holder.holder):
+            if isinstance(child, _NUMBERS):
+                if child.__class__ is not bool:
+                    values[key] = child
+            elif isinstance(child, TrackedDict) and not child:
+                continue  # most tables of modules are empty
+            elif not (is_tensor(child) or plain(child) or id(child) in kept or depth > DEPTH):
+                kept[id(child)] = child
+                pending.append(((path, key, item), child, depth))
+        if values:
+            self.numbers.append(holder)
 
-    def check_unchanged(self, now: Outside) -> None:
+    def check_unchanged(self) -> None:
         """Refuse a function that counts: its replay would not."""
-        for place, (path, value) in self.found.items():
-            after = now.found.get(place, (path, value))[1]
-            if value == value and after != value:
-                raise RuntimeError(
-                    f"compile: the function changes a Python number, {spell(path)}, from {value} "
-                    f"to {after}; a recording would not. Change it outside the function, or keep "
-                    "it in a tensor and write that in place."
-                )
+        for holder, kind, parts, path, item, values in self.numbers:
+            if type(holder) is not kind:
+                continue
+            now = dict(parts(holder))
+            for key, value in values.items():
+                after = now.get(key, value)
+                counted = isinstance(after, _NUMBERS) and after.__class__ is not bool
+                if counted and value == value and after != value:
+                    raise RuntimeError(
+                        "compile: the function changes a Python number, "
+                        f"{spell((path, key, item))}, from {value} to {after}; a recording would "
+                        "not. Change it outside the function, or keep it in a tensor and write "
+                        "that in place."
+                    )
 
     def check_contents(self) -> None:
         """Refuse a function that adds traced tensors to a list: its replay would add none.
@@ -109,8 +121,9 @@ class Outside:
 
     def put_back(self) -> None:
         """After a recording that failed: numbers and containers as they were."""
-        for (owner, _), ((_, key, _), value) in self.found.items():
-            _assign(self.fn if owner == 0 else self.kept.get(owner), key, value)
+        for holder, *_, values in self.numbers:
+            for key, value in values.items():
+                _assign(holder, key, value)
         for name, fn, held in self._assigned():
             _assign(fn, name, held)
         for _, value, before in self.contents:
@@ -121,6 +134,7 @@ class Outside:
                 _restore(value, before)
 
 
+_NUMBERS = (int, float, complex)
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _LOST = (
     "; a recording would not. Return the tensor and put it there outside the function, or keep it "
@@ -182,6 +196,11 @@ def _assign(holder: Any, key: Any, value: Any) -> None:
     elif table is not None and key in table and table[key] != value:
         table[key] = value
         EPOCH.count += is_tracked(holder)
+
+
+def _named(arguments: Iterable[Any]) -> Iterable[tuple[str, Any]]:
+    """Arguments as parts of a call."""
+    return [(f"argument {i}", x) for i, x in enumerate(arguments)]
 
 
 def _own(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -32,9 +35,12 @@ class Spans:
         placed = sorted(((*byte_bounds(a), k) for k, a in enumerate(arrays) if a.size))
         self.arrays = [arrays[k] for _, _, k in placed]
         self.starts = [low for low, _, _ in placed]
-        self.reach: list[int] = []  # the furthest end of any array so far
-        for _, high, _ in placed:
-            self.reach.append(max(high, self.reach[-1] if self.reach else 0))
+        # The furthest end of any array so far.
+        self.reach = list(accumulate([high for _, high, _ in placed], max))
+
+    def disjoint(self) -> bool:
+        """Whether each array ends before the next begins."""
+        return all(map(le, self.reach, self.starts[1:]))
 
     def meets(self, array: Any) -> Any:
         """One of the arrays, another than the given one, that shares elements with it, or None."""
@@ -70,15 +76,21 @@ class Overlaps:
     ) -> None:
         self.given = list(given)
         self.writes_given = [k for k, flag in given.items() if flag]
-        held = [a for a in states if isinstance(a, np.ndarray)]
-        self.every = Spans(held)
-        self.written = Spans([a for a in written if isinstance(a, np.ndarray)])
-        for array in self.written.arrays:
-            if self.every.meets(array) is not None:
-                raise RuntimeError(_message("a tensor that the function reaches", array))
-        watched = held if self.writes_given else self.written.arrays
+        self.targets = [a for a in written if isinstance(a, np.ndarray)]
+        known = {id(a): a for a in (*states, *self.targets) if isinstance(a, np.ndarray)}
+        self.every = Spans([*known.values()])
+        if not self.every.disjoint():
+            for array in self.targets:
+                if self.every.meets(array) is not None:
+                    raise RuntimeError(_message("a tensor that the function reaches", array))
+        watched = self.every.arrays if self.writes_given else self.targets
         always = any(map(is_foreign, watched)) or bool(self.writes_given)
         self.check = self._checker(always, {id(root_of(a)) for a in watched})
+
+    @cached_property
+    def written(self) -> Spans:
+        """The arrays that are always written; most programs are never asked."""
+        return Spans(self.targets)
 
     def _checker(self, always: bool, roots: set[int]) -> Callable[[Sequence[Any]], None]:
         """A function that refuses inputs which overlap with what is written.

@@ -12,6 +12,7 @@ from adjoint.autodiff.hooks import Handle
 from adjoint.core.context import CONTEXT
 from adjoint.core.epoch import EPOCH
 from adjoint.core.public import INPLACE, METHODS, PROPERTIES
+from adjoint.core.spec import Spec
 from adjoint.ops.convert import _read_to
 from adjoint.sparse.printing import to_string
 from adjoint.tensor.storage import Storage, Window
@@ -279,7 +280,8 @@ def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:
     """A tensor of a sparse class with all that Tensor asks for, and its elements."""
     made = _new(cls)
     # No strides and no buffer: nothing that reads memory mistakes it for a dense tensor.
-    made._array = Window(size, (0,) * len(size), 0, elements.dtype, elements.device)
+    spec = Spec(size, elements.dtype, elements.device)
+    made._array = Window(spec, (0,) * len(size), 0)
     made._storage = Storage(None)
     made._chain = ()
     made._base = made._node = made._meta = None

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.core.spec import Spec
+
 
 class Storage:
     """A buffer (or a level's payload) with the version that counts writes to it."""
@@ -58,18 +60,15 @@ FOREIGN = Foreign()
 
 
 class Window:
-    """Stands in a tensor for the array it does not have: shape, strides, offset, dtype, device."""
+    """Stands in a tensor for the array it does not have: its spec, strides and offset."""
 
-    __slots__ = ("device", "dtype", "offset", "shape", "strides")
+    __slots__ = ("device", "dtype", "offset", "shape", "spec", "strides")
 
-    def __init__(
-        self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: Any, device: Any
-    ) -> None:
-        self.shape = shape
+    def __init__(self, spec: Spec, strides: tuple[int, ...], offset: int) -> None:
+        self.spec = spec
+        self.shape, self.dtype, self.device = spec
         self.strides = strides  # in elements
         self.offset = offset
-        self.dtype = dtype
-        self.device = device
 
     @property
     def ndim(self) -> int:

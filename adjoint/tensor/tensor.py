@@ -142,6 +142,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
     @property
     def _spec(self) -> Spec:
         array = self._array
+        if type(array) is Window:
+            return array.spec
         return Spec(tuple(array.shape), DTYPE_OF[array.dtype], self.device)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -362,7 +364,7 @@ def symbolic(spec: Spec, storage: Storage, strides: tuple[int, ...] | None = Non
     t = _new(Tensor)
     if strides is None:
         strides = contiguous_strides(spec.shape)
-    t._array = Window(spec.shape, strides, 0, spec.dtype, spec.device)
+    t._array = Window(spec, strides, 0)
     t._storage = storage
     t._chain = ()
     t._base = None
@@ -376,8 +378,7 @@ def symbolic(spec: Spec, storage: Storage, strides: tuple[int, ...] | None = Non
 def symbolic_view(source: Tensor, spec: Spec, record: Any, params: dict[str, Any]) -> Tensor:
     """A view of a tensor whose value is symbolic (or treated so): its window is computed."""
     strides, offset = record.window(source, **params)
-    shown = Window(spec.shape, strides, offset, spec.dtype, spec.device)
-    return window(source, shown, record, params)
+    return window(source, Window(spec, strides, offset), record, params)
 
 
 class _NoGrad:
