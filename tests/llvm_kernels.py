@@ -116,6 +116,22 @@ end:
   ret void
 }
 
+; args: counter, limit, byte: one more; whether that is below the limit
+define void @below(ptr %args, i64 %w, i64 %n) {
+  %lp = getelementptr i64, ptr %args, i64 1
+  %bp = getelementptr i64, ptr %args, i64 2
+  %counter = load ptr, ptr %args
+  %limit = load i64, ptr %lp
+  %byte = load ptr, ptr %bp
+  %v = load i64, ptr %counter
+  %v1 = add i64 %v, 1
+  store i64 %v1, ptr %counter
+  %is = icmp slt i64 %v1, %limit
+  %flag = zext i1 %is to i8
+  store i8 %flag, ptr %byte
+  ret void
+}
+
 ; args: rounds of work that cannot be optimised away
 define void @work(ptr %args, i64 %w, i64 %n) {
 entry:
@@ -144,9 +160,22 @@ STATUS = object()  # among a call's arguments: the address of the program's stat
 class Call:
     """A step to be: a kernel's name and its arguments (arrays are passed by address)."""
 
-    def __init__(self, name: str, *values: Any, parallel: bool = True, barrier: bool = True):
-        self.name, self.values = name, values
-        self.parallel, self.barrier = parallel, barrier
+    def __init__(
+        self,
+        name: str,
+        *values: Any,
+        parallel: bool = True,
+        barrier: bool = True,
+        skip: int = 0,
+    ):
+        self.name, self.values = name, values  # no name: a test of a byte
+        self.parallel, self.barrier, self.skip = parallel, barrier, skip
+
+    def step(self, words: Any) -> Step:
+        function = library().address(self.name) if self.name else 0
+        return Step(
+            function, words.ctypes.data, self.parallel, self.barrier, self.skip, not self.name
+        )
 
 
 class Program:
@@ -155,12 +184,7 @@ class Program:
     def __init__(self, *calls: Call) -> None:
         self.calls = calls
         self.words = [np.zeros(max(len(call.values), 1), np.int64) for call in calls]
-        self.table = Table(
-            [
-                Step(library().address(call.name), w.ctypes.data, call.parallel, call.barrier)
-                for call, w in zip(calls, self.words, strict=True)
-            ]
-        )
+        self.table = Table([c.step(w) for c, w in zip(calls, self.words, strict=True)])
         for call, words in zip(calls, self.words, strict=True):
             words[: len(call.values)] = [self.word(value) for value in call.values]
 

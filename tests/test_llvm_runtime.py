@@ -17,6 +17,7 @@ import pytest
 
 from adjoint.backends import threads
 from adjoint.backends.llvm import fastcall, jit, layout
+from adjoint.backends.llvm.driver import TURNS
 from adjoint.backends.llvm.pool import Pool, Step, Table, the_pool
 from tests.llvm_kernels import STATUS, Call, Program
 
@@ -160,6 +161,64 @@ def test_a_status_does_not_outlive_its_run() -> None:
     program.words[0][0] = flag.ctypes.data  # now it reports elsewhere
     assert program.run(2) == 0
     assert flag[0] == 9
+
+
+# -- jumps ----------------------------------------------------------------------------------------
+
+
+def looping(limit: int, *inside: Call) -> tuple[Program, np.ndarray, np.ndarray]:
+    """Counts as long as a number is below a limit; another count after the end."""
+    number, byte = np.zeros(1, np.int64), np.ones(1, np.int8)
+    seen, after = np.zeros(8, np.int64), np.zeros(8, np.int64)
+    body = [Call("count", seen), *inside, Call("agree", STATUS, seen)]
+    body[-1].skip = -len(body) - 2
+    program = Program(
+        Call("below", number, limit, byte, parallel=False),
+        Call("", byte, skip=len(body)),
+        *body,
+        Call("count", after),
+    )
+    return program, seen, after
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("limit", [1, 2, TURNS, TURNS + 1, 5 * TURNS])
+def test_a_loop_is_walked_by_all_until_its_test_fails(workers: int, limit: int) -> None:
+    program, seen, after = looping(limit)
+    assert program.run(workers) == 0
+    assert seen[:workers].tolist() == [limit - 1] * workers
+    assert after[:workers].tolist() == [1] * workers
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_one_of_two_branches_is_walked(workers: int) -> None:
+    byte, yes, no = np.zeros(1, np.int8), np.zeros(8, np.int64), np.zeros(8, np.int64)
+    program = Program(
+        Call("", byte, skip=2), Call("nothing"), Call("count", yes, skip=1), Call("count", no)
+    )
+    for byte[0] in (0, 1, 0, 7, 0):
+        assert program.run(workers) == 0
+    assert yes[:workers].tolist() == [2] * workers
+    assert no[:workers].tolist() == [3] * workers
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_error_ends_a_loop(workers: int) -> None:
+    program, seen, after = looping(2**62, Call("fail", STATUS, 7, 1))
+    assert program.run(workers) == 7
+    assert seen[:workers].tolist() == [1] * workers
+    assert not after.any()
+
+
+def test_jumps_that_lead_nowhere_are_refused() -> None:
+    for calls in (
+        [Call("nothing", skip=1)],
+        [Call("nothing", skip=-2)],
+        [Call("nothing"), Call("", np.zeros(1, np.int8), skip=-1)],
+        [Call("", np.zeros(1, np.int8), skip=1), Call("nothing")],
+    ):
+        with pytest.raises(ValueError, match="leads to|ends the table"):
+            Program(*calls)
 
 
 # -- threads of Python, forks, exits --------------------------------------------------------------

@@ -80,3 +80,12 @@ def test_indices_of_either_width_are_native(dtype: Any) -> None:
         lambda x, at: x.index_put((at,), x, accumulate=True),
     ):
         np.testing.assert_array_equal(_native(fn, x, at), fn(x, at).numpy())
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, ad.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5), (40, 7)], ids=str)
+def test_identity_matrices(shape: tuple[int, int], dtype: Any) -> None:
+    compiled = ad.compile(lambda: ad.eye(*shape, dtype=dtype))
+    assert compiled().dtype is dtype
+    assert compiled().to(ad.float64).tolist() == np.eye(*shape).tolist()
+    assert " 0 calls of the eager table" in compiled.explain()

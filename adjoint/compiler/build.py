@@ -9,6 +9,7 @@ from typing import Any
 
 from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler import (
+    branches,
     convolutions,
     folds,
     joins,
@@ -17,8 +18,10 @@ from adjoint.compiler import (
     running,
     scans,
     scatters,
+    whiles,
 )
 from adjoint.compiler.batching import batch
+from adjoint.compiler.bodies import refusal
 from adjoint.compiler.copying import copy_step, kernel_step
 from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.legalise import Legal
@@ -30,13 +33,15 @@ from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import Call, Step, whole
 from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
-from adjoint.graph.ir import Graph, Node, Value
+from adjoint.graph.ir import Graph, Node, Value, subgraphs
 from adjoint.graph.passes.pipeline import run_passes
 from adjoint.graph.passes.remat import DEFAULT, NEAR, rematerialise
 from adjoint.ops.convert import CLONE
 
 # Modules that entered their templates in TEMPLATES when they were imported.
-REGISTERED = (convolutions, folds, joins, pools, products, running, scans, scatters)
+REGISTERED = (
+    branches, convolutions, folds, joins, pools, products, running, scans, scatters, whiles,
+)  # fmt: skip
 
 
 class Builder:
@@ -129,7 +134,7 @@ def why_called(node: Node) -> str:
         return f"kernels do not compute in {', '.join(foreign)}"
     if any(0 in v.spec.shape for v in node.outputs):
         return "nothing to compute"
-    return "no native code for it"
+    return (subgraphs(node) and refusal(node)) or "no native code for it"
 
 
 def updates(graph: Graph, task: Task) -> frozenset[Node]:

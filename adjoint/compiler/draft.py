@@ -15,7 +15,7 @@ import numpy as np
 
 from adjoint.backends.llvm.library import Text
 from adjoint.compiler.footprint import AtSizes, footprint
-from adjoint.compiler.image import Image, Patches
+from adjoint.compiler.image import TEST, Image, Patches
 from adjoint.compiler.indexed import Fault
 from adjoint.compiler.memory import blocks, lifetimes, pack, rounded, together
 from adjoint.compiler.naming import name_of
@@ -24,13 +24,15 @@ from adjoint.compiler.plan import Plan
 from adjoint.compiler.steps import (
     Address,
     Call,
+    Entry,
+    Flow,
     Launch,
     Number,
-    Repeat,
     Status,
     Step,
     Symbol,
     double_bits,
+    entries_of,
     launches_of,
     told,
 )
@@ -60,7 +62,7 @@ class Draft:
         self.status: list[tuple[int, int]] = []
         self.symbols: list[tuple[int, str]] = []
         self.faults: list[Fault] = []
-        self.segments: list[list[tuple[str, int, Launch]] | None] = []
+        self.segments: list[list[tuple[str, int, Entry]] | None] = []
         self.results = [
             (k, tuple(plan.graph.outputs[k].spec.shape), b.dtype.name)
             for k, b in sorted(plan.results.items())
@@ -75,7 +77,7 @@ class Draft:
     # -- words ----------------------------------------------------------------------------------
 
     def add(self, step: Step) -> None:
-        """The words of a step's launches."""
+        """The words of a step's entries."""
         if isinstance(step, Call):
             self.segments.append(None)
             return
@@ -83,9 +85,10 @@ class Draft:
             self.segments.append([])
         segment = self.segments[-1]
         assert segment is not None
-        for launch in launches_of(step):
-            segment.append((name_of(launch), len(self.plain), launch))
-            for word in launch.words:
+        for entry in entries_of(step):
+            name = name_of(entry) if isinstance(entry, Launch) else TEST
+            segment.append((name, len(self.plain), entry))
+            for word in entry.words:
                 if word.__class__ is not int:
                     word = self.word(word, len(self.plain))
                 self.plain.append(word)
@@ -168,13 +171,15 @@ class Draft:
             id(launch): at_sizes(launch.pieces) > 1 and at_sizes(launch.cost)
             for segment in self.segments
             for _, _, launch in segment or ()
+            if isinstance(launch, Launch)
         }
         parallel = sum(cost for cost in wide.values() if cost > SERIAL) > ALONE
         segments = [
             None
             if segment is None
             else [
-                (name, at, parallel and wide[id(launch)] > SERIAL) for name, at, launch in segment
+                (name, at, parallel and wide.get(id(entry), 0) > SERIAL, entry.skip)
+                for name, at, entry in segment
             ]
             for segment in self.segments
         ]
@@ -218,14 +223,16 @@ def word_of(x: int | float) -> int:
 def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
     """What `explain` says of a step."""
     label = told(step.label, at_sizes)
-    if isinstance(step, Repeat):
+    if isinstance(step, Flow):
+        inside = [(name, [describe(s, at_sizes) for s in part]) for name, part in step.parts]
+        work = [sum(line["work"] for line in lines) for _, lines in inside]
         return {
-            "kind": "loop",
+            "kind": step.kind,
             "what": label,
             "times": step.turns,
-            "work": round(sum(at_sizes(launch.cost) for launch in step.launches)),
+            "work": max(work) if step.kind == "branch" else sum(work) * (step.turns or 1),
             "reason": step.reason,
-            "bytes": 0,
+            "inside": inside,
         }
     if isinstance(step, Call):
         return {"kind": "call", "what": label, "reason": step.reason}

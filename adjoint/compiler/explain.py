@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from adjoint.compiler.footprint import section, size
 from adjoint.compiler.image import Image
 
-KINDS = {"loop": "loop", "kernel": "kernel", "template": "template", "call": "Python"}
+FLOWS = ("loop", "branch")
+SHOWN = {"call": "Python"}  # the other kinds by their names
 
 
 def explain(image: Image) -> str:
-    """One line per step: what it does, how much, and why it is not part of the one before."""
+    """One line per step: what it does, how much, and why it is not part of the one before.
+
+    The steps of a loop or branch, which the first line does not count, follow it indented.
+    """
     kinds = [line["kind"] for line in image.report]
-    functions = {name for entries in image.segments if entries for name, _, _ in entries}
-    loops = f", {kinds.count('loop')} loops" if "loop" in kinds else ""
+    flows = sum(kind in FLOWS for kind in kinds)
     head = (
         f"{len(kinds)} steps: {kinds.count('kernel')} launches of fused kernels, "
         f"{kinds.count('template')} of templates, {kinds.count('call')} calls of the eager table"
-        f"{loops}; "
-        f"{len(functions)} functions of machine code; {size(image.arena)} of memory; "
+        f"{f', {flows} loops and branches' if flows else ''}; "
+        f"{len(image.functions)} functions of machine code; {size(image.arena)} of memory; "
         f"{'all workers' if image.parallel else 'one worker'}"
     )
-    width = len(str(len(kinds)))
-    lines = [head]
-    for number, line in enumerate(image.report, 1):
-        lines.append(f"{number:>{width}}  {KINDS[line['kind']]:<9}{_describe(line)}")
-    lines += section(image.memory)
-    return "\n".join(lines)
+    return "\n".join([head, *_lines(image.report), *section(image.memory)])
+
+
+def _lines(report: list[dict[str, Any]], within: str = "", margin: str = "") -> Iterator[str]:
+    """A line per step, with the steps of loops and branches below it."""
+    width = len(within) + len(str(len(report)))
+    for number, line in enumerate(report, 1):
+        part = f"{line['part']}: " if line.get("part") else ""
+        head = (
+            f"{margin}{within + str(number):>{width}}  {SHOWN.get(line['kind'], line['kind']):<9}"
+        )
+        yield f"{head}{part}{_describe(line)}"
+        inner = [each | {"part": name} for name, lines in line.get("inside", ()) for each in lines]
+        yield from _lines(inner, f"{within}{number}.", margin + " " * (width + 2))
 
 
 def _describe(line: dict[str, Any]) -> str:
     text: str = line["what"]
     if line["kind"] == "call":
         return f"{text}  [{line['reason']}]" if line["reason"] else text
-    if line["kind"] == "loop":
-        text += f"  ({line['times']} turns)"
-    elif line["times"] > 1:
-        text += f"  ({line['times']} times in one launch)"
-    text += f"  {count(line['work'])} operations, {size(line['bytes'])}"
+    if line["kind"] in FLOWS:
+        times = line["times"]
+        text += f"  ({times} turns)" if times else ""
+        a_turn = " a turn" if line["kind"] == "loop" and not times else ""
+        text += f"  {count(line['work'])} operations{a_turn}"
+    else:
+        text += f"  ({line['times']} times in one launch)" if line["times"] > 1 else ""
+        text += f"  {count(line['work'])} operations, {size(line['bytes'])}"
     return f"{text}  [{line['reason']}]" if line.get("reason") else text
 
 

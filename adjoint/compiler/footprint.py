@@ -15,6 +15,7 @@ from adjoint.compiler.steps import Step, told
 from adjoint.core.errors import show_line
 from adjoint.graph.ir import Value
 
+Moments = list[tuple[str, Step]]
 AtSizes = Callable[[Any], Any]  # a number that may be an extent, at the sizes of a program
 SHOWN = 8  # buffers that are named
 LIMIT = "ADJOINT_MEMORY_LIMIT"
@@ -24,7 +25,8 @@ SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> dict[str, Any]:
     """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
     room = [rounded(at_sizes(block.nbytes)) for block in found]
-    sizes = alive(found, room, len(plan.steps))
+    moments = plan.moments
+    sizes = alive(found, room, len(moments))
     most = max(sizes, default=0)
     at = sizes.index(most) if sizes else 0
     there = [(b, n) for b, n in zip(found, room, strict=True) if b.first <= at <= b.last]
@@ -36,10 +38,10 @@ def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> 
     return {
         "arena": arena,
         "least": most,
-        "step": at + 1,
+        "step": moments[at][0] if moments else "1",
         "alive": len(there),
         "largest": [
-            {"bytes": n} | _line(plan, block, at, values, at_sizes) for block, n in there[:SHOWN]
+            {"bytes": n} | _line(moments, block, at, values, at_sizes) for block, n in there[:SHOWN]
         ],
         "inputs": sum(at_sizes(b.nbytes) for b in inputs.values()),
         "results": sum(at_sizes(b.nbytes) for b in plan.results.values()),
@@ -49,19 +51,19 @@ def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> 
 
 
 def _line(
-    plan: Plan, block: Block, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
+    moments: Moments, block: Block, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
 ) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
-    buffer = next((b for b in reversed(block.buffers) if _made(plan, b) <= at), block.buffers[0])
-    made = _made(plan, buffer)
+    buffer = next((b for b in reversed(block.buffers) if _made(moments, b) <= at), block.buffers[0])
+    made, step = moments[_made(moments, buffer)]
     value = values.get(buffer)
     shape = [at_sizes(n) for n in (value.spec.shape if value is not None else (buffer.size,))]
     node = None if value is None else value.node
     return {
         "what": f"{buffer.dtype.name}{shape}",
-        "made": made + 1,
-        "by": told(plan.steps[made].label, at_sizes),
-        "last": block.last + 1,
+        "made": made,
+        "by": told(step.label, at_sizes),
+        "last": moments[block.last][0],
         "where": None if node is None else node.where,
     }
 
@@ -71,8 +73,8 @@ def without_places(memory: dict[str, Any]) -> dict[str, Any]:
     return {**memory, "largest": [{**b, "where": None} for b in memory["largest"]]}
 
 
-def _made(plan: Plan, buffer: Buffer) -> int:
-    return next((k for k, step in enumerate(plan.steps) if _writes(step, buffer)), 0)
+def _made(moments: Moments, buffer: Buffer) -> int:
+    return next((k for k, (_, step) in enumerate(moments) if _writes(step, buffer)), 0)
 
 
 def _writes(step: Step, buffer: Buffer) -> bool:

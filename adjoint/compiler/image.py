@@ -20,7 +20,9 @@ from adjoint.compiler.footprint import without_places
 from adjoint.ops.checks import failure
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)
-Entry = tuple[str, int, bool]  # function, first word, whether all workers run it
+TEST = ""  # in the place of a function: leave out entries where the byte that a word names is 0
+# Function, first word, whether all workers run it, entries left out after it (Note [entries]).
+Entry = tuple[str, int, bool, int]
 
 
 @dataclass(slots=True)
@@ -51,6 +53,11 @@ class Image:
         """What memory the program takes, and for what (`footprint`)."""
         found: dict[str, Any] = self.details()["memory"]
         return found
+
+    @property
+    def functions(self) -> set[str]:
+        """The names of the functions it calls."""
+        return {entry[0] for entries in self.segments for entry in entries or ()} - {TEST}
 
     def fault(self, status: int) -> Exception:
         """The exception that a status means."""

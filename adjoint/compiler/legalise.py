@@ -19,6 +19,7 @@ from adjoint.compiler.places import INPUT, STRIDED, Buffer, Place, row_major, sh
 from adjoint.compiler.scatters import can_put
 from adjoint.compiler.substitutes import (
     another_scatter,
+    identity_matrix,
     integer_product,
     is_integer_product,
     wants_another_scatter,
@@ -75,6 +76,8 @@ class Legal:
             self.reduction(node, inputs)
         elif is_point(node, inputs):
             self.keep(node, inputs, POINT)
+        elif record.name == "eye" and known(node, inputs):
+            self.builder.replace(node, (identity_matrix(self, node),))
         elif is_integer_product(node) and known(node, inputs):
             self.builder.replace(node, (integer_product(self, node, *inputs),))
         elif wants_another_scatter(node, inputs) and known(node, inputs):

@@ -9,13 +9,14 @@ Note [in place]
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from adjoint.backends.loops import Kernel, Ref
 from adjoint.compiler.places import ARENA, Buffer
 from adjoint.compiler.plan import Plan
-from adjoint.compiler.steps import Launch
+from adjoint.compiler.steps import Launch, Step, inside
 
 ALIGN = 64
 Spans = dict[Buffer, tuple[int, int]]
@@ -32,14 +33,24 @@ class Block:
 
 
 def lifetimes(plan: Plan) -> Spans:
-    """The first and last step that touches each arena buffer."""
+    """The first and last moment (of `plan.moments`) at which each arena buffer is touched.
+
+    What a loop or branch touches as a whole lives through all of it. What its steps make for
+    themselves is dead at the end of a turn, so the moments of one turn stand for those of all.
+    """
     spans: Spans = {}
-    for k, step in enumerate(plan.steps):
-        for touch in (*step.reads, *step.writes):
-            buffer = touch.buffer
-            if buffer.kind == ARENA:
-                first, _ = spans.get(buffer, (k, k))
-                spans[buffer] = (first, k)
+
+    def visit(steps: Iterable[Step], now: int) -> int:
+        for step in steps:
+            start, now = now, visit(inside(step), now + 1)
+            for touch in (*step.reads, *step.writes):
+                buffer = touch.buffer
+                if buffer.kind == ARENA:
+                    first, last = spans.get(buffer, (start, now - 1))
+                    spans[buffer] = (min(first, start), max(last, now - 1))
+        return now
+
+    visit(plan.steps, 0)
     return spans
 
 
@@ -76,9 +87,9 @@ def pack(found: list[Block], sizes: list[int], others: list[list[int]]) -> tuple
     return starts, total
 
 
-def alive(found: list[Block], sizes: list[int], steps: int) -> list[int]:
-    """Bytes of the blocks alive at each step; no arena can be smaller than the largest."""
-    change = [0] * (steps + 1)
+def alive(found: list[Block], sizes: list[int], moments: int) -> list[int]:
+    """Bytes of the blocks alive at each moment; no arena can be smaller than the largest."""
+    change = [0] * (moments + 1)
     for block, size in zip(found, sizes, strict=True):
         change[block.first] += size
         change[block.last + 1] -= size
@@ -91,8 +102,9 @@ def alive(found: list[Block], sizes: list[int], steps: int) -> list[int]:
 def blocks(plan: Plan, spans: Spans) -> list[Block]:
     """Buffers to be placed, those together of which one takes the place of another."""
     found: dict[Buffer, Block] = {}
+    moments = plan.moments
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
-        step = plan.steps[first]
+        _, step = moments[first]
         dying = successor_of(step, first, buffer, spans) if isinstance(step, Launch) else None
         block = found.get(dying) if dying is not None else None
         if block is not None and block.last == first and block.nbytes >= buffer.nbytes:

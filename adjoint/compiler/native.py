@@ -21,7 +21,7 @@ from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.footprint import check, limit, too_much
-from adjoint.compiler.image import Image, from_bytes, to_bytes
+from adjoint.compiler.image import TEST, Image, from_bytes, to_bytes
 from adjoint.compiler.naming import Unnameable, package_key, task_key
 from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
@@ -105,8 +105,10 @@ class Native:
                 continue
             table = Table(
                 [
-                    Entry(self.functions[name].address, base + 8 * start, everyone)
-                    for name, start, everyone in entries
+                    Entry(0, base + 8 * start, skip=skip, test=True)
+                    if name == TEST
+                    else Entry(self.functions[name].address, base + 8 * start, everyone, skip=skip)
+                    for name, start, everyone, skip in entries
                 ]
             )
             segments.append(table)
@@ -202,7 +204,7 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
     image = from_bytes(data)
     if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
-    names = {name for entries in image.segments if entries for name, _, _ in entries}
+    names = image.functions
     if any(blas.address(name) is None for _, name in image.symbols):
         return None
     try:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.loops import can_fail
-from adjoint.compiler import products, scans
+from adjoint.compiler import bodies, products
 from adjoint.compiler.fuse import Fusion, Unit
 from adjoint.compiler.indexed import INDEXED
 from adjoint.compiler.nest import strides_over
@@ -25,7 +25,7 @@ from adjoint.compiler.places import (
 )
 from adjoint.compiler.templates import TEMPLATES
 from adjoint.graph.execution import Task
-from adjoint.graph.ir import Graph, Value
+from adjoint.graph.ir import Graph, Value, subgraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +251,8 @@ class Placing:
 
 def may_fail(unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
-    if unit.kind == "template" and unit.nodes[0].record.name == "scan":
-        return scans.can_fail(unit.nodes[0])
+    if unit.kind == "template" and subgraphs(unit.nodes[0]):
+        return bodies.can_fail(unit.nodes[0])
     return unit.kind == "call" or any(
         n.record.name in INDEXED or can_fail(n.record.name, "int") for n in unit.nodes
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.compiler.places import Buffer, Place
-from adjoint.compiler.steps import Step
+from adjoint.compiler.steps import Step, moments
 from adjoint.graph.ir import Graph, Value
 from adjoint.graph.passes.remat import Recomputed
 
@@ -21,3 +21,8 @@ class Plan:
     results: dict[int, Buffer]  # by output
     places: dict[Value, Place]
     remat: Recomputed
+
+    @property
+    def moments(self) -> list[tuple[str, Step]]:
+        """All steps in order, those of loops and branches after them, with their numbers."""
+        return list(moments(self.steps))

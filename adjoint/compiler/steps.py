@@ -1,9 +1,20 @@
-"""Steps: what an executable does, one after another."""
+"""Steps: what an executable does, one after another.
+
+Note [entries]
+    A step is a row of entries in the driver's table. Most are one launch; those of loops and
+    branches (`Flow`) are launches and tests among which the walk jumps: a test leaves out so many
+    entries where a byte is 0, and a launch can have the walk go on elsewhere than at the next one.
+    Jumps count entries, so a row of them can be put anywhere.
+
+    All workers walk the same way, since they read the same byte after the barrier that followed its
+    making. For nobody to overwrite it before the last has read it, on both ways from a test there
+    is a launch, with its barrier, before anything writes that byte.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -112,6 +123,22 @@ class Launch:
     form: Any = None  # of a generated kernel
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)
+    skip: int = 0  # entries left out after it; below 0: gone back (Note [entries])
+
+
+@dataclass(eq=False, slots=True)
+class Test:
+    """An entry that leaves out some of those after it where a byte is 0 (Note [entries])."""
+
+    byte: Address
+    skip: int
+
+    @property
+    def words(self) -> list[Any]:
+        return [self.byte]
+
+
+Entry = Launch | Test
 
 
 @dataclass(eq=False, slots=True)
@@ -126,26 +153,42 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class Repeat:
-    """The launches of all turns of a loop, one after the other."""
+class Flow:
+    """A loop or a branch."""
 
-    launches: list[Launch]
-    reads: tuple[Touch, ...]
-    writes: tuple[Touch, ...]
-    turns: int
+    kind: str  # "loop", "branch"
+    entries: list[Entry]
+    parts: tuple[tuple[str, Sequence[Step]], ...]  # the steps its entries came from, by what for
+    reads: tuple[Touch, ...]  # by the loop or branch as a whole
+    writes: tuple[Touch, ...]  # its results, and what must last through all of it
+    turns: int | None = None  # of a loop, where that is known
     label: Label = ""
     reason: str = ""
 
-    @property
-    def cost(self) -> Any:
-        return sum(launch.cost for launch in self.launches)
+
+Step = Launch | Call | Flow
 
 
-Step = Launch | Call | Repeat
+def entries_of(step: Step) -> Sequence[Entry]:
+    """The entries that a step is in the driver's table."""
+    if isinstance(step, Flow):
+        return step.entries
+    return [step] if isinstance(step, Launch) else []
 
 
 def launches_of(step: Step) -> list[Launch]:
-    """The launches a step stands for."""
-    if isinstance(step, Repeat):
-        return step.launches
-    return [step] if isinstance(step, Launch) else []
+    """The launches among a step's entries."""
+    return [entry for entry in entries_of(step) if isinstance(entry, Launch)]
+
+
+def inside(step: Step) -> list[Step]:
+    """The steps that a loop or branch is made of."""
+    return [each for _, part in step.parts for each in part] if isinstance(step, Flow) else []
+
+
+def moments(steps: Iterable[Step], within: str = "") -> Iterator[tuple[str, Step]]:
+    """All steps in order, a loop's or branch's own after it, with numbers: 1, 2, 2.1, 2.2, 3."""
+    for k, step in enumerate(steps, 1):
+        number = f"{within}{k}"
+        yield number, step
+        yield from moments(inside(step), f"{number}.")

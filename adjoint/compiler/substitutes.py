@@ -1,4 +1,4 @@
-"""Operations that are others by the time kernels are made: integer products, some scatters."""
+"""Operations that are others by the time kernels are made: some products, scatters, `eye`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.compiler.fuse import POINT, TEMPLATE
 from adjoint.compiler.templates import TEMPLATES
-from adjoint.core.dtype import bool_, float32, uint8
+from adjoint.core.dtype import bool_, float32, int64, uint8
 from adjoint.core.record import REGISTRY
 from adjoint.core.spec import broadcast_shapes
 from adjoint.graph.ir import Node, Value
@@ -35,6 +35,19 @@ def integer_product(legal: Legal, node: Node, x: Value, y: Value) -> Value:
     (m, k), n = x.spec.shape[-2:], y.spec.shape[-1]
     pairs = legal.emit(POINT, REGISTRY["mul"], spread(x, (m, k, 1)), spread(y, (1, k, n)))
     return legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
+
+
+def identity_matrix(legal: Legal, node: Node) -> Value:
+    """Whether the row's number is the column's, in numbers."""
+    n, m, dtype, device = (node.params[name] for name in ("n", "m", "dtype", "device"))
+    rows, columns = (
+        legal.emit(
+            POINT, REGISTRY["arange"], start=0, step=1, length=size, dtype=int64, device=device
+        )
+        for size in (n, m)
+    )
+    same = legal.emit(POINT, REGISTRY["eq"], legal.reshape(rows, (n, 1)), columns)
+    return same if dtype is bool_ else legal.cast(same, dtype)
 
 
 def wants_another_scatter(node: Node, inputs: tuple[Any, ...]) -> bool:

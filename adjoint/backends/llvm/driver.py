@@ -1,13 +1,22 @@
 """The native driver: one small module of IR that walks a program's table on every worker.
 
 A program is a table in memory. Its first 64 bytes are a header whose first word is the status; then
-come the steps, three words each: function, argument words, flags. A kernel is
+come the steps, four words each: function, argument words, flags, and how many steps are left out
+after this one (below 0: gone back). A kernel is
 
     void kernel(ptr args, i64 worker, i64 workers)
 
 and takes the share of its iterations that (worker, workers) names. A kernel that must report an
 error stores a code into the status word, whose address it finds among its arguments, atomically
 (monotonic); the walk ends at the next barrier on every worker and `run` returns the code.
+
+A step that is a test calls nothing: it leaves steps out where the byte that its argument word names
+is 0. Every worker reads it by itself, so on both ways from a test there must be a barrier before
+anything writes that byte, and before the end.
+
+A program that has gone back `TURNS` times pauses: the walk ends on every worker, the header says
+where, and `run` returns PAUSED, so that Python can look after its signals and call `run` again. A
+loop that never ends can so be interrupted.
 
 How workers wait for each other is in `waiting`, where they run in `placing`, and the memory they
 share in `layout`.
@@ -30,14 +39,18 @@ from adjoint.backends.llvm.layout import (
     LINE,
     NEED_WORKERS,
     PARALLEL,
+    PAUSED,
     POOL,
     PROCESSORS,
+    RESUME,
     SPIN_BARRIER,
     SPIN_LAUNCH,
+    START,
     STARTED,
     STEP_WORDS,
     STOP,
     TABLE,
+    TEST,
     THREAD,
     WORKERS,
     Platform,
@@ -49,6 +62,7 @@ from adjoint.backends.llvm.waiting import waiting_text
 LAUNCH_SPIN = 50_000  # ns a worker polls for the next program before it sleeps
 BARRIER_SPIN = 20_000  # ns anyone polls in a barrier before it sleeps
 STACK = 8 * 2**20
+TURNS = 128  # of loops, before a program pauses; to go on costs two or three microseconds
 
 
 def driver_text(target: Platform) -> str:
@@ -67,19 +81,20 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 # -- the walk -------------------------------------------------------------------------------------
 
-# Returns the number of the next barrier. The last step always ends in a barrier: the caller must
-# not return before everybody is done.
+# Returns the number of the next barrier. Whatever ends the walk comes after a barrier: the caller
+# must not return before everybody is done with the table.
 WALK = f"""
-define internal i64 @walk(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %first) {{
+define internal i64 @walk(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %first,
+    i64 %start) {{
 entry:
 {field("%steps", "%table", 8 * HEADER_WORDS)}
-  %last = sub i64 %count, 1
   %alone = icmp eq i64 %n, 1
   %leader = icmp eq i64 %w, 0
   br label %head
 head:
-  %i = phi i64 [0, %entry], [%i1, %onward]
-  %epoch = phi i64 [%first, %entry], [%epoch1, %onward]
+  %i = phi i64 [%start, %entry], [%i1, %onward], [%i2, %test]
+  %turns = phi i64 [0, %entry], [%turns1, %onward], [%turns, %test]
+  %epoch = phi i64 [%first, %entry], [%epoch1, %onward], [%epoch, %test]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %step, label %end
 step:
@@ -87,9 +102,23 @@ step:
   %p = getelementptr i8, ptr %steps, i64 %at
   %ap = getelementptr i8, ptr %p, i64 8
   %fp = getelementptr i8, ptr %p, i64 16
+  %sp = getelementptr i8, ptr %p, i64 24
   %function = load ptr, ptr %p
   %args = load ptr, ptr %ap
   %flags = load i64, ptr %fp
+  %skip = load i64, ptr %sp
+  %next = add i64 %i, 1
+  %i1 = add i64 %next, %skip
+  %tbit = and i64 %flags, {TEST}
+  %tests = icmp ne i64 %tbit, 0
+  br i1 %tests, label %test, label %call
+test:
+  %where = load ptr, ptr %args
+  %byte = load i8, ptr %where
+  %zero = icmp eq i8 %byte, 0
+  %i2 = select i1 %zero, i64 %i1, i64 %next
+  br label %head
+call:
   %pbit = and i64 %flags, {PARALLEL}
   %parallel = icmp ne i64 %pbit, 0
   %mine = or i1 %parallel, %leader
@@ -100,11 +129,15 @@ do:
   call void %function(ptr %args, i64 %w, i64 %among)
   br label %did
 did:
+  %back = icmp slt i64 %skip, 0
+  %turn = zext i1 %back to i64
+  %turns1 = add i64 %turns, %turn
+  %pause = icmp eq i64 %turns1, {TURNS}
+  %done = icmp sge i64 %i1, %count
+  %final = or i1 %done, %pause
   %bbit = and i64 %flags, {BARRIER}
   %asked = icmp ne i64 %bbit, 0
-  %final = icmp eq i64 %i, %last
   %meet = or i1 %asked, %final
-  %i1 = add i64 %i, 1
   br i1 %meet, label %join, label %onward
 join:
   br i1 %alone, label %look, label %all
@@ -114,14 +147,21 @@ look:
   br i1 %failed, label %end, label %onward
 all:
   %verdict = call i64 @barrier(ptr %pool, ptr %table, i64 %w, i64 %n, i64 %epoch)
-  %next = add i64 %epoch, 1
+  %later = add i64 %epoch, 1
   %stop = icmp ne i64 %verdict, 0
   br i1 %stop, label %end, label %onward
 onward:
-  %epoch1 = phi i64 [%epoch, %did], [%epoch, %look], [%next, %all]
-  br label %head
+  %epoch1 = phi i64 [%epoch, %did], [%epoch, %look], [%later, %all]
+  br i1 %pause, label %paused, label %head
+paused:
+  br i1 %leader, label %note, label %end
+note:
+{field("%resume", "%table", RESUME)}
+  store i64 %i1, ptr %resume
+  br label %end
 end:
-  %r = phi i64 [%epoch, %head], [%epoch, %look], [%next, %all]
+  %r = phi i64 [%epoch, %head], [%epoch, %look], [%later, %all], [%epoch1, %paused],
+    [%epoch1, %note]
   ret i64 %r
 }}
 
@@ -148,9 +188,11 @@ end:
 
 # The one entry for programs. Whoever finds the workers taken runs on its own thread.
 RUN = f"""
-define i64 @run(ptr %pool, ptr %table, i64 %count, i64 %n) {{
+define i64 @run(ptr %pool, ptr %table, i64 %count, i64 %n, i64 %start) {{
 entry:
   store atomic i64 0, ptr %table monotonic, align 8
+{field("%resume", "%table", RESUME)}
+  store i64 -1, ptr %resume
   %some = icmp sgt i64 %n, 1
   %any = icmp sgt i64 %count, 0
   %many = and i1 %some, %any
@@ -179,6 +221,7 @@ launch:
 {field("%sl", "%pool", SPIN_LAUNCH)}
 {field("%sb", "%pool", SPIN_BARRIER)}
 {field("%pp", "%pool", PROCESSORS)}
+{field("%sp", "%pool", START)}
   %processors = load i64, ptr %pp
   %crowded = icmp ugt i64 %n, %processors
   %spin_l = select i1 %crowded, i64 0, i64 {LAUNCH_SPIN}
@@ -187,6 +230,7 @@ launch:
   store i64 %spin_b, ptr %sb
   store ptr %table, ptr %tp
   store i64 %count, ptr %cp
+  store i64 %start, ptr %sp
   store i64 %n, ptr %wp
   %floats = call i64 @get_floats()
   store i64 %floats, ptr %fp
@@ -195,15 +239,19 @@ launch:
   %l1 = add i64 %l, 1
   store i64 %l1, ptr %lp
   call void @spread(ptr %pool, i64 0, i64 %n, i64 %l1)
-  %after = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 %n, i64 %epoch)
+  %after = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 %n, i64 %epoch, i64 %start)
   store i64 %after, ptr %ep
-  %status = load atomic i64, ptr %table monotonic, align 8
   store atomic i64 0, ptr %pool release, align 8
-  ret i64 %status
+  br label %over
 serial:
-  %x = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 1, i64 0)
-  %code = load atomic i64, ptr %table monotonic, align 8
-  ret i64 %code
+  %x = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 1, i64 0, i64 %start)
+  br label %over
+over:
+  %status = load atomic i64, ptr %table monotonic, align 8
+  %at = load i64, ptr %resume
+  %paused = icmp sge i64 %at, 0
+  %result = select i1 %paused, i64 {PAUSED}, i64 %status
+  ret i64 %result
 }}
 
 define ptr @worker(ptr %block) {{
@@ -219,6 +267,7 @@ entry:
 {field("%sp", "%pool", STOP)}
 {field("%fp", "%pool", FLOATS)}
 {field("%spinp", "%pool", SPIN_LAUNCH)}
+{field("%startp", "%pool", START)}
   %before = call i64 @get_floats()
   br label %loop
 loop:
@@ -235,6 +284,7 @@ loop:
 job:
   %table = load ptr, ptr %tp
   %count = load i64, ptr %cp
+  %start = load i64, ptr %startp
   %epoch = load i64, ptr %ep
   %floats = load i64, ptr %fp
   %same = icmp eq i64 %floats, %had
@@ -243,7 +293,7 @@ change:
   call void @put_floats(i64 %floats)
   br label %set
 set:
-  %x = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %epoch)
+  %x = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %epoch, i64 %start)
   br label %loop
 end:
   ret ptr null

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 PARALLEL = 1  # every worker calls the function; otherwise worker 0 alone
 BARRIER = 2  # nobody passes before all are here
+TEST = 4  # no call: the word names a byte; entries are left out only where it is 0
 
 HEADER_WORDS = 8
-STEP_WORDS = 3
+STEP_WORDS = 4
+RESUME = 8  # in a table's header: the entry at which a program that paused goes on
 NEED_WORKERS = -(2**63)  # returned by `run` when fewer workers are resident than asked for
+PAUSED = NEED_WORKERS + 2**32  # returned by `run` in the middle of a loop (see `driver`)
 
 MAX_WORKERS = 256
 LINE = 128  # two processors writing within this many bytes slow each other down
@@ -23,8 +26,8 @@ POOL_BYTES = FIRST_BLOCK + MAX_WORKERS * BLOCK
 # Offsets in the pool.
 BUSY = 0
 STARTED, PROCESSORS, CPUS, LAST_CPU, MOVES = (LINE + 8 * i for i in range(5))
-TABLE, COUNT, WORKERS, EPOCH, LAUNCH, STOP, FLOATS, SPIN_LAUNCH, SPIN_BARRIER = (
-    2 * LINE + 8 * i for i in range(9)
+TABLE, COUNT, WORKERS, EPOCH, LAUNCH, STOP, FLOATS, SPIN_LAUNCH, SPIN_BARRIER, START = (
+    2 * LINE + 8 * i for i in range(10)
 )
 ALLOWED = 3 * LINE  # the processors this process may use, one bit each
 EXCEPT = 4 * LINE  # the same without the caller's

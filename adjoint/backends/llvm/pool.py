@@ -31,12 +31,18 @@ WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a kernel: where it is, where its argument words are, who calls it."""
+    """One call of a kernel: where it is, where its argument words are, who calls it.
+
+    After it `skip` steps are left out, or gone back where it is below 0. A test calls nothing; it
+    leaves them out where the byte whose address is its first word is 0.
+    """
 
     function: int
     arguments: int
     parallel: bool = True
     barrier: bool = True
+    skip: int = 0
+    test: bool = False
 
 
 class Table:
@@ -51,8 +57,9 @@ class Table:
         words = [0] * layout.HEADER_WORDS
         for step in steps:
             flags = layout.PARALLEL * step.parallel | layout.BARRIER * step.barrier
-            words += [step.function, step.arguments, flags]
-        self._words = (ctypes.c_uint64 * len(words))(*words)
+            words += [step.function, step.arguments, flags | layout.TEST * step.test, step.skip]
+        _check_jumps(steps)
+        self._words = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self._words)
         self.count = len(steps)
 
@@ -60,6 +67,16 @@ class Table:
     def status_address(self) -> int:
         """Where a kernel reports an error: goes into its argument words."""
         return self.address
+
+
+def _check_jumps(steps: Sequence[Step]) -> None:
+    """Refuse jumps that lead out of a table, and tests after which nobody waits for the others."""
+    for k, step in enumerate(steps):
+        onward = k + 1 + step.skip
+        if not 0 <= onward <= len(steps):
+            raise ValueError(f"step {k} of {len(steps)} leads to {onward}")
+        if step.test and max(k + 1, onward) == len(steps):
+            raise ValueError(f"step {k} is a test that ends the table: a call must come after it")
 
 
 class Pool:
@@ -83,7 +100,7 @@ class Pool:
         self._anchor = ctypes.c_char.from_buffer(self._memory)
         self.address = ctypes.addressof(self._anchor)
         _immortal(self._anchor)
-        self._run = fastcall.from_integers(self._library.address("run"), 4, name="run")
+        self._run = fastcall.from_integers(self._library.address("run"), 5, name="run")
         self._grow = self._function("grow", 3)
         self._stop = self._function("stop", 2)
         self._give = self._function("give", 1)
@@ -98,13 +115,19 @@ class Pool:
         """Walk a table's steps with at most so many workers, of which the caller is the first.
 
         Returns the program's status: 0, or what a kernel that failed has stored. No more workers
-        are used than `set_num_threads` allows.
+        are used than `set_num_threads` allows. A program that goes round in a loop comes back here
+        now and then, and Python can raise KeyboardInterrupt.
         """
         if workers > 1:
             workers = min(workers, threads.get_num_threads(), layout.MAX_WORKERS)
-        status: int = self._run(self.address, table, count, workers)
-        while status == layout.NEED_WORKERS:  # again, where a fork has just ended them
-            status = self._run(self.address, table, count, self.start(workers))
+        start = 0
+        status: int = self._run(self.address, table, count, workers, start)
+        while status in (layout.NEED_WORKERS, layout.PAUSED):
+            if status == layout.PAUSED:
+                start = ctypes.c_int64.from_address(table + layout.RESUME).value
+            else:  # again, where a fork has just ended them
+                workers = self.start(workers)
+            status = self._run(self.address, table, count, workers, start)
         return status
 
     def start(self, workers: int) -> int:

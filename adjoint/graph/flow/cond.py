@@ -311,7 +311,8 @@ def _record(pred: Any, true_fn: Any, false_fn: Any, given: list[Any], shape: Sha
         columns.add(x, *(b.graph.inputs[i] for b in bodies))
     columns.add_lifted(*bodies)
     true, false = columns.graphs([b.graph for b in bodies], [b.graph.outputs for b in bodies])
-    return shapes[0].fill(bind(pred, columns.operands, {"true": true, "false": false}))
+    test = pred.reshape(()).bool()
+    return shapes[0].fill(bind(test, columns.operands, {"true": true, "false": false}))
 
 
 def _settle(bodies: Sequence[Body]) -> None:

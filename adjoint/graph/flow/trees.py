@@ -32,7 +32,7 @@ def take_apart(what: str, tree: Any) -> tuple[list[Any], Shape]:
         if leaf is None:
             continue
         if isinstance(leaf, (bool, int, float, complex)):
-            leaf = PUBLIC["", "tensor"].fn(leaf)
+            leaf = PUBLIC["", "full"].fn((), leaf)
         if not is_tensor(leaf):
             kind = "a host number" if isinstance(leaf, HostScalar) else type(leaf).__name__
             raise TypeError(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from adjoint.graph.flow.cond import COND
 from adjoint.graph.flow.scan_record import SCAN
+from adjoint.graph.flow.while_loop import WHILE_LOOP
 from adjoint.graph.ir import Graph, Node, Value, extract
 from adjoint.graph.passes.rewrite import Builder
 
@@ -74,7 +75,35 @@ def _cond(node: Node, used: list[int]) -> Pruned | None:
     return Pruned(used, [0, *(i + 1 for i in inputs)], left)
 
 
-_RULES: dict[Any, Callable[[Node, list[int]], Pruned | None]] = {SCAN: _scan, COND: _cond}
+def _while(node: Node, used: list[int]) -> Pruned | None:
+    test, body, carries = (node.params[name] for name in ("test", "body", "carries"))
+    asked = _uses(test, test.outputs)
+    kept = set(used) | {i for i in range(carries) if test.inputs[i] in asked}
+    while True:  # a carry is needed if a needed one depends on it
+        needs = _uses(body, [body.outputs[i] for i in sorted(kept)])
+        more = {i for i in range(carries) if body.inputs[i] in needs} - kept
+        if not more:
+            break
+        kept |= more
+    inputs = [
+        i
+        for i, (t, b) in enumerate(zip(test.inputs, body.inputs, strict=True))
+        if i in kept or (i >= carries and (t in asked or b in needs))
+    ]
+    if len(inputs) == len(node.inputs):
+        return None
+    outputs = sorted(kept)
+    left = {
+        "test": extract(test, [test.inputs[i] for i in inputs], test.outputs),
+        "body": extract(body, [body.inputs[i] for i in inputs], [body.outputs[i] for i in outputs]),
+        "carries": len(outputs),
+    }
+    return Pruned(outputs, inputs, left)
+
+
+_RULES: dict[Any, Callable[[Node, list[int]], Pruned | None]] = {
+    SCAN: _scan, COND: _cond, WHILE_LOOP: _while,
+}  # fmt: skip
 
 
 def prune(graph: Graph) -> Graph:

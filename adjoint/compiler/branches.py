@@ -1,0 +1,39 @@
+"""The template of `cond`: a test, and the entries of both branches, of which one is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.compiler.bodies import Body, address, host, packed, refusal, then, touched
+from adjoint.compiler.places import Place
+from adjoint.compiler.steps import Flow, Test
+from adjoint.compiler.templates import TEMPLATES, Template
+from adjoint.core.dtype import bool_
+from adjoint.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Branches that are native through and through, chosen by a byte in memory."""
+    pred = inputs[0]
+    return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(node)
+
+
+def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+    """Both branches as one step; they write the same results."""
+    pred, *given = operands
+    inputs = list(map(host, given))
+    bodies = {name: Body(node.params[name]) for name in ("true", "false")}
+    yes, no = (body.at(inputs, results) for body in bodies.values())
+    return [
+        Flow(
+            "branch",
+            [Test(address(pred), len(yes)), *then(yes, len(no)), *no],
+            tuple((name, body.steps) for name, body in bodies.items()),
+            touched(operands),
+            touched(results),
+            label=node.record.name,
+        )
+    ]
+
+
+TEMPLATES["cond"] = Template(accepts, packed, steps)
