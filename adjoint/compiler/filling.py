@@ -15,13 +15,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from math import prod
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.llvm.peeking import COUNTED, looks, slow_address
+from adjoint.backends.llvm.peeking import COUNTED, address_of, looks, slow_address
 from adjoint.compiler.image import Image
 from adjoint.core.dtype import named
 
@@ -52,7 +53,7 @@ class Bank:
         """Note where the arrays are."""
         for k, array in zip(self.places, self.arrays, strict=True):
             self.results[k] = array
-        starts = np.array([slow_address(a) for a in self.arrays], np.int64)
+        starts = np.array([address_of(a) for a in self.arrays], np.int64)
         self.values = starts[self.shares] + self.shifts
 
     def renew(self) -> None:
@@ -85,8 +86,7 @@ class Banks:
 
 def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
     """Whether a result of this kind comes from a bank."""
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    return COUNTED and 0 < size <= SMALL
+    return COUNTED and 0 < dtype.itemsize * prod(shape) <= SMALL
 
 
 def _numpy(dtype: str) -> Any:

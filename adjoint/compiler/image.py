@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,11 @@ class Image:
 
 # -- on disk ------------------------------------------------------------------------------------
 
+SIZES = "<QQ"  # of the two texts: what calls need, and `details`
 
-def to_bytes(image: Image) -> bytes:
-    """An image as it is kept on disk."""
+
+def to_bytes(image: Image, modules: list[str]) -> bytes:
+    """An image as it is kept on disk, and the modules that hold its functions."""
     head = {
         "arena": image.arena,
         "inside": list(map(int, image.inside)),
@@ -92,18 +95,22 @@ def to_bytes(image: Image) -> bytes:
         "segments": image.segments,
         "results": image.results,
         "parallel": image.parallel,
-        "details": {"report": image.report, "memory": without_places(image.memory)},
+        "modules": modules,
     }
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return struct.pack("<Q", len(text)) + text + image.words.tobytes()
+    details = {"report": image.report, "memory": without_places(image.memory)}
+    texts = [json.dumps(part, separators=(",", ":")).encode() for part in (head, details)]
+    sizes = struct.pack(SIZES, *map(len, texts))
+    return b"".join([sizes, *texts, image.words.tobytes()])
 
 
-def from_bytes(data: bytes) -> Image:
-    """An image from disk."""
-    (size,) = struct.unpack("<Q", data[:8])
-    head = json.loads(data[8 : 8 + size])
+def from_bytes(data: bytes) -> tuple[Image, list[str]]:
+    """An image from disk, and the modules that hold its functions."""
+    start = struct.calcsize(SIZES)
+    size, rest = struct.unpack_from(SIZES, data)
+    head = json.loads(data[start : start + size])
+    told = data[start + size : start + size + rest]  # read when somebody asks
+    words = np.frombuffer(data, np.int64, offset=start + size + rest).copy()
     head["numbers"] = {int(k): v for k, v in head["numbers"].items()}
-    details = head.pop("details")
     head["results"] = [(k, tuple(shape), dtype) for k, shape, dtype in head["results"]]
-    words = np.frombuffer(data, np.int64, offset=8 + size).copy()
-    return Image(words=words, details=lambda: details, **head)
+    modules = head.pop("modules")
+    return Image(words=words, details=cache(lambda: json.loads(told)), **head), modules

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from array import array
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from adjoint.backends.llvm import store
 from adjoint.backends.loops import Form
 from adjoint.compiler.steps import Launch
-from adjoint.core.device import Device
+from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType, get_default_dtype
 from adjoint.core.record import Record
-from adjoint.core.spec import Spec
 from adjoint.graph.environment import is_own
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Value
@@ -61,61 +61,94 @@ def package_key() -> str:
 
 def task_key(task: Task, options: Any) -> str:
     """A digest of all that decides a task's plan."""
-    parts = [repr(options), get_default_dtype().name]
-    parts += graph_parts(task.graph)
-    arrays = {id(x): i for i, x in enumerate(task.examples)}
-    for x in task.examples:
-        parts.append(str(x.strides) if hasattr(x, "strides") else "host")
-    for (_, k), target in zip(task.writes, task.targets, strict=True):
-        parts.append(f"{k}>{arrays.get(id(target))}{target.shape}{target.strides}")
-    parts.append(str(sorted(task.returned)))
-    return digest("\n".join(parts))
+    examples = {id(x): i for i, x in enumerate(task.examples)}
+    targets = task.targets
+    return store.key_of(
+        repr(options),
+        get_default_dtype().name,
+        graph_key(task.graph),
+        packed([hasattr(x, "strides") for x in task.examples]),  # the others are the host's
+        rows([x.strides for x in task.examples if hasattr(x, "strides")]),
+        packed([k for _, k in task.writes]),
+        packed([examples.get(id(x), -1) for x in targets]),
+        rows([x.shape for x in targets]),
+        rows([x.strides for x in targets]),
+        packed(sorted(task.returned)),
+    )
 
 
-def graph_parts(graph: Graph) -> Iterator[str]:
-    """A graph line by line; values are numbers in order of appearance."""
-    numbers: dict[Value, int] = {}
-    for value in graph.inputs:
-        numbers[value] = len(numbers)
-        yield f"{value.host}{named_spec(value.spec)}"
-    for node in graph.nodes:
-        inputs = [f"%{numbers[x]}" if isinstance(x, Value) else stable(x) for x in node.inputs]
-        params = [f"{k}={stable(v)}" for k, v in node.params.items()]
-        yield f"{node.record.name}({','.join(inputs)};{','.join(params)})"
-        for value in node.outputs:
-            numbers[value] = len(numbers)
-            yield named_spec(value.spec)
+def graph_key(graph: Graph) -> str:
+    """A digest of a graph, but for the names of its values.
+
+    The first call of a compiled function waits for this, so a graph of a thousand nodes is told in
+    columns rather than node by node: what all nodes say of one thing, packed or joined in one go.
+    """
+    nodes = graph.nodes
+    inputs = [x for node in nodes for x in node.inputs]
+    values = [*graph.inputs, *[v for node in nodes for v in node.outputs]]
+    specs = [value.spec for value in values]
+    params = [item for node in nodes for item in node.params.items()]
+    numbers = {value: i for i, value in enumerate(values)}
+    return store.key_of(
+        packed([value.host for value in graph.inputs]),
+        "\n".join([node.record.name for node in nodes]),
+        packed([len(node.inputs) for node in nodes]),
+        packed([len(node.params) for node in nodes]),
+        packed([len(node.outputs) for node in nodes]),
+        packed([numbers[x] if x.__class__ is Value else -1 for x in inputs]),
+        repr([plain(x) for x in inputs if x.__class__ is not Value]),
+        "\n".join([name for name, _ in params]),
+        repr([plain(x) for _, x in params]),
+        rows([spec.shape for spec in specs]),
+        "\n".join([spec.dtype.name for spec in specs]),
+        *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
         # A composition of the package's own follows from its name (and `package_key`).
-        if node.subgraph is not None and not _composed_here(node.record):
-            yield from graph_parts(node.subgraph)
-    yield ",".join(str(numbers[v]) for v in graph.outputs)
+        *[
+            f"{i} {graph_key(node.subgraph)}"
+            for i, node in enumerate(nodes)
+            if node.subgraph is not None and not _composed_here(node.record)
+        ],
+        packed([numbers[value] for value in graph.outputs]),
+    )
+
+
+def packed(numbers: list[int]) -> bytes:
+    """Numbers as bytes."""
+    return array("q", numbers).tobytes()
+
+
+def rows(each: list[tuple[int, ...]]) -> bytes:
+    """Rows of numbers as bytes: how long they are, then what is in them."""
+    return packed([len(row) for row in each]) + packed([n for row in each for n in row])
 
 
 def _composed_here(record: Record) -> bool:
     return record.compose is not None and is_own(record.compose)
 
 
-@cache
-def named_spec(spec: Spec) -> str:
-    """A spec as text; programs have few different ones."""
-    return repr(spec)
+PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # their `repr` says everything
 
 
-def stable(x: Any) -> str:
-    """A literal or parameter as text that means the same in every process."""
+def plain(x: Any) -> Any:
+    """A literal or parameter as data whose `repr` means the same in every process.
+
+    >>> from adjoint.core.dtype import float32
+    >>> plain({"dims": (0, 1), "dtype": float32})
+    {'dims': (0, 1), 'dtype': ('DType', 'float32')}
+    """
     kind = x.__class__
-    if kind is int or kind is float or kind is bool or kind is str or x is None or kind is complex:
-        return repr(x)
+    if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, x))):
+        return x
+    if kind is dict:
+        return {plain(k): plain(v) for k, v in x.items()}
     if isinstance(x, tuple):
-        return f"({','.join(map(stable, x))})"
-    if isinstance(x, list):
-        return f"[{','.join(map(stable, x))}]"
-    if isinstance(x, dict):
-        return f"{{{','.join(f'{stable(k)}:{stable(v)}' for k, v in x.items())}}}"
-    if isinstance(x, (DType, Device)):
-        return str(x)
-    if isinstance(x, Record):
-        return x.name
+        return tuple([plain(v) for v in x])
+    if kind is list:
+        return [plain(v) for v in x]
+    if isinstance(x, (DType, Record)):
+        return (kind.__name__, x.name)
+    if isinstance(x, Device):
+        return (kind.__name__, str(x))
     if isinstance(x, Graph):
-        return "|".join(graph_parts(x))
+        return (kind.__name__, graph_key(x))
     raise Unnameable(kind.__name__)

@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.backends.llvm import blas, library, store
 from adjoint.backends.llvm.jit import target_key
 from adjoint.backends.llvm.kernels import emit
-from adjoint.backends.llvm.peeking import looks
+from adjoint.backends.llvm.peeking import address_of, looks
 from adjoint.backends.llvm.pool import Step as Entry
 from adjoint.backends.llvm.pool import Table, the_pool
 from adjoint.backends.threads import get_num_threads
@@ -75,6 +75,7 @@ class Native:
     def fix_state(self) -> Any:
         """Fill in addresses of state, which do not change; returns what fills in the rest."""
         task, image = self.task, self.image
+        words = memoryview(self.words)  # takes a number sooner than the array does
         graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
         moving: dict[int, bool] = {}
         written = {id(target) for target in task.targets}
@@ -85,11 +86,12 @@ class Native:
             if not isinstance(source, State):
                 moving[i] = id(task.examples[i]) in written
                 continue
-            start, fixed = task.examples[i].__array_interface__["data"]
-            if fixed and id(task.examples[i]) in written:
+            array = task.examples[i]
+            if id(array) in written and not array.flags.writeable:
                 refuse()
+            start = address_of(array)
             for at, shift in patches:
-                self.words[at] = start + shift
+                words[at] = start + shift
         floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
         return make_fill(image, moving, floats, self.words, len(graph.outputs))
 
@@ -178,7 +180,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         draft.place()
         image = draft.at({})
     if key is not None and None not in image.segments:
-        store.put(key, to_bytes(image))
+        modules = sorted({function.module for function in functions.values()})
+        store.put(key, to_bytes(image, modules))
     return Native(task, image, functions, plan, arena if plan is None else None)
 
 
@@ -201,14 +204,14 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
     data = store.get(key)
     if data is None:
         return None
-    image = from_bytes(data)
+    image, modules = from_bytes(data)
     if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
     names = image.functions
     if any(blas.address(name) is None for _, name in image.symbols):
         return None
     try:
-        functions = library.load(dict.fromkeys(names, _gone))
+        functions = library.load(dict.fromkeys(names, _gone), modules)
     except KeyError:
         return None
     return Native(task, image, functions, None, arena)

@@ -17,8 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.backends import threads
 from adjoint.backends.llvm import fastcall, jit, layout, store
@@ -29,8 +28,7 @@ FOREVER = 2**62
 WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python does not know of
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One call of a kernel: where it is, where its argument words are, who calls it.
 
     After it `skip` steps are left out, or gone back where it is below 0. A test calls nothing; it
