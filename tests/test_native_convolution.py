@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.backends.llvm import walks
-from adjoint.compiler import compile, native, windowed
+from adjoint.backends.llvm import tiles
+from adjoint.compiler import compile, native
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -131,14 +131,13 @@ def test_any_number_of_threads_gives_the_same_bits(case: Case, threads: int) -> 
         assert np.array_equal(a.detach().numpy(), b.detach().numpy())
 
 
-@pytest.mark.parametrize("registers", [(128, 16, False), (256, 16, False)])
+@pytest.mark.parametrize("registers", [(128, 16, False), (256, 16, False), (512, 32, False)])
 @pytest.mark.parametrize("case", CASES[1:12], ids=str)
 def test_tiles_of_other_processors(
     case: Case, registers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their code runs here too, vectors that are too wide in halves."""
-    monkeypatch.setattr(walks, "registers", lambda: registers)
-    monkeypatch.setattr(windowed, "registers", lambda: registers)
+    monkeypatch.setattr(tiles, "registers", lambda: registers)
     monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
     got = compile(step(case), backend="native")(*operands(case, ad.float32))
     agree(got, step(case)(*operands(case, ad.float64)), ad.float32)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.backends.llvm import convolution as kernels
-from adjoint.backends.llvm.walks import RANK, outer_tile
+from adjoint.backends.llvm.tiles import outer_tile, tiled
+from adjoint.backends.llvm.walks import RANK
 from adjoint.compiler.filters import by_weight
 from adjoint.compiler.geometry import (
     Phase,
@@ -27,7 +28,6 @@ from adjoint.compiler.windowed import (
     padded,
     parts_of,
     rounded,
-    tiled,
     walk_words,
 )
 from adjoint.core.dtype import int64
@@ -83,14 +83,12 @@ def convolve(x: Place, weights: Weights, out: Place, phases: list[Phase]) -> lis
 
 
 def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) -> list[Launch]:
-    """Weights into panels, then the product."""
+    """Weights into rows, then the product."""
     dtype, kind = out.buffer.dtype, kind_of(out)
     taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
     depth = weights.channels * len(taps)
-    tile = outer_tile(kind)
-    panels = parts_of(weights.rows, tile.rows)
-    size = weights.groups * panels * tile.rows * max(depth, 1)
-    packed = Buffer(ARENA, dtype, size, name="panels")
+    size = weights.groups * weights.rows * max(depth, 1)
+    packed = Buffer(ARENA, dtype, size, name="weights")
     table = Buffer(ARENA, int64, max(depth, 1), name="taps")
     words: list[Any] = [
         address(weights.place, weights.place.offset), Address(packed), Address(table),
@@ -99,14 +97,14 @@ def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) 
         *(offset for tap in taps for offset in tap),
     ]  # fmt: skip
     pack = Launch(
-        function=f"panels_{tiled(kind)}",
+        function=f"weights_{kind}",
         text=lambda name: kernels.weights_text(name, kind),
         words=words,
         reads=(whole(weights.place.buffer),),
         writes=(whole(packed), whole(table)),
-        pieces=weights.groups * panels,
+        pieces=weights.groups * weights.rows,
         cost=packed.size,
-        label="panels",
+        label="weights",
     )
     return [pack, multiply(source, weights, (packed, table), out, phase, depth)]
 
@@ -119,7 +117,7 @@ def multiply(
     phase: Phase,
     depth: int,
 ) -> Launch:
-    """The product of one phase; `packed` are panels and table of taps."""
+    """The product of one phase; `packed` are weights and table of taps."""
     kind, groups, rows = kind_of(out), weights.groups, weights.rows
     tile = outer_tile(kind)
     count = positions(phase, out.shape[0])

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import filters
-from adjoint.backends.llvm.walks import inner_tile
+from adjoint.backends.llvm.tiles import inner_tile, tiled
 from adjoint.compiler.geometry import Phase, forward_phases, positions, reach, tap_offsets
 from adjoint.compiler.narrow import is_narrow, narrow_filters, narrow_parts
 from adjoint.compiler.places import ARENA, Buffer, Place, row_major
@@ -18,7 +18,6 @@ from adjoint.compiler.windowed import (
     padded,
     parts_of,
     rounded,
-    tiled,
     walk_words,
 )
 from adjoint.graph.extents import computed, is_extent

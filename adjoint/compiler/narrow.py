@@ -7,10 +7,11 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import narrow
+from adjoint.backends.llvm.tiles import tiled
 from adjoint.compiler.geometry import Phase, positions, tap_offsets
 from adjoint.compiler.places import Place
 from adjoint.compiler.steps import Address, Launch, sized, whole
-from adjoint.compiler.windowed import PIECES, address, kind_of, parts_of, tiled, walk_words
+from adjoint.compiler.windowed import PIECES, address, kind_of, parts_of, walk_words
 from adjoint.graph.extents import computed
 
 NARROW = 4  # output channels in a group from which on panels pay

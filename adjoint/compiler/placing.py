@@ -139,7 +139,7 @@ class Placing:
                 if place is None:
                     break
             # A product's rows must be rows in memory; who would read it later reads the copy.
-            if place is not None and products.unit(place) == "n":
+            if place is not None and products.in_rows(place):
                 self.places[base] = place
                 self.skipped.add(unit.index)
 

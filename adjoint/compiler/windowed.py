@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 from adjoint.backends.llvm import convolution as kernels
-from adjoint.backends.llvm.walks import registers
 from adjoint.compiler.geometry import Phase, spread, steps_from, steps_to
 from adjoint.compiler.places import ARENA, Buffer, Place, row_major
 from adjoint.compiler.steps import Address, Launch, whole
@@ -18,12 +17,6 @@ PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 def kind_of(place: Place) -> str:
     """The kind of a place's elements."""
     return KINDS[place.buffer.dtype.name]
-
-
-def tiled(kind: str) -> str:
-    """A kind and the registers that decide the tile of its kernels, for their names."""
-    bits, count, _ = registers()
-    return f"{kind}_{count}x{bits}"
 
 
 def address(place: Place, offset: int = 0) -> Address:

@@ -3,12 +3,12 @@
 Note [implicit product]
     out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]
 
-    for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are packed
-    once into panels of `rows` output channels; a piece of work packs the columns of some positions
+    for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are copied
+    once into rows of one output channel each; a piece of work packs the columns of some positions
     into panels of `columns` of them, as much of k at a time as stays in the cache, and multiplies
-    all panels by a microkernel. Taps are offsets (in bytes) in a table, so strides, dilations and
-    the phases of transposed convolutions are all the same to the kernel. Sizes are words: the code
-    is one for all convolutions of a dtype.
+    all panels by the microkernel of Note [tiles]. Taps are offsets (in bytes) in a table, so
+    strides, dilations and the phases of transposed convolutions are all the same to the kernel.
+    Sizes are words: the code is one for all convolutions of a dtype.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adjoint.backends.llvm.library import Text
-from adjoint.backends.llvm.vector import V, mad, select, width
-from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
+from adjoint.backends.llvm.tiles import multiply, outer_tile
+from adjoint.backends.llvm.vector import V, select, width
+from adjoint.backends.llvm.walks import RANK, Walk
 from adjoint.backends.llvm.writer import Writer
 
-PANELS = 4  # of columns in a piece
+PANELS = 3  # of columns in a piece
 AHEAD = 128  # bytes of a row of the input asked for before they are needed
 DEPTH = 256  # of k packed at a time
 
@@ -30,7 +31,7 @@ def piece_columns(kind: str) -> int:
     return outer_tile(kind).columns * PANELS
 
 
-# -- weights into panels ------------------------------------------------------------------------
+# -- weights into rows ------------------------------------------------------------------------
 
 (
     W_FROM, W_TO, W_TABLE, W_M, W_C, W_T, W_GROUPS, W_STEP_M, W_STEP_C, W_STEP_GROUP,
@@ -39,41 +40,33 @@ def piece_columns(kind: str) -> int:
 
 
 def weights_text(name: str, kind: str) -> Text:
-    """Panels [group][m / rows][k][rows] of weights, zeros beyond the last row; the table of taps.
+    """Rows [group][m][k] of weights; the table of taps.
 
     After the words named above come, for each tap, its offset in the weights and in the input.
     """
     w = Writer()
-    rows = outer_tile(kind).rows
     word = w.words(W_TAPS)
     source, target, table = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_TABLE))
     taps = w.at("%args", "i64", w.whole(W_TAPS))
     depth = word[W_C] * word[W_T]
-    panels = (word[W_M] + (rows - 1)).quotient(w.whole(rows))
-    low, high = w.share(panels * word[W_GROUPS])
+    low, high = w.share(word[W_M] * word[W_GROUPS])
 
-    def panel(p: V) -> None:
-        group, first = w.split(p, panels)
-        first = first * rows
-        base = group * word[W_STEP_GROUP]
-        places = [base + w.least(first + r, word[W_M] - 1) * word[W_STEP_M] for r in range(rows)]
-        valid = [first + r < word[W_M] for r in range(rows)]
-        to = p * depth * rows
+    def row(number: V) -> None:
+        group, m = w.split(number, word[W_M])
+        base = group * word[W_STEP_GROUP] + m * word[W_STEP_M]
 
         def channel(c: V) -> None:
+            here = base + c * word[W_STEP_C]
+            to = w.at(target, kind, number * depth + c * word[W_T])
+
             def tap(t: V) -> None:
-                at = c * word[W_STEP_C] + w.load(taps, "i64", t * 2)
-                k = to + (c * word[W_T] + t) * rows
-                for r in range(rows):
-                    x = w.load(source, kind, places[r] + at)
-                    zero = w.code.const(0, kind)
-                    w.store(select(valid[r], x, zero), target, k + r)
+                w.store(w.load(source, kind, here + w.load(taps, "i64", t * 2)), to, t)
 
             w.loop(0, word[W_T], tap)
 
         w.loop(0, word[W_C], channel)
 
-    w.loop(low, high, panel)
+    w.loop(low, high, row)
 
     def offsets() -> None:
         def channel(c: V) -> None:
@@ -154,7 +147,7 @@ def pad_text(name: str, kind: str) -> Text:
 # -- the product --------------------------------------------------------------------------------
 
 (
-    C_FROM, C_PANELS, C_TABLE, C_TO, C_M, C_K, C_POSITIONS, C_PIECES, C_ROWS, C_ROW_PARTS,
+    C_FROM, C_WEIGHTS, C_TABLE, C_TO, C_M, C_K, C_POSITIONS, C_PIECES, C_ROWS, C_ROW_PARTS,
     C_COLUMN_PARTS, C_GROUP_FROM, C_GROUP_TO, C_CHANNEL_TO, C_BLOCK,
 ) = range(15)  # fmt: skip
 C_SIZES = 15  # of the positions' coordinates
@@ -171,7 +164,7 @@ class Product:
         self.w = w = Writer()
         self.word = w.words(C_WORDS)
         self.source, self.weights, self.taps, self.target = (
-            w.pointer(self.word[k]) for k in (C_FROM, C_PANELS, C_TABLE, C_TO)
+            w.pointer(self.word[k]) for k in (C_FROM, C_WEIGHTS, C_TABLE, C_TO)
         )
         width_ = piece_columns(kind)
         self.packed = w.reserve(kind, DEPTH * width_)
@@ -208,8 +201,7 @@ class Product:
         target = w.at(self.target, self.kind, group * word[C_GROUP_TO])
         row = row_part * word[C_ROWS]
         stop = w.least(row + word[C_ROWS], word[C_M])
-        padded = (word[C_M] + (tile.rows - 1)).quotient(w.whole(tile.rows)) * tile.rows
-        weights = w.at(self.weights, self.kind, group * padded * word[C_K])
+        weights = w.at(self.weights, self.kind, group * word[C_M] * word[C_K])
 
         def block(number: V) -> None:
             k = number * word[C_BLOCK]
@@ -217,10 +209,15 @@ class Product:
             self.pack(source, panels, k, depth)
 
             def rows(m: V) -> None:
-                mine = w.at(weights, self.kind, m * word[C_K] + k * tile.rows)
+                mine = [
+                    w.at(weights, self.kind, w.least(m + r, stop - 1) * word[C_K] + k)
+                    for r in range(tile.rows)
+                ]
 
                 def columns(panel: V) -> None:
-                    sums = self.multiply(mine, panel * (DEPTH * tile.columns), depth)
+                    packed = w.at(self.packed, self.kind, panel * (DEPTH * tile.columns))
+                    apart = w.whole(tile.columns)
+                    sums = multiply(w, self.kind, tile, mine, packed, apart, depth)
                     self.put(sums, target, m, w.least(stop - m, tile.rows), panel, count, k)
 
                 w.loop(0, panels, columns)
@@ -287,39 +284,6 @@ class Product:
             w.store(x, to, i * self.tile.columns)
 
         w.loop(0, depth, turn)
-
-    def multiply(self, weights: str, panel: V, depth: V) -> list[V]:
-        """The microkernel: a panel of weights times a panel of columns."""
-        w, tile, kind = self.w, self.tile, self.kind
-        columns = w.at(self.packed, kind, panel)
-        zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
-
-        def turn(i: V, *sums: V) -> list[V]:
-            xs = [
-                w.load(columns, kind, i * tile.columns + v * tile.lanes, tile.lanes)
-                for v in range(tile.vectors)
-            ]
-            out: list[V] = []
-            for r, a in enumerate(self.row_weights(weights, i)):
-                for v, x in enumerate(xs):
-                    out.append(mad(x, a, sums[r * tile.vectors + v]))
-            return out
-
-        return w.loop(0, depth, turn, zero)
-
-    def row_weights(self, weights: str, i: V) -> list[V]:
-        """The weights of each row at one k, in all lanes."""
-        w, tile, kind = self.w, self.tile, self.kind
-        if not tile.by_lane:
-            return [
-                w.code.splat(w.load(weights, kind, i * tile.rows + r), tile.lanes)
-                for r in range(tile.rows)
-            ]
-        found = []
-        for start in range(0, tile.rows, tile.lanes):
-            some = w.load(weights, kind, i * tile.rows + start, tile.lanes)
-            found += [w.spread(some, lane) for lane in range(tile.lanes)]
-        return found
 
     def put(self, sums: list[V], target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
         """The tile into the result: in its place for the first k, added to it for later ones."""

@@ -12,8 +12,9 @@ Note [filters]
 from __future__ import annotations
 
 from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.tiles import inner_tile
 from adjoint.backends.llvm.vector import V, mad, select
-from adjoint.backends.llvm.walks import RANK, Walk, inner_tile
+from adjoint.backends.llvm.walks import RANK, Walk
 from adjoint.backends.llvm.writer import Writer
 
 ROWS = 64  # output channels whose panels are packed together, at most

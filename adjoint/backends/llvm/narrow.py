@@ -8,8 +8,9 @@ groups, so that their table is made once.
 from __future__ import annotations
 
 from adjoint.backends.llvm.library import Text
+from adjoint.backends.llvm.tiles import outer_tile
 from adjoint.backends.llvm.vector import V, mad, select
-from adjoint.backends.llvm.walks import RANK, Walk, outer_tile
+from adjoint.backends.llvm.walks import RANK, Walk
 from adjoint.backends.llvm.writer import Writer
 
 CHUNK = 256  # positions in a piece

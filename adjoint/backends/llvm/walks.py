@@ -1,4 +1,4 @@
-"""What kernels over windows share: the processor's tile, and tables of where elements lie.
+"""What kernels over windows share: tables of where elements lie.
 
 Note [walks]
     A convolution runs over positions of its result: example and up to three coordinates, counted
@@ -11,54 +11,12 @@ Note [walks]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
-from adjoint.backends.llvm.vector import V, select, width
+from adjoint.backends.llvm.vector import V, select
 from adjoint.backends.llvm.writer import Writer
 
 RANK = 3  # coordinates, beside the example
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """What a microkernel holds in registers."""
-
-    lanes: int  # of one vector
-    rows: int
-    vectors: int  # in a row
-    by_lane: bool  # products by one lane of a vector are one instruction (NEON)
-
-    @property
-    def columns(self) -> int:
-        return self.lanes * self.vectors
-
-
-@cache
-def registers() -> tuple[int, int, bool]:
-    """(bits of a vector register, how many there are, whether NEON)."""
-    import platform
-
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return 128, 32, True
-    from llvmlite import binding
-
-    have = binding.get_host_cpu_features()
-    return (256 if have.get("avx") else 128), 16, False
-
-
-def outer_tile(kind: str) -> Tile:
-    """The tile of products whose columns lie along the lanes."""
-    bits, count, by_lane = registers()
-    return Tile(bits // width(kind), 8 if count == 32 else 4, 3, by_lane)
-
-
-def inner_tile(kind: str) -> Tile:
-    """The tile of products whose depth lies along the lanes: `vectors` columns of one each."""
-    bits, count, by_lane = registers()
-    rows, columns = (4, 6) if count == 32 else (3, 3)
-    return Tile(bits // width(kind), rows, columns, by_lane)
 
 
 class Walk:

@@ -59,6 +59,10 @@ class Writer:
         """An address as a pointer."""
         return self.code.let(f"inttoptr i64 {address.ref} to ptr")
 
+    def address(self, pointer: str) -> V:
+        """A pointer as an address."""
+        return self.code.value(self.code.let(f"ptrtoint ptr {pointer} to i64"), "i64", 1)
+
     def reserve(self, kind: str, count: int) -> str:
         """Memory of the function's own, on the stack."""
         name = f"%s{len(self.reserved)}"
@@ -144,6 +148,23 @@ class Writer:
             ]
         return many[0]
 
+    def transposed(self, rows: Sequence[V]) -> list[V]:
+        """The columns of a square of as many vectors as they have lanes."""
+        lanes, many, apart = len(rows), list(rows), 1
+        while apart < lanes:
+            # Squares of `apart` lanes change places across the diagonal of those twice as large.
+            kept = [lane - lane % (2 * apart) + lane % apart for lane in range(lanes)]
+            upper = [k + (lanes if lane // apart % 2 else 0) for lane, k in enumerate(kept)]
+            lower = [k + apart for k in upper]
+            found = dict(enumerate(many))
+            for i in range(lanes):
+                if not i & apart:
+                    a, b = many[i], many[i + apart]
+                    found[i], found[i + apart] = self.pick(a, b, upper), self.pick(a, b, lower)
+            many = [found[i] for i in range(lanes)]
+            apart *= 2
+        return many
+
     # -- control --------------------------------------------------------------------------------
 
     def loop(
@@ -195,11 +216,28 @@ class Writer:
             for a, b in zip(*made, strict=True)
         ]
 
+    def routine(self, name: str, count: int, body: Callable[[Writer, list[V]], None]) -> None:
+        """A function of so many numbers, beside this one, that `call` calls.
+
+        Modules hold it once, however many of their functions call it.
+        """
+        inner = Writer()
+        body(inner, [inner.code.value(f"%n{k}", "i64", 1) for k in range(count)])
+        parameters = ", ".join(f"i64 %n{k}" for k in range(count))
+        self.code.declarations |= inner.code.declarations
+        self.code.declarations.add(inner.defined(f"internal void @{name}({parameters})"))
+
+    def call(self, name: str, numbers: Sequence[V]) -> None:
+        """Call a routine."""
+        given = ", ".join(f"i64 {x.ref}" for x in numbers)
+        self.code.lines.append(f"call void @{name}({given})")
+
+    def defined(self, head: str) -> str:
+        """The text of a function."""
+        body = "\n".join([*self.reserved, *self.code.lines])
+        return f"define {head} {{\nentry:\n{body}\nret void\n}}\n"
+
     def finish(self, name: str) -> Text:
         """The function, and the declarations it needs."""
-        body = "\n".join([*self.reserved, *self.code.lines])
-        text = (
-            f"define void @{name}(ptr %args, i64 %worker, i64 %workers) {{\n"
-            f"entry:\n{body}\nret void\n}}\n"
-        )
+        text = self.defined(f"void @{name}(ptr %args, i64 %worker, i64 %workers)")
         return text, set(self.code.declarations)

@@ -1,0 +1,143 @@
+"""Matrix products in native code, beside the BLAS that NumPy or SciPy ship: one launch, one core.
+
+`python -m benchmarks.products` prints GFLOP/s by shape: the least processor time of several runs of
+what a compiled product is made of, packing included. `--float64`, `--only 64x64` and `--rounds` say
+what is measured and how often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.backends.llvm import blas
+from adjoint.backends.llvm.pool import Step, Table, the_pool
+from adjoint.compiler import native, slices
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product (batch, m, n, k) and which operands are transposed in memory."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    layout: str  # "nt": the second operand lies transposed, as in a linear layer
+    use: str
+
+    @property
+    def name(self) -> str:
+        sizes = (self.batch, self.m, self.n, self.k) if self.batch > 1 else (self.m, self.n, self.k)
+        return "x".join(map(str, sizes))
+
+
+CASES = [
+    Case(1, 1024, 128, 512, "nt", "linear layer"),
+    Case(1, 1024, 512, 128, "nt", "linear layer"),
+    Case(1, 1024, 512, 128, "nn", "its gradient by the input"),
+    Case(1, 512, 128, 1024, "tn", "its gradient by the weights"),
+    Case(1, 128, 512, 1024, "tn", "the same"),
+    Case(1, 128, 128, 1024, "tn", "the same"),
+    Case(1, 128, 512, 784, "nt", "linear layer, batch 128"),
+    Case(1, 1024, 1024, 1024, "nn", "square"),
+    Case(1, 256, 256, 256, "nn", "square"),
+    Case(1, 100, 100, 100, "nn", "square, edges"),
+    Case(64, 64, 64, 32, "nt", "attention, scores"),
+    Case(64, 64, 32, 64, "nn", "attention, values"),
+    Case(64, 64, 32, 64, "tn", "attention, gradients"),
+    Case(1, 64, 64, 64, "nn", "small"),
+    Case(1, 32, 32, 32, "nn", "small"),
+    Case(1, 32, 32, 16, "nt", "tiny"),
+    Case(1, 16, 16, 16, "nn", "tiny"),
+    Case(1, 128, 10, 256, "nt", "last layer"),
+    Case(1, 128, 256, 10, "nn", "its gradient by the input"),
+    Case(1, 10, 256, 128, "tn", "its gradient by the weights"),
+    Case(1, 1024, 1, 512, "nt", "matrix times vector"),
+    Case(1, 1, 1024, 512, "nt", "vector times matrix, transposed"),
+    Case(1, 1, 1024, 512, "nn", "vector times matrix"),
+    Case(1, 1024, 4, 512, "nt", "four columns"),
+    Case(1, 512, 1, 1024, "tn", "transposed matrix times vector"),
+]
+
+
+def operand(shape: tuple[int, ...], transposed: bool, dtype: str) -> Any:
+    """A random operand, its rows or its columns contiguous."""
+    random = np.random.default_rng(0)
+    if not transposed:
+        return ad.tensor(random.standard_normal(shape).astype(dtype))
+    other = (*shape[:-2], shape[-1], shape[-2])
+    return ad.tensor(random.standard_normal(other).astype(dtype)).mT
+
+
+def launches(case: Case, dtype: str, by_blas: bool) -> Callable[[], None]:
+    """What runs the launches of a compiled product on the calling thread."""
+    batch = (case.batch,) if case.batch > 1 else ()
+    a = operand((*batch, case.m, case.k), case.layout[0] == "t", dtype)
+    b = operand((*batch, case.k, case.n), case.layout[1] == "t", dtype)
+    with (
+        mock.patch.object(slices, "takes", return_value=by_blas),
+        mock.patch.object(native, "disk_key", return_value=None),  # plan it anew
+    ):
+        compiled = ad.compile(lambda a, b: a @ b)
+        result = compiled(a, b)
+    np.testing.assert_allclose(result.numpy(), a.numpy() @ b.numpy(), rtol=1e-3, atol=1e-3)
+    executable = compiled.latest.executable
+    base = executable.words.ctypes.data
+    entries = [entry for segment in executable.image.segments for entry in segment or ()]
+    steps = [Step(executable.functions[f].address, base + 8 * at, False) for f, at, _ in entries]
+    table, pool = Table(steps), the_pool()
+    keep = (compiled, a, b, result)
+
+    def run() -> None:
+        pool.run(table.address, len(steps), 1)
+        assert keep
+
+    return run
+
+
+def seconds(run: Callable[[], None], flops: int, rounds: int) -> float:
+    """The least processor time of a run."""
+    repeats = max(1, 4_000_000 // flops)
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.thread_time()
+        for _ in range(repeats):
+            run()
+        best = min(best, (time.thread_time() - start) / repeats)
+    return best
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--float64", action="store_true")
+    parser.add_argument("--only", default="", help="shapes that contain this")
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+    dtype = "float64" if arguments.float64 else "float32"
+    print("| product | operands | GFLOP/s | us | BLAS GFLOP/s | us | |")
+    print("|---|---|---|---|---|---|---|")
+    for case in CASES:
+        if arguments.only not in case.name:
+            continue
+        flops = 2 * case.batch * case.m * case.n * case.k
+        row = f"| {case.name} | {case.layout} |"
+        for by_blas in (False, True):
+            if by_blas and blas.find() is None:
+                row += " | |"
+                continue
+            best = seconds(launches(case, dtype, by_blas), flops, arguments.rounds)
+            row += f" {flops / best / 1e9:.1f} | {best * 1e6:.1f} |"
+        print(f"{row} {case.use} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

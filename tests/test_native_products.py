@@ -1,0 +1,236 @@
+"""Matrix products in native code: every edge of a tile, every layout, against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjoint as ad
+from adjoint.backends.llvm import blas, tiles
+from adjoint.compiler import compile, native, slices
+
+LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
+TILE = tiles.outer_tile("f32")
+FLAT = tiles.flat_tile("f32").columns
+EDGES = [
+    *product((1, TILE.rows - 1, TILE.rows + 1, 23), (1, TILE.columns, 17, 31), (0, 1, 3, 4, 29)),
+    *product((2, 9, 16), (2, 8, 9, FLAT - 1, FLAT, FLAT + 1), (2, 65)),
+    *product((1,), (FLAT - 1, FLAT, FLAT + 1, 150), (5, 70)),
+    *product((0, 3), (0, 5), (0, 2)),
+]
+LARGE = [
+    (130, 70, 1100),  # several blocks of the depth
+    (70, 130, 1100),
+    (300, 33, 600),  # several pieces
+    (33, 300, 600),
+    (1, 700, 530),
+    (700, 1, 530),
+    (5, 300, 530),
+    (300, 7, 1030),
+    (260, 260, 64),
+]
+DTYPES = {"float32": ad.float32, "float64": ad.float64}
+
+
+def operand(random: Any, shape: tuple[int, ...], layout: str, dtype: str) -> Any:
+    """A random array of a shape, and what of a tensor of it in memory is asked for."""
+    *batch, rows, columns = shape
+    if layout == "n":
+        return random.standard_normal(shape).astype(dtype), lambda x: x
+    if layout == "t":
+        array = random.standard_normal((*batch, columns, rows)).astype(dtype)
+        return array, lambda x: x.mT
+    array = random.standard_normal((*batch, rows * 2, columns * 3)).astype(dtype)
+    return array, lambda x: x[..., ::2, ::3]
+
+
+def pairs(shapes: Any, layout: str, dtype: str) -> tuple[list[Any], Any]:
+    """Operands of products of these shapes, and the function that multiplies them all."""
+    random = np.random.default_rng(0)
+    arrays, views = [], []
+    for m, n, k in shapes:
+        for shape, how in zip(((m, k), (k, n)), layout, strict=True):
+            array, view = operand(random, shape, how, dtype)
+            arrays.append(array)
+            views.append(view)
+
+    def run(*tensors: Any) -> tuple[Any, ...]:
+        seen = [view(x) for view, x in zip(views, tensors, strict=True)]
+        return tuple(a @ b for a, b in zip(seen[::2], seen[1::2], strict=True))
+
+    return arrays, run
+
+
+def check(shapes: Any, layout: str, dtype: str) -> None:
+    """Compiled products against those of float64."""
+    arrays, run = pairs(shapes, layout, dtype)
+    got = compile(run, backend="native")(*map(ad.tensor, arrays))
+    want = run(*[Seen(x.astype(np.float64)) for x in arrays])
+    for shape, a, b in zip(shapes, got, want, strict=True):
+        a, b = a.numpy(), np.asarray(b)
+        assert a.shape == b.shape, shape
+        bound = (2 * shape[2] + 8) * np.finfo(dtype).eps
+        np.testing.assert_allclose(a, b, atol=bound, rtol=0, err_msg=str(shape))
+
+
+class Seen(np.ndarray):  # type: ignore[type-arg]
+    """An array that has a tensor's `mT`."""
+
+    def __new__(cls, array: Any) -> Any:
+        return np.asarray(array).view(cls)
+
+    @property
+    def mT(self) -> Any:
+        return self.swapaxes(-1, -2)
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs kept on disk are not looked at."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_edges_of_tiles(layout: str, dtype: str) -> None:
+    check(EDGES, layout, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_several_blocks_and_pieces(layout: str, dtype: str) -> None:
+    check(LARGE, layout, dtype)
+
+
+@pytest.mark.parametrize("registers", [(128, 16, False), (256, 16, False), (512, 32, False)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tiles_of_other_processors(
+    layout: str, registers: Any, anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their code runs here too, vectors that are too wide in halves."""
+    monkeypatch.setattr(tiles, "registers", lambda: registers)
+    monkeypatch.setattr(slices, "takes", lambda a, b, c: False)
+    check([*EDGES[::3], *LARGE], layout, "float32")
+
+
+@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS[:4])
+def test_slices_by_the_blas(
+    layout: str, dtype: str, anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "takes", lambda a, b, c: True)
+    check(LARGE, layout, dtype)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = ad.get_num_threads()
+    yield
+    ad.set_num_threads(before)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_results_do_not_depend_on_the_number_of_workers(layout: str, threads: None) -> None:
+    arrays, run = pairs([*LARGE, (64, 64, 32)], layout, "float32")
+    compiled = compile(run, backend="native")
+    found = []
+    for count in (1, 2, 3):
+        ad.set_num_threads(count)
+        found.append([x.numpy() for x in compiled(*map(ad.tensor, arrays))])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_no_less_accurate_than_numpy(layout: str) -> None:
+    """Root mean squares of errors: of sums of 2000 products, and of positive ones."""
+    arrays, run = pairs([(70, 90, 2000), (90, 70, 700), (200, 3, 2000)], layout, "float32")
+    for given_ in (arrays, [np.abs(x) for x in arrays]):
+        got = compile(run, backend="native")(*map(ad.tensor, given_))
+        theirs = run(*map(Seen, given_))
+        want = run(*[Seen(x.astype(np.float64)) for x in given_])
+        for a, b, exact in zip(got, theirs, want, strict=True):
+            error, bound = (np.sqrt(np.mean((np.asarray(x) - exact) ** 2)) for x in (a.numpy(), b))
+            assert error <= 1.2 * bound
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 17, 3), (40, 40, 600), (30, 1, 9), (1, 80, 9)])
+def test_infinities_and_nans(m: int, n: int, k: int) -> None:
+    """Zeros are multiplied too: zero times infinity is NaN, in its row and column only."""
+    a, b = np.zeros((m, k), "float32"), np.ones((k, n), "float32")
+    b[k - 1, n - 1] = np.inf
+    a[m - 1, 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        want = a @ b
+    got = compile(lambda a, b: a @ b, backend="native")(ad.tensor(a), ad.tensor(b))
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+STEPS = st.sampled_from([1, 2, -1])
+
+
+@st.composite
+def matrices(draw: Any) -> Any:
+    """Two batches of matrices that can be multiplied, as views of larger arrays."""
+    m, n, k = (draw(st.integers(1, 21)) for _ in range(3))
+    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=3)))
+    found = []
+    for rows, columns in ((m, k), (k, n)):
+        mine = batch[draw(st.integers(0, len(batch))) :]
+        shape = (*(1 if draw(st.booleans()) else size for size in mine), rows, columns)
+        order = draw(st.permutations(range(len(shape))))
+        steps = [draw(STEPS) for _ in shape]
+        found.append((shape, order, steps))
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(matrices(), st.sampled_from(sorted(DTYPES)))
+def test_strides_and_batches(given_: Any, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    arrays = []
+    for shape, order, steps in given_:
+        large = random.standard_normal([shape[d] * abs(steps[d]) for d in order]).astype(dtype)
+        arrays.append(large)
+
+    def view(x: Any, shape: Any, order: Any, steps: Any) -> Any:
+        back = [list(order).index(d) for d in range(len(shape))]
+        x = x.permute(*back) if isinstance(x, ad.Tensor) else x.transpose(back)
+        x = x[tuple(slice(None, None, abs(s)) for s in steps)]
+        dims = [d for d, s in enumerate(steps) if s < 0]
+        return (x.flip(dims) if isinstance(x, ad.Tensor) else np.flip(x, dims)) if dims else x
+
+    def run(*tensors: Any) -> Any:
+        a, b = (view(x, *how) for x, how in zip(tensors, given_, strict=True))
+        return a @ b
+
+    got = compile(run, backend="native")(*map(ad.tensor, arrays)).numpy()
+    want = run(*[x.astype(np.float64) for x in arrays])
+    np.testing.assert_allclose(got, want, atol=100 * np.finfo(dtype).eps, rtol=0)
+
+
+def test_a_batch_of_rows_is_one_product() -> None:
+    """A matrix that a batch shares is multiplied once, by the rows of all members."""
+    x, w = ad.ones(6, 1, 40), ad.ones(30, 40)
+    fn = compile(lambda x, w: x @ w.mT, backend="native")
+    np.testing.assert_array_equal(fn(x, w).numpy(), np.full((6, 1, 30), 40.0))
+    assert "matmul 6x30x40" in fn.explain()
+
+
+def test_dynamic_sizes() -> None:
+    """One plan for many sizes, tiles' edges among them."""
+    random = np.random.default_rng(0)
+    fn = compile(lambda x, w: (x @ w, x.mT @ x, w.mT @ x.mT), backend="native", dynamic=True)
+    for m, k in ((33, 20), (34, 20), (35, 67), (64, 64), (100, 31), (47, 20), (2, 3)):
+        x, w = random.standard_normal((m, k)), random.standard_normal((k, 24))
+        got = fn(ad.tensor(x), ad.tensor(w))
+        for a, b in zip(got, (x @ w, x.T @ x, w.T @ x.T), strict=True):
+            np.testing.assert_allclose(a.numpy(), b, atol=1e-12, rtol=0)
