@@ -18,7 +18,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.backends.llvm import blas
-from adjoint.backends.llvm.pool import Step, Table, the_pool
+from adjoint.backends.llvm.pool import the_pool
 from adjoint.compiler import native, slices
 
 
@@ -89,15 +89,12 @@ def launches(case: Case, dtype: str, by_blas: bool) -> Callable[[], None]:
         compiled = ad.compile(lambda a, b: a @ b)
         result = compiled(a, b)
     np.testing.assert_allclose(result.numpy(), a.numpy() @ b.numpy(), rtol=1e-3, atol=1e-3)
-    executable = compiled.latest.executable
-    base = executable.words.ctypes.data
-    entries = [entry for segment in executable.image.segments for entry in segment or ()]
-    steps = [Step(executable.functions[f].address, base + 8 * at, False) for f, at, _ in entries]
-    table, pool = Table(steps), the_pool()
+    (table,) = compiled.latest.executable.segments
+    pool = the_pool()
     keep = (compiled, a, b, result)
 
     def run() -> None:
-        pool.run(table.address, len(steps), 1)
+        pool.run(table.address, table.count, 1)
         assert keep
 
     return run
