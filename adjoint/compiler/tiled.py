@@ -23,6 +23,7 @@ GROUP = 16  # rows that are copied together where a launch copies them
 FEW = 16  # rows, or
 SHALLOW = 64  # depth, up to which operands that lie right are not packed
 THIN = 8  # columns up to which sums go along the depth
+MANY = 64  # rows from which on it is worth a launch to have them do so
 
 
 # -- how a product is cut: by shape alone, never by the number of workers -----------------------
@@ -119,16 +120,22 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
     label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
     x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
     made = Product(kind_of(c), x, y, z, ranges, label, [])
-    m, n = map(typical, c.shape[-2:])
-    if n <= THIN and n <= m and made.a.rows_lie:
+    if is_thin(made):
         thin(made)
-    elif m <= THIN and made.b.turned.rows_lie:
+    elif is_thin(made.turned):
         thin(made.turned)
     elif made.c.shape[1] == 1 and made.c.row == 1 and made.a.turned.rows_lie:
         tiles(made.turned)
     else:
         tiles(made)
     return made.launches
+
+
+def is_thin(p: Product) -> bool:
+    """Whether there are few columns and rows to go along; B may have to be put in order for that."""
+    m, n, _ = map(typical, p.sizes)
+    lies = p.b.turned.rows_lie or m >= MANY
+    return n <= min(m, THIN) and p.a.rows_lie and lies
 
 
 # -- launches -----------------------------------------------------------------------------------
