@@ -132,7 +132,7 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
 
 
 def is_thin(p: Product) -> bool:
-    """Whether there are few columns and rows to go along; B may have to be put in order for that."""
+    """Whether there are few columns, and rows to go along."""
     m, n, _ = map(typical, p.sizes)
     lies = p.b.turned.rows_lie or m >= MANY
     return n <= min(m, THIN) and p.a.rows_lie and lies
