@@ -170,6 +170,101 @@ def other_containers(wrap: Any) -> list[Any]:
     return out
 
 
+@case
+def a_state_in_a_container(wrap: Any) -> list[Any]:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LSTM(2, 3)
+            self.hidden: Any = None
+            self.seen: dict[str, Any] = {}
+
+        def forward(self, x: Any) -> Any:
+            out, hidden = self.layer(x, self.hidden)
+            self.hidden = tuple(h.detach() for h in hidden)
+            self.seen = {"mean": out.mean(), "parts": [out[0], "first"]}
+            return out
+
+    net = Recurrent()
+    run, out = wrap(net), []
+    for i in range(5):
+        if i == 3:
+            net.hidden = None
+        out += copied((run(ad.full((1, 2, 2), 0.1 * i)), net.hidden, net.seen))
+    return out
+
+
+@case
+def a_pair_that_turns(wrap: Any) -> list[Any]:
+    it = types.SimpleNamespace(pair=(ad.zeros(2), ad.ones(2)), all=[])
+
+    def step(x: Any) -> Any:
+        a, b = it.pair
+        it.pair = (b, a + x)
+        it.all = [*it.all, x * 2]
+        return a * 1
+
+    run = wrap(step)
+    return [copied((run(ad.full((2,), float(i))), it.pair, it.all)) for i in range(4)]
+
+
+@case
+def flags(wrap: Any) -> list[Any]:
+    class ActNorm(nn.Module):
+        started = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.ready, self.mode = False, None
+            self.shift = nn.Parameter(ad.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            if not self.ready:
+                with ad.no_grad():
+                    self.shift.copy_(-x.mean(0))
+                self.ready, self.mode = True, "trained"
+                ActNorm.started = True
+            return x + self.shift
+
+    net = ActNorm()
+    run, out = wrap(net), []
+    for i in range(5):
+        if i == 3:
+            net.ready = False
+        out += copied((run(ad.full((2, 2), float(i))), net.shift, net.ready, net.mode))
+    return [*out, ActNorm.started]
+
+
+@case
+def entries_that_come_and_go(wrap: Any) -> list[Any]:
+    first, held = True, {"once": "x", "kept": [1, 2]}
+
+    def step(x: Any, key: str) -> Any:
+        nonlocal first
+        factor = 3 if held.pop("once", None) else 2
+        held[key], held["kept"] = True, [1, 2]
+        offset, first = float(first), False
+        return x * factor + len(held) + offset
+
+    run = wrap(step)
+    return [copied((run(ad.ones(2), key), first, dict(held))) for key in "aabba"]
+
+
+@case
+def a_module_left_in_another_mode(wrap: Any) -> list[Any]:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+
+    def score(x: Any) -> Any:
+        net.eval()
+        return net(x)
+
+    run, out = wrap(score), []
+    for i in range(4):
+        out += copied((run(ad.ones(2, 2)), net.training, net[1].training))
+        net.train(i % 2 == 0)
+    return out
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_eager(name: str) -> None:
     results = []

@@ -15,9 +15,9 @@ from adjoint.compiler.steps import Launch
 from adjoint.core.device import CPU, Device
 from adjoint.core.dtype import DType, get_default_dtype
 from adjoint.core.record import Record
-from adjoint.graph.environment import is_own
 from adjoint.graph.execution import Task
 from adjoint.graph.ir import Graph, Value
+from adjoint.graph.reach import is_own
 
 
 def digest(text: str) -> str:

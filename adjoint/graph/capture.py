@@ -20,7 +20,7 @@ from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.breaks import Breaks, Refused, refusing_output
 from adjoint.graph.dynamic import Families
-from adjoint.graph.environment import COMPILED, Environment, Fingerprint, plain
+from adjoint.graph.environment import Environment, Fingerprint
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
@@ -29,6 +29,7 @@ from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.outside import Outside
 from adjoint.graph.places import keep_states
 from adjoint.graph.program import Program, build
+from adjoint.graph.reach import COMPILED, plain
 from adjoint.graph.rebinding import put_back, rebound
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
@@ -347,7 +348,7 @@ class Captured:
 
     def outside(self, leaves: list[Any]) -> Outside:
         """Python's state that the function could change."""
-        return Outside(self.fn, _opaque(leaves))
+        return Outside(self.fn, self.environment.names, _opaque(leaves))
 
     @contextlib.contextmanager
     def _recording(self, trace: Trace, leaves: list[Any]) -> Iterator[Outside]:

@@ -13,25 +13,22 @@ Note [structures]
 
 from __future__ import annotations
 
-import dis
-import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
-
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-DEPTH = 8
-COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
-
-
-def plain(value: Any) -> bool:
-    """Whether a value is immutable through and through: compared, not identified."""
-    if isinstance(value, tuple):
-        return type(value) is tuple and all(map(plain, value))
-    return isinstance(value, _PLAIN)
+from adjoint.graph.reach import (
+    DEPTH,
+    Names,
+    children,
+    is_tracked,
+    is_users,
+    own_names,
+    plain,
+    reached,
+)
 
 
 def describe(value: Any) -> Any:
@@ -69,7 +66,7 @@ class Structure:
 
     __slots__ = ("entries", "epoch", "kept", "loose", "owners", "tensors")
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, names: Names) -> None:
         self.owners: list[Any] = []
         self.epoch = EPOCH.count
         self.entries: list[Any] = []
@@ -85,8 +82,9 @@ class Structure:
             seen.add(id(owner))
             self.owners.append(owner)
             self.entries.append((id(owner), type(owner)))
-            ignored = owner._moves_epoch
-            self._add_all([i for i in vars(owner).items() if i[0] not in ignored], pending)
+            self._add_all(owned(owner, names), pending)
+        classes = {id(c): c for c in map(type, self.owners) if is_users(c)}
+        self.loose += [("class", c) for c in classes.values()]
 
     def _add_all(self, items: Iterable[tuple[Any, Any]], pending: list[Any]) -> None:
         for name, value in items:
@@ -119,12 +117,18 @@ class Structure:
     __hash__ = None  # type: ignore[assignment]
 
 
-def is_tracked(value: Any) -> bool:
-    """Whether an object moves the epoch on every change to its attributes (a Module).
-
-    Its class then names the attributes that do not matter in `_moves_epoch`.
-    """
-    return hasattr(type(value), "_moves_epoch")
+def owned(owner: Any, names: Names) -> list[tuple[str, Any]]:
+    """The attributes of a tracked object that a recording depends on; its tables always are."""
+    ignored, kind = owner._moves_epoch, type(owner)
+    if names.every or not is_users(kind):
+        return [item for item in vars(owner).items() if item[0] not in ignored]
+    by_base = own_names(kind)
+    return [
+        (name, value)
+        for name, value in vars(owner).items()
+        if name not in ignored
+        and (isinstance(value, TrackedDict) or name in names.named or name in by_base)
+    ]
 
 
 class Environment:
@@ -133,10 +137,16 @@ class Environment:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
         self.structures: dict[int, Structure] = {}
+        self.names = Names()  # Note [names]
 
     def look(self, arguments: Iterable[Any] = ()) -> Fingerprint:
         """The present fingerprint; `arguments` are those that are neither tensors nor plain."""
-        return Fingerprint(self, arguments)
+        while True:
+            known = len(self.names.codes)
+            found = Fingerprint(self, arguments)
+            if len(self.names.codes) == known:
+                return found
+            self.structures = {}  # more code was found, which may name more
 
     def owners(self) -> list[Any]:
         """The tracked objects within reach when last looked at, each once."""
@@ -148,7 +158,7 @@ class Environment:
         held = self.structures.get(id(root))
         if held is not None and held.epoch == EPOCH.count:
             return held
-        found = Structure(root)
+        found = Structure(root, self.names)
         if held is not None and held == found:
             held.epoch = found.epoch
             return held
@@ -170,6 +180,9 @@ class Fingerprint:
         self.tensors: list[Any] = []
         self.watched: list[Any] = []  # tensors that nobody else looks at
         seen: set[int] = set()
+        fn = getattr(environment.fn, "__func__", environment.fn)
+        if isinstance(fn, types.FunctionType):
+            environment.names.add(fn)
         for name, value in reached(environment.fn):
             self._add(name, value, seen, 0)
         for place, value in enumerate(arguments):
@@ -218,8 +231,10 @@ class Fingerprint:
             return
         if not covered:
             self.holders.append(value)
+        if isinstance(value, types.FunctionType):
+            self.environment.names.add(value)
         covers = value.capture_covers() if hasattr(type(value), "capture_covers") else ()
-        for key, child in children(value):
+        for key, child in children(value, self.environment.names):
             key = key if isinstance(key, (str, int)) else id(key)
             self._add(key, child, seen, depth + 1, covered or key in covers)
 
@@ -231,68 +246,3 @@ class Fingerprint:
         self.watched += structure.tensors
         for name, value in structure.loose:
             self._add(name, value, seen, depth + 1)
-
-
-_OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType)
-
-
-def children(value: Any) -> Iterable[tuple[Any, Any]]:
-    """The parts of a value that can be looked into."""
-    if hasattr(type(value), "capture_children"):  # says itself what a capture depends on
-        return list(value.capture_children())
-    if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return enumerate(value)
-    if isinstance(value, types.FunctionType):
-        return reached(value)
-    if isinstance(value, types.MethodType):
-        return [("self", value.__self__), ("fn", value.__func__)]
-    if isinstance(value, _OPAQUE):
-        return ()
-    return [i for i in getattr(value, "__dict__", {}).items() if i[0] != COMPILED]
-
-
-def is_own(fn: Callable[..., Any]) -> bool:
-    """Whether a function is the framework's own: these do not change."""
-    return (fn.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
-
-
-def reached(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Closure cells, globals the code names, defaults and the bound object of a callable."""
-    if isinstance(fn, types.MethodType):
-        yield "self", fn.__self__
-        fn = fn.__func__
-    if not isinstance(fn, types.FunctionType):
-        yield "object", fn
-        return
-    if is_own(fn):
-        return
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not yet bound
-            yield name, None
-    for name in names_read(fn.__code__):
-        if name in fn.__globals__:
-            yield name, fn.__globals__[name]
-    yield from enumerate(fn.__defaults__ or ())
-    yield from (fn.__kwdefaults__ or {}).items()
-
-
-def names_read(code: types.CodeType) -> frozenset[str]:
-    """Global names read by a code object and the functions defined in it.
-
-    Not every name in it: `optimizer.step()` does not read a global called `step`.
-    """
-    return names(code, ("LOAD_GLOBAL", "LOAD_NAME"))
-
-
-@functools.lru_cache(maxsize=2048)
-def names(code: types.CodeType, instructions: tuple[str, ...]) -> frozenset[str]:
-    """What instructions of these kinds name, in a code object and the functions defined in it."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname in instructions}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= names(constant, instructions)
-    return frozenset(found)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
-from adjoint.graph.environment import DEPTH, children, is_tracked, plain, reached
+from adjoint.graph.environment import owned
 from adjoint.graph.places import Cells, Globals, tables_of
+from adjoint.graph.reach import DEPTH, Names, children, is_tracked, is_users, plain, reached
 from adjoint.tensor.memory import is_symbolic
 
 # The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
@@ -50,7 +52,7 @@ class Outside:
 
     __slots__ = ("contents", "kept", "numbers", "variables")
 
-    def __init__(self, fn: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], names: Names, arguments: Iterable[Any] = ()) -> None:
         self.variables = [(fn, _variables(fn))]  # of the function and those it calls
         self.numbers: list[Numbers] = []
         self.kept: dict[int, Any] = {}  # by identity, which stays unique while this lives
@@ -58,6 +60,7 @@ class Outside:
         pending: list[tuple[Path, Any, int]] = []
         self._look(Numbers(fn, type(fn), reached, None, False, {}), 0, pending)
         self._look(Numbers(arguments, type(arguments), _named, None, False, {}), 0, pending)
+        own = partial(_own, names=names)
         while pending:
             path, value, depth = pending.pop()
             if isinstance(value, types.FunctionType):
@@ -66,7 +69,7 @@ class Outside:
             if within is not None:
                 self.contents.append((path, within, _copy(within)))
             item = isinstance(value, (dict, list, tuple))
-            self._look(Numbers(value, type(value), _own, path, item, {}), depth + 1, pending)
+            self._look(Numbers(value, type(value), own, path, item, {}), depth + 1, pending)
 
     def _look(self, holder: Numbers, depth: int, pending: list[tuple[Path, Any, int]]) -> None:
         """Keep the numbers in something; look into what else is in it later."""
@@ -189,6 +192,9 @@ def _assign(holder: Any, key: Any, value: Any) -> None:
         elif key in variables.names:
             variables[key] = value
         return
+    if isinstance(holder, type):
+        setattr(holder, key, value)
+        return
     table = holder if isinstance(holder, (dict, list)) else getattr(holder, "__dict__", None)
     if isinstance(table, list):
         if key < len(table) and table[key] != value:
@@ -203,8 +209,9 @@ def _named(arguments: Iterable[Any]) -> Iterable[tuple[str, Any]]:
     return [(f"argument {i}", x) for i, x in enumerate(arguments)]
 
 
-def _own(value: Any) -> Iterable[tuple[Any, Any]]:
+def _own(value: Any, names: Names) -> Iterable[tuple[Any, Any]]:
     """The parts of a value that a function can change and a recording depends on."""
     if is_tracked(value):
-        return [item for item in vars(value).items() if item[0] not in value._moves_epoch]
-    return () if isinstance(value, (set, frozenset)) else children(value)
+        shown = owned(value, names)
+        return [*shown, ("class", type(value))] if is_users(type(value)) else shown
+    return () if isinstance(value, (set, frozenset)) else children(value, names)

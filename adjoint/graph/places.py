@@ -6,7 +6,9 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from adjoint.graph.environment import is_own, names
+from adjoint.graph.reach import global_names, is_own, is_users
+
+MISSING = object()  # stands for what is not there
 
 
 class Table(Protocol):
@@ -15,8 +17,8 @@ class Table(Protocol):
     def items(self) -> Iterable[tuple[Any, Any]]:
         """Names and what they hold now."""
 
-    def get(self, name: Any, /) -> Any:
-        """What a name holds, or None."""
+    def get(self, name: Any, default: Any = None, /) -> Any:
+        """What a name holds."""
 
     def __setitem__(self, name: Any, value: Any, /) -> None: ...
 
@@ -32,8 +34,8 @@ class Slots:
     def items(self) -> Iterable[tuple[int, Any]]:
         return list(enumerate(self.held))
 
-    def get(self, index: int) -> Any:
-        return self.held[index] if index < len(self.held) else None
+    def get(self, index: int, default: Any = None, /) -> Any:
+        return self.held[index] if index < len(self.held) else default
 
     def __setitem__(self, index: int, value: Any) -> None:
         self.held[index] = value
@@ -49,14 +51,14 @@ class Cells:
         self.cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        bound = [(name, self.get(name)) for name in self.cells]
-        return [(name, value) for name, value in bound if value is not None]
+        bound = [(name, self.get(name, MISSING)) for name in self.cells]
+        return [(name, value) for name, value in bound if value is not MISSING]
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str, default: Any = None, /) -> Any:
         try:
             return self.cells[name].cell_contents
         except ValueError:  # not bound
-            return None
+            return default
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.cells[name].cell_contents = value
@@ -69,20 +71,39 @@ class Globals:
     """The global variables that a function assigns."""
 
     def __init__(self, fn: types.FunctionType) -> None:
-        self.names = names(fn.__code__, ("STORE_GLOBAL",))
+        self.names = global_names(fn.__code__, ("STORE_GLOBAL",))
         self.held = fn.__globals__
 
     def items(self) -> Iterable[tuple[str, Any]]:
         return [(name, self.held[name]) for name in self.names if name in self.held]
 
-    def get(self, name: str) -> Any:
-        return self.held.get(name)
+    def get(self, name: str, default: Any = None, /) -> Any:
+        return self.held.get(name, default)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.held[name] = value
 
     def __delitem__(self, name: str) -> None:
         del self.held[name]
+
+
+class ClassAttributes:
+    """The attributes of a class."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return list(vars(self.cls).items())
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        return vars(self.cls).get(name, default)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self.cls, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        delattr(self.cls, name)
 
 
 def tables_of(holder: Any) -> list[Table]:
@@ -95,8 +116,8 @@ def tables_of(holder: Any) -> list[Table]:
         return tables_of(holder.__func__)
     if isinstance(holder, types.FunctionType):
         return [] if is_own(holder) else [Cells(holder), Globals(holder)]
-    if isinstance(holder, (type, types.ModuleType)):
-        return []
+    if isinstance(holder, type):
+        return [ClassAttributes(holder)] if is_users(holder) else []
     own = getattr(holder, "__dict__", None)
     return [own] if isinstance(own, dict) else []
 

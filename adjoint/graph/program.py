@@ -21,7 +21,7 @@ from adjoint.graph.execution import Executable, ExecutorFactory, Task, one_at_a_
 from adjoint.graph.hosts import reader
 from adjoint.graph.ir import Graph
 from adjoint.graph.overlaps import Overlaps
-from adjoint.graph.places import Table
+from adjoint.graph.places import MISSING, Table
 from adjoint.graph.program_node import ProgramNode
 from adjoint.graph.rebinding import check_results
 from adjoint.graph.recipes import Made, Outputs, Recipe, Ref, Root
@@ -58,7 +58,7 @@ class Program:
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
     pattern: tuple[Any, ...]
-    attributes: list[tuple[Table, Any, Tensor]]  # Note [assigned tensors]
+    attributes: list[tuple[Table, Any, Any]]  # Note [assigned tensors]
     derivative: Derivative | None
     fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
@@ -228,9 +228,14 @@ class Program:
 
     def _carry_out(self, leaves: Sequence[Any]) -> None:
         for table, name, kept in self.attributes:
-            if table.get(name) is not kept:
+            held = table.get(name, MISSING)
+            if held is kept:
+                continue
+            if kept is MISSING:
+                del table[name]
+            else:
                 table[name] = kept
-                EPOCH.count += 1
+            EPOCH.count += 1
         for ref, flag in self.flags:
             ref.of(leaves)._requires_grad = flag
         for generator, count in self.draws:

@@ -16,11 +16,11 @@ from typing import Any
 
 from adjoint.core.record import is_tensor
 from adjoint.core.tree import TreeDef, flatten
-from adjoint.graph.environment import is_tracked, plain
+from adjoint.graph.places import MISSING
+from adjoint.graph.reach import is_tracked, plain
 from adjoint.tensor.storage import Window
 
 _DEPTH = 4
-MISSING = object()
 
 
 def rebound(structure: TreeDef, given: Sequence[Any], after: Any) -> bool:
