@@ -644,6 +644,67 @@ def arange(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
     m.put(ad.arange(i, i + 3 * j, 1 + j % 2, dtype=getattr(ad, DTYPES[(0, 1, 3, 4)[i % 4]])))
 
 
+# -- loops and branches -------------------------------------------------------------------------
+
+# What a body does: functions of two floats that have the first one's shape; whether they are exact.
+BODIES: tuple[tuple[Callable[[Any, Any], Any], bool], ...] = (
+    (lambda x, y: x * 0.5 + y, True),
+    (lambda x, y: (x * y).sin(), False),
+    (lambda x, y: ad.maximum(x, -y), True),
+    (lambda x, y: x - floating(x).mean().to(x.dtype) if x.numel() else x * 2, False),
+    (lambda x, y: x.flip(0) - y if x.ndim else x + 1, True),
+    (lambda x, y: x.clamp(-1, 1).transpose(0, -1).reshape(x.shape) if x.ndim else y * 1, True),
+)
+
+
+def pair(a: Entry, b: Entry) -> tuple[Any, Any]:
+    """Two floats of one dtype, the second of which broadcasts to the first."""
+    x = floating(a.t)
+    return x, fitting(b.t, tuple(x.shape), up=False).to(x.dtype)
+
+
+@operation
+def choose(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    """One of two functions, by whether anything is positive."""
+    if b.cell.exact:
+        x, y = pair(a, b)
+        (yes, sure), (no, certain) = BODIES[i % len(BODIES)], BODIES[j % len(BODIES)]
+        out = ad.cond((b.t > 0).any(), lambda x: yes(x, y) * 1, lambda x: no(x, y) * 1, (x,))
+        m.put(out, a, b, exact=sure and certain)
+
+
+@operation
+def repeat(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    """A function applied up to five times, as long as nothing is large."""
+    x, y = pair(a, b)
+    fn, exact = BODIES[j % len(BODIES)]
+    exact = exact and a.cell.exact and b.cell.exact
+
+    def goes_on(n: Any, x: Any) -> Any:
+        return (n < i) & (x < 3).all() if exact else n < i
+
+    bound = 5 if x.requires_grad or y.requires_grad else None  # else no reverse derivative
+    n, out = ad.while_loop(goes_on, lambda n, x: (n + 1, fn(x, y)), (0, x), max_iterations=bound)
+    m.put(n, a, b, exact=True)
+    m.put(out * 1, a, b, exact=exact)
+
+
+@operation
+def walk(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    """A scan with a branch in it, by rows."""
+    if a.t.ndim and a.cell.exact and len(a.t) <= 5:
+        rows = floating(a.t)
+        (yes, sure), (no, certain) = BODIES[i % len(BODIES)], BODIES[j % len(BODIES)]
+
+        def turn(c: Any, row: Any) -> Any:
+            new = ad.cond((row > 0).any(), lambda c: yes(c, row), lambda c: no(c, row) * 1, (c,))
+            return new, new * 0.5
+
+        c, ys = ad.scan(turn, ad.ones(rows.shape[1:], dtype=rows.dtype), rows, reverse=j > 2)
+        m.put(c * 1, a, exact=sure and certain)
+        m.put(ys, a, exact=sure and certain)
+
+
 # -- programs -----------------------------------------------------------------------------------
 
 

@@ -222,6 +222,50 @@ def test_unused_residuals_go() -> None:
         np.testing.assert_allclose(interpret(small, inputs)[0].numpy(), want.numpy())
 
 
+def test_unused_carries_go() -> None:
+    w = ad.tensor([2.0, 3.0, 4.0])
+
+    def run(x: Any) -> Any:
+        def body(n: Any, a: Any, b: Any, c: Any) -> Any:
+            return n + 1, a * b.mean(), b + x[1], c * w  # c leads nowhere, and w with it
+
+        test = lambda n, a, b, c: (n < 3) & (x.sum() < 100)
+        return ad.while_loop(test, body, (0, x[0], x[2], x[3]))[1]
+
+    captured = capture(run)
+    want = captured(X)
+    graph = captured.latest.graph
+    inputs = [s.read([X]) for s in captured.latest.sources]
+    sizes = []
+    for small in (graph, prune(graph), run_passes(graph, verify=True)):
+        (node,) = (n for n in small if n.record.name == "while_loop")
+        sizes.append((len(node.inputs), len(node.outputs), node.params["carries"]))
+        np.testing.assert_allclose(interpret(small, inputs)[0].numpy(), want.numpy())
+    assert sizes == [(6, 4, 4), (4, 3, 3), (4, 3, 3)]
+
+
+def test_a_bound_costs_nothing_where_nobody_differentiates() -> None:
+    w = ad.tensor([0.5, 0.6, 0.7])
+
+    def run(x: Any, limit: int = 10**7) -> Any:
+        small = lambda y: y.abs().max() > 0.01
+        return ad.while_loop(small, lambda y: y * w, x, max_iterations=limit)
+
+    kinds: dict[str, Any] = {
+        "plain": lambda: capture(run),
+        "few": lambda: capture(lambda x: run(x, 3)),
+        "none": lambda: capture(lambda x: run(x, 0)),
+        "weight": lambda: capture(lambda x: run(x, 30)),
+    }
+    for name, wrap in kinds.items():
+        w.requires_grad_(name == "weight")
+        captured = wrap()
+        np.testing.assert_allclose(captured(X).detach().numpy(), captured.fn(X).detach().numpy())
+        names = [n.record.name for n in captured.latest.graph]
+        assert ("scan" if name == "weight" else "while_loop") in names
+    assert captured(X).requires_grad
+
+
 def test_checkpoint_keeps_the_carries_alone() -> None:
     w = ad.tensor(np.eye(3, dtype=np.float32), requires_grad=True)
 

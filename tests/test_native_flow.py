@@ -289,6 +289,25 @@ def test_the_numbers_drawn_are_eagers(kind: str) -> None:
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+def test_differentiated_from_outside() -> None:
+    """A compiled forward with branches gets a compiled backward with branches."""
+    w = ad.tensor([0.5, -0.3, 0.8], requires_grad=True)
+
+    def run(x: Any) -> Any:
+        y = ad.cond(x.sum() > 0, lambda: (x * w).sin(), lambda: (x - w).square())
+        small = lambda z: z.abs().max() > 0.2
+        return ad.while_loop(small, lambda z: z * w.sigmoid(), y, max_iterations=9)
+
+    compiled, grads = ad.compile(run), []
+    for f in (run, compiled):
+        for x in (SMALL[0], -SMALL[0]):
+            w.grad = None
+            f(x).square().sum().backward()
+            grads.append(w.grad.numpy().copy())
+    one_native_call(compiled)
+    np.testing.assert_allclose(grads[2:], grads[:2], rtol=1e-4)
+
+
 # -- state ----------------------------------------------------------------------------------------
 
 

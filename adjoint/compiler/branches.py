@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.compiler.bodies import Body, address, host, packed, refusal, then, touched
-from adjoint.compiler.places import Place
-from adjoint.compiler.steps import Flow, Test
+from adjoint.compiler.bodies import (
+    Body,
+    address,
+    copies,
+    host,
+    like,
+    packed,
+    refusal,
+    then,
+    touched,
+)
+from adjoint.compiler.places import OWN, Place
+from adjoint.compiler.steps import Entry, Flow, Test
 from adjoint.compiler.templates import TEMPLATES, Template
 from adjoint.core.dtype import bool_
 from adjoint.graph.ir import Node, Value
@@ -18,19 +28,31 @@ def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
     return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(node)
 
 
+def held(pred: Place) -> tuple[list[Entry], Place]:
+    """The predicate where only the program can write, and what brings it there.
+
+    Workers that read different bytes would wait for each other forever.
+    """
+    if pred.buffer.kind in OWN:
+        return [], pred
+    byte = like(pred, "chosen")
+    return copies([pred], [byte]), byte
+
+
 def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """Both branches as one step; they write the same results."""
     pred, *given = operands
+    start, byte = held(pred)
     inputs = list(map(host, given))
     bodies = {name: Body(node.params[name]) for name in ("true", "false")}
     yes, no = (body.at(inputs, results) for body in bodies.values())
     return [
         Flow(
             "branch",
-            [Test(address(pred), len(yes)), *then(yes, len(no)), *no],
+            [*start, Test(address(byte), len(yes)), *then(yes, len(no)), *no],
             tuple((name, body.steps) for name, body in bodies.items()),
             touched(operands),
-            touched(results),
+            touched([byte, *results]),
             label=node.record.name,
         )
     ]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.core.context import CONTEXT
+from adjoint.core.dtype import int64
 from adjoint.core.families import primitive
-from adjoint.core.record import Record
+from adjoint.core.record import Record, is_tensor
 from adjoint.core.spec import Spec
 from adjoint.graph.body import Body
 from adjoint.graph.flow.columns import Columns, check_operands
@@ -18,6 +19,7 @@ from adjoint.graph.flow.trees import Shape, check_same, check_unwritten, take_ap
 from adjoint.graph.interpreter import interpret
 from adjoint.graph.ir import Graph
 from adjoint.ops.condition import where
+from adjoint.ops.creation import zeros
 from adjoint.tensor.item import known
 from adjoint.tensor.tensor import alias
 
@@ -206,12 +208,14 @@ def while_loop(
         check_same("while_loop: the carry", found, shape, *zip(new, values, strict=False))
         return new
 
-    if max_iterations is not None and CONTEXT.capture is not None:
-        last = _bounded(test, body, carry, max_iterations)
-    elif CONTEXT.capture is not None:
-        last = _record(test, body, carry)
-    else:
+    last: Sequence[Any]
+    if CONTEXT.capture is None:
         last = _loop(test, body, carry, max_iterations)
+    elif max_iterations is None:
+        operands, params = _record(test, body, carry)
+        last = WHILE_LOOP(*operands, **params)
+    else:
+        last = _counted(test, body, carry, max_iterations)
     return shape.fill(last)
 
 
@@ -255,6 +259,27 @@ def _any(flag: Any) -> bool:
     return bool(flag.any())
 
 
+def _counted(test: Any, body: Any, carry: list[Any], limit: int) -> Sequence[Any]:
+    """A loop that counts its iterations, unless a reverse derivative may be asked for."""
+    if not _reversible(carry):
+        start = zeros((), dtype=int64)
+        operands, params = _record(
+            lambda c: (c[0] < limit) & test(c[1:]),
+            lambda c: [c[0] + 1, *body(c[1:])],
+            [start, *carry],
+        )
+        if not _reversible(operands):
+            return WHILE_LOOP(*operands, **params)[1:]
+    return _bounded(test, body, carry, limit)
+
+
+def _reversible(operands: Sequence[Any]) -> bool:
+    """Whether operands are on the tape or may yet come to be, inside a transform or a body."""
+    if CONTEXT.levels or isinstance(CONTEXT.capture, Body):
+        return True
+    return CONTEXT.grad_enabled and any(is_tensor(x) and x.requires_grad for x in operands)
+
+
 def _bounded(test: Any, body: Any, carry: list[Any], limit: int) -> list[Any]:
     """A scan of `limit` iterations, of which those after the end change nothing."""
 
@@ -267,8 +292,8 @@ def _bounded(test: Any, body: Any, carry: list[Any], limit: int) -> list[Any]:
     return scan(step, carry, None, length=limit)[0]
 
 
-def _record(test: Any, body: Any, carry: list[Any]) -> list[Any]:
-    """One node: test and body recorded."""
+def _record(test: Any, body: Any, carry: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Operands and parameters of one node: test and body recorded."""
     recorded = []
     for fn in (lambda c: [test(c)], body):
         inner = Body(CONTEXT.capture, "while_loop")
@@ -287,4 +312,4 @@ def _record(test: Any, body: Any, carry: list[Any]) -> list[Any]:
     new_test, new_body = columns.graphs(
         [b.graph for b in recorded], [b.graph.outputs for b in recorded]
     )
-    return list(WHILE_LOOP(*columns.operands, test=new_test, body=new_body, carries=len(carry)))
+    return columns.operands, {"test": new_test, "body": new_body, "carries": len(carry)}
