@@ -8,9 +8,10 @@ image knows its functions by name only; their code is found by `backends.llvm.li
 from __future__ import annotations
 
 import json
-import struct
+import marshal
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -79,38 +80,26 @@ class Image:
 
 # -- on disk ------------------------------------------------------------------------------------
 
-SIZES = "<QQ"  # of the two texts: what calls need, and `details`
+ARRAYS = ("words", "inside")
+FORMAT = f"marshal {marshal.version}, {sys.implementation.cache_tag}"  # for the names of images
 
 
 def to_bytes(image: Image, modules: list[str]) -> bytes:
-    """An image as it is kept on disk, and the modules that hold its functions."""
-    head = {
-        "arena": image.arena,
-        "inside": list(map(int, image.inside)),
-        "patches": image.patches,
-        "numbers": {str(k): v for k, v in image.numbers.items()},
-        "status": image.status,
-        "symbols": image.symbols,
-        "faults": image.faults,
-        "segments": image.segments,
-        "results": image.results,
-        "parallel": image.parallel,
-        "modules": modules,
-    }
+    """An image as it is kept on disk, and the modules that hold its functions.
+
+    By `marshal`, which reads it in half of the time that JSON takes; it trusts what it reads,
+    as whoever runs the machine code beside it must. Details are read when somebody asks for them.
+    """
     details = {"report": image.report, "memory": without_places(image.memory)}
-    texts = [json.dumps(part, separators=(",", ":")).encode() for part in (head, details)]
-    sizes = struct.pack(SIZES, *map(len, texts))
-    return b"".join([sizes, *texts, image.words.tobytes()])
+    kept = {field.name: getattr(image, field.name) for field in fields(image)}
+    kept |= {name: kept[name].tobytes() for name in ARRAYS}
+    kept |= {"details": json.dumps(details).encode(), "modules": modules}
+    return marshal.dumps(kept)
 
 
 def from_bytes(data: bytes) -> tuple[Image, list[str]]:
     """An image from disk, and the modules that hold its functions."""
-    start = struct.calcsize(SIZES)
-    size, rest = struct.unpack_from(SIZES, data)
-    head = json.loads(data[start : start + size])
-    told = data[start + size : start + size + rest]  # read when somebody asks
-    words = np.frombuffer(data, np.int64, offset=start + size + rest).copy()
-    head["numbers"] = {int(k): v for k, v in head["numbers"].items()}
-    head["results"] = [(k, tuple(shape), dtype) for k, shape, dtype in head["results"]]
-    modules = head.pop("modules")
-    return Image(words=words, details=cache(lambda: json.loads(told)), **head), modules
+    kept = marshal.loads(data)
+    details, modules = kept.pop("details"), kept.pop("modules")
+    kept |= {name: np.frombuffer(bytearray(kept[name]), np.int64) for name in ARRAYS}
+    return Image(details=cache(lambda: json.loads(details)), **kept), modules

@@ -87,18 +87,17 @@ def graph_key(graph: Graph) -> str:
     inputs = [x for node in nodes for x in node.inputs]
     values = [*graph.inputs, *[v for node in nodes for v in node.outputs]]
     specs = [value.spec for value in values]
-    params = [item for node in nodes for item in node.params.items()]
+    params = [x for node in nodes if node.params for x in node.params.values()]
     numbers = {value: i for i, value in enumerate(values)}
     return store.key_of(
         packed([value.host for value in graph.inputs]),
         "\n".join([node.record.name for node in nodes]),
         packed([len(node.inputs) for node in nodes]),
-        packed([len(node.params) for node in nodes]),
         packed([len(node.outputs) for node in nodes]),
         packed([numbers[x] if x.__class__ is Value else -1 for x in inputs]),
         repr([plain(x) for x in inputs if x.__class__ is not Value]),
-        "\n".join([name for name, _ in params]),
-        repr([plain(x) for _, x in params]),
+        "\n".join([",".join(node.params) for node in nodes]),
+        repr([plain(x) for x in params]),
         rows([spec.shape for spec in specs]),
         "\n".join([spec.dtype.name for spec in specs]),
         *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],

@@ -21,7 +21,7 @@ from adjoint.compiler.executors import register_backend
 from adjoint.compiler.explain import explain
 from adjoint.compiler.filling import make_fill, refuse
 from adjoint.compiler.footprint import check, limit, too_much
-from adjoint.compiler.image import TEST, Image, from_bytes, to_bytes
+from adjoint.compiler.image import FORMAT, TEST, Image, from_bytes, to_bytes
 from adjoint.compiler.naming import Unnameable, package_key, task_key
 from adjoint.compiler.options import Options, chosen
 from adjoint.compiler.places import INPUT
@@ -99,6 +99,7 @@ class Native:
         """Native tables, separated by calls of the eager table."""
         segments: list[Any] = []
         base = self.words.ctypes.data
+        address = {name: function.address for name, function in self.functions.items()}
         calls = iter([s for s in self.plan.steps if isinstance(s, Call)] if self.plan else ())
         for number, entries in enumerate(self.image.segments):
             if entries is None:
@@ -109,7 +110,7 @@ class Native:
                 [
                     Entry(0, base + 8 * start, skip=skip, test=True)
                     if name == TEST
-                    else Entry(self.functions[name].address, base + 8 * start, everyone, skip=skip)
+                    else Entry(address[name], base + 8 * start, everyone, True, skip)
                     for name, start, everyone, skip in entries
                 ]
             )
@@ -196,7 +197,7 @@ def disk_key(task: Task, options: Any) -> str | None:
 @cache
 def disk_prefix() -> str:
     """What the names of all images begin with: the machine and the versions."""
-    return f"{target_key()};{library.writer_key()};{package_key()}"
+    return f"{target_key()};{library.writer_key()};{package_key()};{FORMAT}"
 
 
 def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None:

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import warnings
+from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -52,13 +53,14 @@ class Table:
     __slots__ = ("_words", "address", "count")
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        words = [0] * layout.HEADER_WORDS
-        for step in steps:
-            flags = layout.PARALLEL * step.parallel | layout.BARRIER * step.barrier
-            words += [step.function, step.arguments, flags | layout.TEST * step.test, step.skip]
-        _check_jumps(steps)
-        self._words = (ctypes.c_int64 * len(words))(*words)
-        self.address = ctypes.addressof(self._words)
+        words = array("q", [0] * layout.HEADER_WORDS)
+        for k, (function, arguments, parallel, barrier, skip, test) in enumerate(steps):
+            flags = layout.PARALLEL * parallel | layout.BARRIER * barrier | layout.TEST * test
+            words.extend((function, arguments, flags, skip))
+            if skip or test:
+                _check_jump(k, k + 1 + skip, test, len(steps))
+        self._words = words
+        self.address = words.buffer_info()[0]
         self.count = len(steps)
 
     @property
@@ -67,14 +69,12 @@ class Table:
         return self.address
 
 
-def _check_jumps(steps: Sequence[Step]) -> None:
+def _check_jump(k: int, onward: int, test: bool, count: int) -> None:
     """Refuse jumps that lead out of a table, and tests after which nobody waits for the others."""
-    for k, step in enumerate(steps):
-        onward = k + 1 + step.skip
-        if not 0 <= onward <= len(steps):
-            raise ValueError(f"step {k} of {len(steps)} leads to {onward}")
-        if step.test and max(k + 1, onward) == len(steps):
-            raise ValueError(f"step {k} is a test that ends the table: a call must come after it")
+    if not 0 <= onward <= count:
+        raise ValueError(f"step {k} of {count} leads to {onward}")
+    if test and max(k + 1, onward) == count:
+        raise ValueError(f"step {k} is a test that ends the table: a call must come after it")
 
 
 class Pool:
