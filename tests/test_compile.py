@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import random
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -647,16 +649,72 @@ def test_recording_in_one_thread_leaves_another_alone() -> None:
     in_threads(work)
 
 
-def test_appending_a_traced_tensor_to_a_list_is_refused() -> None:
-    losses: list[Any] = [1.0]
+@pytest.mark.parametrize("kind", [list, deque, set])
+def test_appending_a_traced_tensor_to_a_list_is_refused(kind: Any) -> None:
+    losses = kind([1.0])
 
     def step(x: Any) -> Any:
-        losses.append(x.sum())
+        getattr(losses, "append", getattr(losses, "add", None))(x.sum())  # type: ignore[misc]
         return x * 2
 
-    with pytest.raises(RuntimeError, match="appends a tensor to the list losses.*Return the"):
+    told = f"appends a tensor to the {kind.__name__} losses.*Return the"
+    with pytest.raises(RuntimeError, match=told):
         ad.compile(step)(ad.ones(3))
-    assert losses == [1.0]
+    assert losses == kind([1.0])
+
+
+BATCHES = iter([1.0, 2.0, 3.0])
+NUMBERS = np.random.default_rng(0)
+MOVING: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "next": (lambda x: x * next(BATCHES), r'test_compile.py:\d+, ".*iterator BATCHES.*argument'),
+    "a loop": (lambda x: [x * n for n in BATCHES], "takes elements from the iterator BATCHES"),
+    "random": (lambda x: x * random.random(), "draws random numbers from random; .*argument"),
+    "numpy": (lambda x: x * float(np.random.rand()), "random numbers from numpy.random"),
+    "a generator": (lambda x: x * NUMBERS.random(), "random numbers from NUMBERS"),
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_what_moves_on_when_it_is_read_is_refused(name: str) -> None:
+    fn, message = MOVING[name]
+    before = random.getstate(), np.random.get_state()[1].tolist(), NUMBERS.bit_generator.state
+    with pytest.raises(RuntimeError, match=message):
+        ad.compile(fn)(ad.ones(2))
+    assert before == (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        NUMBERS.bit_generator.state,
+    )
+    if name == "next":
+        assert next(BATCHES) == 1.0
+
+
+def test_numbers_that_settle_are_carried() -> None:
+    class Rotary(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.longest, self.table = 0, ad.zeros(0)
+
+        def forward(self, x: Any) -> Any:
+            if x.shape[0] > self.longest:
+                self.longest = x.shape[0]
+                self.table = ad.cos(ad.arange(float(self.longest)))
+            return x * self.table[: x.shape[0]]
+
+    plain, net = Rotary(), Rotary()
+    run = ad.compile(net)
+    for n in (3, 3, 5, 4, 5, 3):
+        assert run(ad.ones(n)).allclose(plain(ad.ones(n)))
+        assert net.longest == plain.longest
+
+
+def test_hooks_of_all_modules_are_seen() -> None:
+    net = nn.Linear(2, 1)
+    run = ad.compile(lambda x: net(x))
+    before = run(ad.ones(1, 2))
+    with nn.modules.module.register_module_forward_hook(lambda module, args, out: out * 2):
+        assert run(ad.ones(1, 2)).equal(before * 2)
+    assert run(ad.ones(1, 2)).equal(before)
 
 
 def test_a_list_of_the_functions_own_may_grow() -> None:

@@ -30,7 +30,7 @@ from adjoint.graph.environment import describe
 from adjoint.graph.places import MISSING, Slots, Table, tables_of
 from adjoint.graph.reach import plain
 from adjoint.graph.sources import State
-from adjoint.graph.trace import Trace
+from adjoint.graph.trace import Trace, has_symbols
 from adjoint.ops.creation import empty
 from adjoint.tensor.storage import Window
 from adjoint.tensor.tensor import Tensor
@@ -167,6 +167,12 @@ class Attributes:
                         f"{change.name!r} ({value._spec}), outside; a recording keeps its elements "
                         "alone. Detach it."
                     )
+
+    def check_sizes(self) -> None:
+        """Refuse to keep a size that is a symbol."""
+        for _, name, kept in self.settled:
+            if has_symbols(flatten(kept)[0]):
+                raise RuntimeError(f"compile: the function keeps a size outside, in {name!r}")
 
     def undo(self, trace: Trace) -> None:
         """Put back what traced tensors and plain values replaced."""

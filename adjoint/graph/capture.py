@@ -19,7 +19,7 @@ from adjoint.core.spec import Spec
 from adjoint.core.tree import TreeDef, flatten, unflatten
 from adjoint.graph.attributes import Attributes
 from adjoint.graph.breaks import Breaks, Refused, refusing_output
-from adjoint.graph.dynamic import Families
+from adjoint.graph.dynamic import Families, OnlyOnce
 from adjoint.graph.environment import Environment, Fingerprint
 from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.history import history
@@ -288,13 +288,15 @@ class Captured:
         self, leaves: list[Any], structure: TreeDef, seen: Fingerprint, numbers: list[Slot]
     ) -> Program | None:
         """A recording that reads float arguments at each call; None where it needs their values."""
+        restore = keep_states(seen.holders)
         try:
             program = self.trace(leaves, structure, seen, numbers)
-        except (
-            Exception
-        ):  # recorded for the values themselves, it may succeed, or say what is wrong
-            return None
-        return None if needs_values(program) else program
+            if not needs_values(program):
+                return program
+        except Exception:  # recorded for the values themselves, it may succeed, or say why not
+            pass
+        restore()
+        return None
 
     def _for_sizes(
         self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
@@ -305,8 +307,9 @@ class Captured:
         reached = {storage.identity for storage in seen.storages()}
         if any(is_tensor(x) and x._storage.identity in reached for x in leaves):
             return None
-        program = self.families.find(key, seen)
+        program = self.families.find(key, seen, leaves)
         if program is None:
+            restore = keep_states(seen.holders)
             family = self.families.start(
                 key,
                 list(self.programs),
@@ -314,10 +317,11 @@ class Captured:
                 lambda stand_ins: self.trace_specs(stand_ins, structure, seen),
             )
             if family is None:
+                restore()  # what was recorded in vain made state too
                 return None
             self.traces += 1
             family.fingerprint = self.environment.look()
-            program = self.families.find(key, family.fingerprint)
+            program = self.families.find(key, family.fingerprint, leaves)
         if program is not None:
             program.fingerprint = self.environment.look()
             program.prepare(leaves, self.factory)
@@ -356,7 +360,7 @@ class Captured:
         before = self.outside(leaves)
         quiet = contextlib.nullcontext() if self.whole else refusing_output()
         try:
-            with CONTEXT.having(capture=trace), quiet:
+            with CONTEXT.having(capture=trace), quiet, before.moving.guarding():
                 yield before
         except BaseException:
             before.put_back()
@@ -383,8 +387,13 @@ class Captured:
         structure: TreeDef,
         seen: Fingerprint,
         numbers: Sequence[Slot] = (),
+        *,
+        counting: bool = True,
     ) -> Program:
-        """Record the function for these arguments, leaving every tensor as it was."""
+        """Record the function for these arguments, leaving every tensor as it was.
+
+        `counting`: it may change numbers, as long as it does not do so again.
+        """
         given = list(leaves)
         for slot in numbers:
             given[slot.place] = slot.scalar
@@ -394,6 +403,7 @@ class Captured:
         reached = {storage.identity for storage in seen.storages()}
         how |= {identity: "state" for identity in counts if identity in reached}
         located = False
+        restore = keep_states(seen.holders)  # from what an attempt that came to nothing made
         while True:
             trace = Trace(located=located)
             attributes = Attributes(self.environment.owners(), seen.holders)
@@ -403,12 +413,13 @@ class Captured:
                         trace.argument(i, leaf, how[leaf._storage.identity])
                 with self._recording(trace, leaves) as before:
                     result, rebinds = self._traced(structure, given)
-                    before.check_unchanged()
-                    before.check_contents()
+                    before.check(counting=counting)
+                    counted = before.counted() if counting else {}
                     program = self._built(trace, result, leaves, attributes, seen)
                     program.rebinds = rebinds
             except Realias as clash:
                 how[clash.storage.identity] = "state"
+                restore()
                 continue
             except Exception as error:
                 if self.whole:
@@ -417,6 +428,8 @@ class Captured:
             finally:
                 attributes.undo(trace)
                 trace.undo()
+            if counted:
+                self._check_counts(program, before, counted, leaves, structure, numbers)
             # State the function made for itself counts; flags of tensors are as they were before.
             program.fingerprint = self.environment.look(_opaque(leaves))
             program.numbers = list(numbers)
@@ -426,8 +439,34 @@ class Captured:
                 if located:
                     raise
                 located = True  # once more, to say which lines need the memory
+                restore()
                 continue
             return program
+
+    def _check_counts(
+        self,
+        program: Program,
+        before: Outside,
+        counted: dict[Any, str],
+        leaves: list[Any],
+        structure: TreeDef,
+        numbers: Sequence[Slot],
+    ) -> None:
+        """Refuse a function that changes a number at each call, which is found by another call.
+
+        One that notes the greatest length so far does not, and a call gives the number along with
+        flags (Note [assigned tensors]).
+        """
+        with program.given():
+            try:
+                seen = self.environment.look(_opaque(leaves))
+                self.trace(leaves, structure, seen, numbers, counting=False)
+            except Exception:
+                before.put_back()
+                error = RuntimeError(next(iter(counted.values())))
+                if self.whole:
+                    raise error from None
+                raise Refused from error
 
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
@@ -442,10 +481,12 @@ class Captured:
         try:
             with self._recording(trace, []) as before, lengths_as_sizes():
                 result, rebinds = self._traced(structure, leaves)
-                before.check_unchanged()
-                before.check_contents()
+                before.check()
                 program = self._built(trace, result, leaves, attributes, seen)
                 program.rebinds = rebinds
+                attributes.check_sizes()
+                if not all(holds() for holds, _ in program.guards):
+                    raise OnlyOnce
                 return program
         finally:
             attributes.undo(trace)

@@ -61,6 +61,10 @@ def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
     held.update(d % tensor.ndim for d in dims)
 
 
+class OnlyOnce(Exception):
+    """A recording that stands for the present call alone, such as the one that makes state."""
+
+
 @dataclass(eq=False)
 class Family:
     """Programs alike but for sizes."""
@@ -141,14 +145,17 @@ class Families:
         self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
         self.notes: list[str] = []
 
-    def find(self, key: Any, seen: Fingerprint) -> Program | None:
-        """A program of a family there is, for a signature that has none yet."""
+    def find(self, key: Any, seen: Fingerprint, leaves: Sequence[Any]) -> Program | None:
+        """A program of a family there is, for a call that has none yet."""
         for family in reversed(self.families):
             sizes = family.sizes(key)
             if sizes is not None and family.fingerprint == seen and family.allows(sizes):
+                program = family.member(sizes)
+                if not program.fits(leaves):
+                    continue
                 self.families.remove(family)
                 self.families.append(family)  # used last
-                return family.member(sizes)
+                return program
         return None
 
     def start(
@@ -168,6 +175,8 @@ class Families:
             found: Family | str = self.refused.get(refusal, "")
             try:
                 found = found or self._record(key, dims, leaves, record, wanted)
+            except OnlyOnce:
+                return None
             except Exception as error:  # the ordinary way may still succeed, or say what is wrong
                 found = f"recording it so failed: {type(error).__name__}: {error}"
             if isinstance(found, Family):
@@ -216,7 +225,7 @@ class Families:
         """The family, if it says what recordings at other sizes do."""
         template = family.template
         if template.attributes:
-            return "it assigns a tensor to an attribute"
+            return "it assigns to an attribute, an entry or a variable"
         if any(ref.position is not None for ref, _ in template.grads):
             return "it sets the gradient of an argument"
         for other in others:

@@ -75,6 +75,7 @@ class Structure:
         self.kept: list[Any] = []
         seen: set[int] = set()
         pending = [root]
+        self._add_all(vars(root._hooks_of_all).items(), pending)
         while pending:
             owner = pending.pop()
             if id(owner) in seen:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import operator
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
 from adjoint.graph.environment import owned
+from adjoint.graph.moving import Moving
 from adjoint.graph.places import Cells, Globals, tables_of
 from adjoint.graph.reach import DEPTH, Names, children, is_tracked, is_users, plain, reached
 from adjoint.tensor.memory import is_symbolic
@@ -50,19 +53,21 @@ class Outside:
     there once.
     """
 
-    __slots__ = ("contents", "kept", "numbers", "variables")
+    __slots__ = ("contents", "kept", "moving", "numbers", "variables")
 
     def __init__(self, fn: Callable[..., Any], names: Names, arguments: Iterable[Any] = ()) -> None:
         self.variables = [(fn, _variables(fn))]  # of the function and those it calls
         self.numbers: list[Numbers] = []
         self.kept: dict[int, Any] = {}  # by identity, which stays unique while this lives
         self.contents: list[tuple[Path, Any, Any]] = []  # a container, and a copy
+        self.moving = Moving(names)
         pending: list[tuple[Path, Any, int]] = []
         self._look(Numbers(fn, type(fn), reached, None, False, {}), 0, pending)
         self._look(Numbers(arguments, type(arguments), _named, None, False, {}), 0, pending)
         own = partial(_own, names=names)
         while pending:
             path, value, depth = pending.pop()
+            self.moving.add(partial(spell, path), value)
             if isinstance(value, types.FunctionType):
                 self.variables.append((value, _variables(value)))
             within = _contents(value)
@@ -87,32 +92,47 @@ class Outside:
         if values:
             self.numbers.append(holder)
 
-    def check_unchanged(self) -> None:
-        """Refuse a function that counts: its replay would not."""
+    def check(self, *, counting: bool = False) -> None:
+        """Refuse what a replay would not do; `counting`: except to change numbers."""
+        self.moving.check()
+        if not counting:
+            for message in self.counted().values():
+                raise RuntimeError(message)
+        self.check_contents()
+
+    def counted(self) -> dict[tuple[int, Any], str]:
+        """The numbers the function has changed, by holder and name, with what to say of them."""
+        found: dict[tuple[int, Any], str] = {}
         for holder, kind, parts, path, item, values in self.numbers:
             if type(holder) is not kind:
                 continue
             now = dict(parts(holder))
             for key, value in values.items():
                 after = now.get(key, value)
-                counted = isinstance(after, _NUMBERS) and after.__class__ is not bool
-                if counted and value == value and after != value:
-                    raise RuntimeError(
+                number = isinstance(after, _NUMBERS) and after.__class__ is not bool
+                if number and value == value and after != value:
+                    found[id(holder), key] = (
                         "compile: the function changes a Python number, "
                         f"{spell((path, key, item))}, from {value} to {after}; a recording would "
                         "not. Change it outside the function, or keep it in a tensor and write "
                         "that in place."
                     )
+        return found
 
     def check_contents(self) -> None:
-        """Refuse a function that adds traced tensors to a list: its replay would add none.
+        """Refuse a function that adds traced tensors to a container: its replay would add none.
 
         What it assigns to places that there are is carried from call to call (`attributes`).
         """
         for path, value, before in self.contents:
-            if isinstance(value, list) and any(map(_traced, value[len(before) :])):
+            if isinstance(value, list):
+                added: Iterable[Any] = value[len(before) :]
+            else:
+                added = value if isinstance(value, (set, deque)) else ()
+            if any(map(_traced, added)):
                 raise RuntimeError(
-                    f"compile: the function appends a tensor to the list {spell(path)}{_LOST}"
+                    f"compile: the function appends a tensor to the {type(value).__name__} "
+                    f"{spell(path)}{_LOST}"
                 )
 
     def _assigned(self) -> Iterator[tuple[str, Callable[..., Any], Any]]:
@@ -124,15 +144,21 @@ class Outside:
 
     def put_back(self) -> None:
         """After a recording that failed: numbers and containers as they were."""
+        self.moving.put_back()
         for holder, *_, values in self.numbers:
             for key, value in values.items():
                 _assign(holder, key, value)
         for name, fn, held in self._assigned():
             _assign(fn, name, held)
         for _, value, before in self.contents:
-            if isinstance(value, list):
+            if isinstance(value, (list, deque)):
                 if len(value) != len(before) or any(map(operator.is_not, value, before)):
-                    value[:] = before
+                    value.clear()
+                    value.extend(before)
+            elif isinstance(value, set):
+                if value != before:
+                    value.clear()
+                    value.update(before)
             else:
                 _restore(value, before)
 
@@ -162,14 +188,14 @@ def _contents(value: Any) -> Any:
 
     Attributes of modules are `attributes.Attributes`'s, an optimizer's state is its own.
     """
-    if type(value) is list or isinstance(value, dict):
+    if isinstance(value, (list, dict, set, deque)):
         return None if isinstance(value, TrackedDict) else value
     looked_after = is_tracked(value) or hasattr(type(value), "capture_children")
     return None if looked_after or isinstance(value, _CODE) else getattr(value, "__dict__", None)
 
 
-def _copy(value: list[Any] | dict[Any, Any]) -> Any:
-    return list(value) if isinstance(value, list) else dict(value)
+def _copy(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else copy(value)
 
 
 def _restore(table: dict[Any, Any], before: dict[Any, Any]) -> None:

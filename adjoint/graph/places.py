@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from adjoint.graph.reach import global_names, is_own, is_users
+from adjoint.graph.reach import global_names, is_own, is_users, slots
 
 MISSING = object()  # stands for what is not there
 
@@ -42,6 +42,45 @@ class Slots:
 
     def __delitem__(self, index: int) -> None:
         del self.held[index]
+
+
+class Members:
+    """What is in a set: each member holds True."""
+
+    def __init__(self, held: set[Any]) -> None:
+        self.held = held
+
+    def items(self) -> Iterable[tuple[Any, bool]]:
+        return [(member, True) for member in self.held]
+
+    def get(self, member: Any, default: Any = None, /) -> Any:
+        return True if member in self.held else default
+
+    def __setitem__(self, member: Any, value: Any) -> None:
+        self.held.add(member)
+
+    def __delitem__(self, member: Any) -> None:
+        self.held.remove(member)
+
+
+class SlotAttributes:
+    """The attributes an object keeps in slots."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        names = slots(type(self.held))
+        return [(name, getattr(self.held, name)) for name in names if hasattr(self.held, name)]
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        return getattr(self.held, name, default)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        object.__setattr__(self.held, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        object.__delattr__(self.held, name)
 
 
 class Cells:
@@ -112,6 +151,8 @@ def tables_of(holder: Any) -> list[Table]:
         return [holder]
     if isinstance(holder, list):
         return [Slots(holder)]
+    if isinstance(holder, set):
+        return [Members(holder)]
     if isinstance(holder, types.MethodType):
         return tables_of(holder.__func__)
     if isinstance(holder, types.FunctionType):
@@ -119,7 +160,8 @@ def tables_of(holder: Any) -> list[Table]:
     if isinstance(holder, type):
         return [ClassAttributes(holder)] if is_users(holder) else []
     own = getattr(holder, "__dict__", None)
-    return [own] if isinstance(own, dict) else []
+    kept: list[Table] = [SlotAttributes(holder)] if slots(type(holder)) else []
+    return [own, *kept] if isinstance(own, dict) else kept
 
 
 def keep_states(holders: Iterable[Any]) -> Callable[[], None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +83,11 @@ class Program:
             and self.holds(leaves)
         )
 
+    def fits(self, leaves: Sequence[Any]) -> bool:
+        """Whether a program that is not prepared yet stands for a call of this signature."""
+        self.plan = Plan(self)
+        return self.holds(leaves)
+
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether what the function found out about the host is still so."""
         for slot in self.numbers:
@@ -108,7 +114,7 @@ class Program:
         if self.derivative is not None:
             returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
             self.derivative.factory = factory
-        self.plan = Plan(self)
+        self.plan = self.plan or Plan(self)
         self.plan.overlaps = self._overlaps()
         self.executable = factory(
             Task(
@@ -227,19 +233,21 @@ class Program:
         tensor._requires_grad = True
 
     def _carry_out(self, leaves: Sequence[Any]) -> None:
-        for table, name, kept in self.attributes:
-            held = table.get(name, MISSING)
-            if held is kept:
-                continue
-            if kept is MISSING:
-                del table[name]
-            else:
-                table[name] = kept
-            EPOCH.count += 1
+        put(self.attributes)
         for ref, flag in self.flags:
             ref.of(leaves)._requires_grad = flag
         for generator, count in self.draws:
             generator.advance(count)
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """A block in which places hold what a call puts there, tensors not yet written."""
+        before = [(table, name, table.get(name, MISSING)) for table, name, _ in self.attributes]
+        put(self.attributes)
+        try:
+            yield
+        finally:
+            put(before)
 
     def explain(self) -> str:
         """What the graph runs as."""
@@ -249,6 +257,18 @@ class Program:
     def text(self) -> str:
         """The graph as Python."""
         return to_text(self.graph)
+
+
+def put(kept: Sequence[tuple[Table, Any, Any]]) -> None:
+    """Have places hold these things."""
+    for table, name, value in kept:
+        if table.get(name, MISSING) is value:
+            continue
+        if value is MISSING:
+            del table[name]
+        else:
+            table[name] = value
+        EPOCH.count += 1
 
 
 def _refusal(refused: tuple[str, str]) -> ErrorNode:
