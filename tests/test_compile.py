@@ -677,14 +677,14 @@ MOVING: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize("name", MOVING)
 def test_what_moves_on_when_it_is_read_is_refused(name: str) -> None:
     fn, message = MOVING[name]
-    before = random.getstate(), np.random.get_state()[1].tolist(), NUMBERS.bit_generator.state
+
+    def states() -> str:
+        return repr((random.getstate(), np.random.get_state(), NUMBERS.bit_generator.state))
+
+    before = states()
     with pytest.raises(RuntimeError, match=message):
         ad.compile(fn)(ad.ones(2))
-    assert before == (
-        random.getstate(),
-        np.random.get_state()[1].tolist(),
-        NUMBERS.bit_generator.state,
-    )
+    assert states() == before
     if name == "next":
         assert next(BATCHES) == 1.0
 
