@@ -19,9 +19,10 @@ PIECES = 16  # a large product is dealt out in at least so many pieces
 WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several
 TALL = 64  # rows of a piece, at most, where it shares panels with others
 ALONE = 128  # the same where it packs its own panels: what is packed should be used often
-GROUP = 16  # rows that are copied together where a launch copies them
-FEW = 16  # rows, or
-SHALLOW = 64  # depth, up to which operands that lie right are not packed
+GROUP = 16  # rows that are copied together; pieces have multiples of it
+FEW = 4  # rows, or
+SHALLOW = 32  # depth, up to which columns that lie right are not packed
+SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 
@@ -34,15 +35,15 @@ def wanted(m: int, n: int, k: int, batch: int) -> int:
     return max(1, min(-(-PIECES // max(batch, 1)), m * n * k // WORTH))
 
 
-def rows_of_piece(m: int, n: int, k: int, batch: int, rows: int, most: int) -> int:
-    """Rows of a piece where a product is cut by rows first: a multiple of a tile's."""
+def rows_of_piece(m: int, n: int, k: int, batch: int, group: int, most: int) -> int:
+    """Rows of a piece where a product is cut by rows first: a multiple of a group's."""
     few = -(-m // wanted(m, n, k, batch))
-    return max(rows, min(-(-max(few, 4 * rows) // rows) * rows, most))
+    return max(group, min(-(-few // group) * group, most))
 
 
 def columns_of_piece(m: int, n: int, k: int, batch: int, part: int, columns: int) -> int:
     """Columns of a piece that has `part` rows: a multiple of a tile's."""
-    parts = max(1, -(-wanted(m, n, k, batch) // max(-(-m // part), 1)))
+    parts = max(1, wanted(m, n, k, batch) // max(-(-m // part), 1))
     return max(columns, -(-n // parts // columns) * columns)
 
 
@@ -146,7 +147,7 @@ def thin(p: Product) -> None:
     m, n, k = p.sizes
     if not p.b.turned.rows_lie:
         p.b = in_rows(p, p.b.turned).turned
-    part = computed(rows_of_piece, m, n, k, p.batch, dots.TALL, 2**40)
+    part = computed(rows_of_piece, m, n, k, p.batch, GROUP, 2**40)
     parts = parts_of(m, part)
     words = [
         p.a.base, p.b.base, p.c.base, m, n, k, p.a.row, p.b.column, p.c.row, p.c.column,
@@ -171,13 +172,14 @@ def tiles(p: Product) -> None:
         p.b = in_panels(p, tile)
         ready, panel = rounded(n, tile.columns), tile.columns * k
     block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
+    strip = computed(partial(product.strip_columns, p.kind, tile), block)
     row_parts, column_parts = parts_of(m, part), parts_of(n, columns)
     pieces = p.batch * row_parts * column_parts
     a, b, c = p.a, p.b, p.c
     words = [
         a.base, b.base, c.base, m, n, k, a.row, a.column, b.row, b.column, panel, c.row,
-        ready, int(copies), int(across), part, row_parts, columns, column_parts, block, pieces,
-        p.ranges[1], a.outer, b.outer, c.outer, a.inner, b.inner, c.inner,
+        ready, int(copies), int(across), part, row_parts, columns, column_parts, strip, block,
+        pieces, p.ranges[1], a.outer, b.outer, c.outer, a.inner, b.inner, c.inner,
     ]  # fmt: skip
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text = partial(product.product_text, kind=p.kind, tile=tile)
@@ -188,7 +190,7 @@ def piece_of(p: Product, tile: Tile) -> tuple[int, int]:
     """Rows and columns of a piece."""
     m, n, k = p.sizes
     if typical(m) >= typical(n):
-        part = computed(rows_of_piece, m, n, k, p.batch, tile.rows, TALL)
+        part = computed(rows_of_piece, m, n, k, p.batch, GROUP, TALL)
     else:
         part = computed(min, rounded(m, tile.rows), ALONE)
     part = computed(max, part, tile.rows)
@@ -203,7 +205,7 @@ def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
     # Vectors of rows side by side: none may reach beyond the matrix, unless it is a copy.
     across = a.turned.rows_lie and (tile.rows % tile.lanes == 0 or not tile.by_lane)
     fits = not tile.by_lane or (not is_extent(m) and m % tile.rows == 0)
-    return not (across and fits and typical(k) <= SHALLOW), across
+    return not (across and fits and typical(k) <= SIDE), across
 
 
 def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
@@ -238,39 +240,45 @@ def launch(p: Product, name: str, text: partial[Text], words: list[Any], pieces:
 def in_rows(p: Product, given: Matrix) -> Matrix:
     """A matrix with contiguous rows."""
     m, k = given.shape
-    parts = parts_of(m, GROUP)
-    along = (given.column, given.row)
-    base = order(p, given, along, k, (k, m), (k, GROUP), parts)
-    member = parts * GROUP * k
-    return Matrix(base, given.shape, k, 1, p.ranges[1] * member, member)
+    wide = outer_tile(p.kind).columns
+    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k)
+    return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
 def in_panels(p: Product, tile: Tile) -> Matrix:
     """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
     k, n = p.b.shape
-    columns, parts = tile.columns, parts_of(n, tile.columns)
-    along = (p.b.column, p.b.row)
-    base = order(p, p.b, along, columns, (n, k), (columns, k), parts)
-    member = parts * columns * k
+    columns = tile.columns
+    member = rounded(n, columns) * k
+    if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
+        rows = computed(max, parts_of(k, PIECES), GROUP)
+        part, size = (n, rows), rows * columns
+    else:
+        part, size = (columns, k), columns * k
+    base = order(p, p.b, (columns, columns * k, columns), part, size, member)
     return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
 
 
 def order(
     p: Product,
     given: Matrix,
-    along: tuple[int, int],
-    step: int,
-    sizes: tuple[int, int],
+    to: tuple[int, int, int],
     part: tuple[int, int],
-    parts: int,
+    size: int,
+    member: int,
 ) -> Address:
-    """The launch that puts an operand in another order; where it then lies."""
+    """The launch that puts a matrix in another order; where it then lies.
+
+    `to` are the words O_STEP, O_JUMP and O_PAD of the kernel, `part` the columns and rows of a
+    part, of which one are all; parts and members are `size` and `member` elements apart.
+    """
     kind = p.kind
-    size = part[0] * part[1]
-    buffer = Buffer(ARENA, given.base.buffer.dtype, p.batch * parts * size, name="ordered")
+    rows, columns = given.shape
+    parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
+    buffer = Buffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
     words = [
-        given.base, Address(buffer), *along, step, *sizes, *part, parts, size,
-        p.batch * parts, p.ranges[1], given.outer, given.inner,
+        given.base, Address(buffer), given.column, given.row, *to, columns, rows, *part, parts,
+        size, member, p.batch * parts, p.ranges[1], given.outer, given.inner,
     ]  # fmt: skip
     p.launches.append(
         Launch(
@@ -280,7 +288,7 @@ def order(
             reads=(whole(given.base.buffer),),
             writes=(whole(buffer),),
             pieces=p.batch * parts,
-            cost=p.batch * sizes[0] * sizes[1],
+            cost=p.batch * rows * columns,
             label="order",
         )
     )

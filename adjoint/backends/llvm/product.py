@@ -20,12 +20,13 @@ from adjoint.backends.llvm.writer import Writer
 
 (
     A, B, C, M, N, K, A_ROW, A_K, B_K, B_COLUMN, B_PANEL, C_ROW, READY, COPIES, ACROSS,
-    ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, BLOCK, PIECES,
+    ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, STRIP, BLOCK, PIECES,
     INNER, OUTER_A, OUTER_B, OUTER_C, INNER_A, INNER_B, INNER_C,
     WORDS,
-) = range(29)  # fmt: skip
+) = range(30)  # fmt: skip
 
 PANEL_BYTES = 32 * 1024  # of a panel, at most
+STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
 SIDE_BYTES = 32 * 1024  # the same where they lie side by side: all are read for every tile
 SKEW = (
@@ -36,6 +37,12 @@ SKEW = (
 def panel_depth(kind: str, tile: Tile) -> int:
     """The depth of a panel that a piece packs, at most."""
     return PANEL_BYTES // (tile.columns * width(kind) // 8)
+
+
+def strip_columns(kind: str, tile: Tile, depth: int) -> int:
+    """Columns that a piece packs together, of blocks of a depth."""
+    panel = tile.columns * width(kind) // 8 * max(depth, 1)
+    return max(STRIP_BYTES // panel, 1) * tile.columns
 
 
 def copied(kind: str, across: bool = False) -> int:
@@ -51,7 +58,7 @@ class Product:
         self.item = width(kind) // 8
         self.w = w = Writer()
         self.word = w.words(WORDS)
-        self.panel = w.reserve(kind, tile.columns * panel_depth(kind, tile))
+        self.strip = w.reserve(kind, STRIP_BYTES // self.item)
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
         self.copy = w.reserve(kind, copied(kind) + tile.rows)
         self.result = w.reserve(kind, tile.rows * tile.columns)
@@ -85,23 +92,31 @@ class Product:
             depth = w.least(word[K] - k, word[BLOCK])
             source, step, apart = self.rows_at(a + k * word[A_K] * self.item, rows, depth)
 
-            def columns(j: V) -> None:
-                panel, columns_apart = self.panel_at(b + k * word[B_K] * self.item, j, depth)
+            def strip(start: V) -> None:
+                end = w.least(start + word[STRIP], stop)
+                panels, columns_apart, jump = self.panels_at(
+                    b + k * word[B_K] * self.item, start, end, depth
+                )
 
-                def some_rows(i: V) -> None:
-                    last = rows - 1
-                    mine = [
-                        w.at(source, self.kind, w.least(i + r, last) * step)
-                        for r in range(self.tile.rows)
-                    ]
-                    sums = multiply(
-                        w, self.kind, self.tile, mine, panel, columns_apart, depth, apart
-                    )
-                    self.put(sums, c, (i, rows), (j, stop), k)
+                def columns(j: V) -> None:
+                    number = (j - start).quotient(self.tile.columns)
+                    panel = w.at(panels, self.kind, number * jump)
 
-                w.loop(0, rows, some_rows, step=self.tile.rows)
+                    def some_rows(i: V) -> None:
+                        mine = [
+                            w.at(source, self.kind, w.least(i + r, rows - 1) * step)
+                            for r in range(self.tile.rows)
+                        ]
+                        sums = multiply(
+                            w, self.kind, self.tile, mine, panel, columns_apart, depth, apart
+                        )
+                        self.put(sums, c, (i, rows), (j, end), k)
 
-            w.loop(first, stop, columns, step=self.tile.columns)
+                    w.loop(0, rows, some_rows, step=self.tile.rows)
+
+                w.loop(start, end, columns, step=self.tile.columns)
+
+            w.loop_by(first, stop, word[STRIP], strip)
 
         blocks = (word[K] + word[BLOCK] - 1).quotient(word[BLOCK])
         w.loop(0, w.most(blocks, 1), block)
@@ -116,7 +131,8 @@ class Product:
         along_q = select(across, word[A_K], word[A_ROW])
         step = select(across, word[ROWS], long)
         p_count, q_count = select(across, rows, depth), select(across, depth, rows)
-        given = (a, to, along_p, along_q, step, p_count, q_count)
+        wide = w.whole(self.tile.columns)
+        given = (a, to, along_p, along_q, step, wide, p_count, p_count, q_count)
         w.when(copies, lambda: move(w, self.kind, self.tile.columns, *given))
         return (
             w.pointer(select(copies, to, a)),
@@ -124,22 +140,23 @@ class Product:
             select(copies, select(across, word[ROWS], one), word[A_K]),
         )
 
-    def panel_at(self, b: V, j: V, depth: V) -> tuple[str, V]:
-        """Where a block's columns from `j` on lie, and how far it is from one depth to the next."""
+    def panels_at(self, b: V, start: V, end: V, depth: V) -> tuple[str, V, V]:
+        """Panels of a block: where they begin, from one depth to the next, from one to the next."""
         w, word, columns = self.w, self.word, self.tile.columns
-        ready = j + columns <= word[READY]
-        to = w.address(self.panel)
-
-        def pack() -> None:
-            count = w.least(word[N] - j, columns)
-            source = b + j * word[B_COLUMN] * self.item
-            numbers = (source, to, word[B_COLUMN], word[B_K], w.whole(columns), count, depth)
-            clear(w, self.kind, self.panel, columns, count, depth)
-            move(w, self.kind, columns, *numbers)
-
-        w.when(~ready, pack)
-        there = b + j.quotient(columns) * word[B_PANEL] * self.item
-        return w.pointer(select(ready, there, to)), select(ready, word[B_K], w.whole(columns))
+        ready = end <= word[READY]
+        to, jump = w.address(self.strip), word[BLOCK] * columns
+        step = w.whole(columns)
+        source = b + start * word[B_COLUMN] * self.item
+        padded = (end - start + (columns - 1)).quotient(columns) * columns
+        along = (word[B_COLUMN], word[B_K])
+        given = (source, to, *along, step, jump, end - start, padded, depth)
+        w.when(~ready, lambda: move(w, self.kind, columns, *given))
+        there = b + start.quotient(columns) * word[B_PANEL] * self.item
+        return (
+            w.pointer(select(ready, there, to)),
+            select(ready, word[B_K], step),
+            select(ready, word[B_PANEL], jump),
+        )
 
     def put(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
         """The tile into the result: in its place for the first k, added to it for later ones."""
@@ -188,16 +205,6 @@ class Product:
         w.loop(0, w.least(rows, tile.rows), row)
 
 
-def clear(w: Writer, kind: str, panel: str, columns: int, count: V, depth: V) -> None:
-    """Zeros where a panel has no columns: what lies there must not be slow to multiply."""
-    zero = w.code.const(0, kind)
-
-    def column(j: V) -> None:
-        w.loop(0, depth, lambda k: w.store(zero, panel, k * columns + j))
-
-    w.loop(count, w.whole(columns), column)
-
-
 def product_text(name: str, kind: str, tile: Tile) -> Text:
     """The kernel of Note [products]; its words are named above."""
     return Product(kind, tile).text(name)
@@ -206,17 +213,18 @@ def product_text(name: str, kind: str, tile: Tile) -> Text:
 # -- an operand in another order, for all pieces ------------------------------------------------
 
 (
-    O_FROM, O_TO, O_ALONG_P, O_ALONG_Q, O_STEP, O_P, O_Q, O_PART_P, O_PART_Q, O_PARTS, O_SIZE,
-    O_PIECES, O_INNER, O_OUTER_FROM, O_INNER_FROM,
+    O_FROM, O_TO, O_ALONG_P, O_ALONG_Q, O_STEP, O_JUMP, O_PAD, O_P, O_Q, O_PART_P, O_PART_Q,
+    O_PARTS, O_SIZE, O_MEMBER, O_PIECES, O_INNER, O_OUTER_FROM, O_INNER_FROM,
     O_WORDS,
-) = range(16)  # fmt: skip
+) = range(19)  # fmt: skip
 
 
 def order_text(name: str, kind: str, tile: Tile) -> Text:
     """Members of a batch in parts: panels of columns, or groups of rows (Note [products]).
 
-    A part has O_PART_P of the O_P elements of one dimension and O_PART_Q of the other; as many as
-    there are of one of the two. O_SIZE is the elements of a part in the result.
+    A part has O_PART_P of the O_P elements of one dimension and O_PART_Q of the other, all that
+    there are of one of the two. O_SIZE is how far parts are apart in the result, O_MEMBER members;
+    of p there are zeros up to a multiple of O_PAD.
     """
     w = Writer()
     word = w.words(O_WORDS)
@@ -232,13 +240,12 @@ def order_text(name: str, kind: str, tile: Tile) -> Text:
             starts.append(select(word[size] > word[length], part * word[length], w.whole(0)))
             counts.append(w.least(word[size] - starts[-1], word[length]))
         begin = begin + starts[0] * word[O_ALONG_P] + starts[1] * word[O_ALONG_Q]
-        source, to = word[O_FROM] + begin * item, word[O_TO] + number * word[O_SIZE] * item
-        panel = w.pointer(to)
-        partial = counts[0] < word[O_PART_P]
-        columns = select(partial, counts[0], w.whole(tile.columns))
-        clear(w, kind, panel, tile.columns, columns, counts[1])
-        numbers = (source, to, word[O_ALONG_P], word[O_ALONG_Q], word[O_STEP], *counts)
-        move(w, kind, tile.columns, *numbers)
+        source = word[O_FROM] + begin * item
+        to = word[O_TO] + (member * word[O_MEMBER] + part * word[O_SIZE]) * item
+        padded = (counts[0] + word[O_PAD] - 1).quotient(word[O_PAD]) * word[O_PAD]
+        along = word[O_ALONG_P], word[O_ALONG_Q]
+        given = (source, to, *along, word[O_STEP], word[O_JUMP], counts[0], padded, counts[1])
+        move(w, kind, tile.columns, *given)
 
     w.loop(low, high, piece)
     return w.finish(name)

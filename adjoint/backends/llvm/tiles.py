@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from adjoint.backends.llvm.vector import V, mad, select, width
-from adjoint.backends.llvm.writer import Writer
+from adjoint.backends.llvm.writer import LINE, Writer
+
+AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,10 @@ class _Turns:
         """Sums with the products of one depth added; `rows` are in all lanes."""
         w, tile, places = self.w, self.tile, iter(sums)
         here = w.at(self.columns, self.kind, k * self.step)
+        if tile.rows == 1:  # each is used once: memory decides, and the next rows are far
+            later = w.at(here, self.kind, self.step * AHEAD)
+            for start in range(0, tile.columns * width(self.kind) // 8, LINE):
+                w.prefetch(later, start)
         columns = [
             w.load(here, self.kind, w.whole(v * tile.lanes), tile.lanes)
             for v in range(tile.vectors)

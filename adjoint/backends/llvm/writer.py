@@ -11,6 +11,8 @@ from adjoint.backends.llvm.blocks import Blocks
 from adjoint.backends.llvm.library import Text
 from adjoint.backends.llvm.vector import Code, Operand, V, host_features, select, type_text, width
 
+LINE = 64  # bytes of a line of the cache, at least
+
 
 class Writer:
     """Writes one function."""
@@ -182,6 +184,11 @@ class Writer:
             return body(self.code.value(index, "i64", 1), *values) or ()
 
         return self.blocks.loop(first, stop.ref, step, carried, turn)
+
+    def loop_by(self, start: V, stop: V, step: V, body: Callable[[V], None]) -> None:
+        """`for i in range(start, stop, step)` with a step that is a word."""
+        turns = self.most(stop - start + (step - 1), 0).quotient(step)
+        self.loop(0, turns, lambda number: body(start + number * step))
 
     def when(self, condition: V, body: Callable[[], object]) -> None:
         """Run `body` if the condition holds."""
