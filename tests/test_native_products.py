@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -106,6 +109,31 @@ def test_edges_of_tiles(layout: str, dtype: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_several_blocks_and_pieces(layout: str, dtype: str) -> None:
     check(LARGE, layout, dtype)
+
+
+def at_the_end(array: Any) -> Any:
+    """The same numbers, right before memory that cannot be read."""
+    size = -(-max(array.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = mmap.mmap(-1, size + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + size), mmap.PAGESIZE, 0) != 0:
+        pytest.skip("memory cannot be protected here")
+    found = np.frombuffer(room, array.dtype, array.size, size - array.nbytes)
+    found = found.reshape(array.shape)
+    found[...] = array
+    return found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS[:4])
+def test_nothing_beyond_the_operands_is_read(layout: str, dtype: str) -> None:
+    """Results are right either way; reading too far ends the process."""
+    shapes = [shape for shape in [*EDGES, *LARGE] if all(shape)]
+    arrays, run = pairs(shapes, layout, dtype)
+    tensors = [ad.from_numpy(at_the_end(x)) for x in arrays]
+    got = compile(run, backend="native")(*tensors)
+    assert all(np.isfinite(x.numpy()).all() for x in got)
 
 
 @pytest.mark.parametrize("registers", [(128, 16, False), (256, 16, False), (512, 32, False)])

@@ -21,7 +21,8 @@ TALL = 64  # rows of a piece, at most, where it shares panels with others
 ALONE = 128  # the same where it packs its own panels: what is packed should be used often
 GROUP = 16  # rows that are copied together; pieces have multiples of it
 FEW = 4  # rows, or
-SHALLOW = 32  # depth, up to which columns that lie right are not packed
+SHALLOW = 32  # depth, or
+SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
@@ -165,14 +166,16 @@ def tiles(p: Product) -> None:
     copies, across = rows_to_copy(p.a, tile)
     if copies and typical(parts_of(n, columns)) > 1:
         p.a, copies, across = in_rows(p, p.a), False, False
-    ready, panel = 0, 0
-    if p.b.rows_lie and (typical(m) <= FEW or typical(k) <= SHALLOW):
-        ready, panel = n, tile.columns
-    elif typical(parts_of(m, part)) > 1:
+    direct = reads_columns(p)
+    ready, panel = (n, tile.columns) if direct else (0, 0)
+    if not direct and typical(parts_of(m, part)) > 1:
         p.b = in_panels(p, tile)
         ready, panel = rounded(n, tile.columns), tile.columns * k
     block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
-    strip = computed(partial(product.strip_columns, p.kind, tile), block)
+    # Where panels are read in B itself, the last may be a part of one, which alone is packed.
+    strip = tile.columns
+    if not direct:
+        strip = computed(product.strip_columns, tile.columns, p.c.base.buffer.dtype.itemsize, block)
     row_parts, column_parts = parts_of(m, part), parts_of(n, columns)
     pieces = p.batch * row_parts * column_parts
     a, b, c = p.a, p.b, p.c
@@ -189,12 +192,20 @@ def tiles(p: Product) -> None:
 def piece_of(p: Product, tile: Tile) -> tuple[int, int]:
     """Rows and columns of a piece."""
     m, n, k = p.sizes
+    group = rounded(GROUP, tile.rows)
     if typical(m) >= typical(n):
-        part = computed(rows_of_piece, m, n, k, p.batch, GROUP, TALL)
+        part = computed(rows_of_piece, m, n, k, p.batch, group, rounded(TALL, group))
     else:
-        part = computed(min, rounded(m, tile.rows), ALONE)
+        part = computed(min, rounded(m, tile.rows), rounded(ALONE, group))
     part = computed(max, part, tile.rows)
     return part, computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
+
+
+def reads_columns(p: Product) -> bool:
+    """Whether B is read where it lies, unpacked."""
+    m, n, k = map(typical, p.sizes)
+    compact = k * n <= SMALL and typical(p.b.row) == n
+    return p.b.rows_lie and (m <= FEW or k <= SHALLOW or compact)
 
 
 def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:

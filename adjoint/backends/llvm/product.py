@@ -29,9 +29,7 @@ PANEL_BYTES = 32 * 1024  # of a panel, at most
 STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
 SIDE_BYTES = 32 * 1024  # the same where they lie side by side: all are read for every tile
-SKEW = (
-    16  # elements between rows that a piece copies, so that they lie in different sets of a cache
-)
+SKEW = 16  # elements between rows that are copied: they shall lie in different sets of a cache
 
 
 def panel_depth(kind: str, tile: Tile) -> int:
@@ -39,10 +37,9 @@ def panel_depth(kind: str, tile: Tile) -> int:
     return PANEL_BYTES // (tile.columns * width(kind) // 8)
 
 
-def strip_columns(kind: str, tile: Tile, depth: int) -> int:
-    """Columns that a piece packs together, of blocks of a depth."""
-    panel = tile.columns * width(kind) // 8 * max(depth, 1)
-    return max(STRIP_BYTES // panel, 1) * tile.columns
+def strip_columns(columns: int, item: int, depth: int) -> int:
+    """Columns that a piece packs together: panels of so many, elements of so many bytes."""
+    return max(STRIP_BYTES // (columns * item * max(depth, 1)), 1) * columns
 
 
 def copied(kind: str, across: bool = False) -> int:
@@ -143,11 +140,11 @@ class Product:
     def panels_at(self, b: V, start: V, end: V, depth: V) -> tuple[str, V, V]:
         """Panels of a block: where they begin, from one depth to the next, from one to the next."""
         w, word, columns = self.w, self.word, self.tile.columns
-        ready = end <= word[READY]
         to, jump = w.address(self.strip), word[BLOCK] * columns
         step = w.whole(columns)
         source = b + start * word[B_COLUMN] * self.item
         padded = (end - start + (columns - 1)).quotient(columns) * columns
+        ready = start + padded <= word[READY]  # whole panels: nothing beyond is read
         along = (word[B_COLUMN], word[B_K])
         given = (source, to, *along, step, jump, end - start, padded, depth)
         w.when(~ready, lambda: move(w, self.kind, columns, *given))

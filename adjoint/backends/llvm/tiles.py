@@ -18,6 +18,7 @@ from functools import cache
 from adjoint.backends.llvm.vector import V, mad, select, width
 from adjoint.backends.llvm.writer import LINE, Writer
 
+FLAT = 256  # bytes of a tile of one row
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 
@@ -62,9 +63,8 @@ def outer_tile(kind: str) -> Tile:
 
 
 def flat_tile(kind: str) -> Tile:
-    """The same of one row."""
-    tile = outer_tile(kind)
-    return replace(tile, rows=1, vectors=tile.rows * tile.vectors)
+    """The tile of products of one row."""
+    return replace(outer_tile(kind), rows=1, vectors=FLAT * 8 // registers()[0])
 
 
 def inner_tile(kind: str) -> Tile:
