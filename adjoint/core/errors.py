@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +25,14 @@ def users_place() -> tuple[str, int] | None:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line where the program called into the package, however deep this is in it."""
+    depth, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
 
 
 def show_line(path: str, line: int) -> str:

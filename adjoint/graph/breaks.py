@@ -9,13 +9,12 @@ from __future__ import annotations
 import builtins
 import contextlib
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from adjoint.core.context import CONTEXT
-from adjoint.core.errors import users_line
+from adjoint.core.errors import users_line, warn_user
 from adjoint.core.tree import TreeDef
 from adjoint.graph.signature import signature
 
@@ -47,10 +46,9 @@ class Breaks:
         self.keys.add(_key(leaves, structure))
         if not self.warned:
             self.warned = True
-            warnings.warn(
+            warn_user(
                 f"compile: {self.name} runs as Python for arguments like these, because it cannot "
-                f"be recorded{self._where(error)}: {error} (fullgraph=True makes this an error.)",
-                stacklevel=4,
+                f"be recorded{self._where(error)}: {error} (fullgraph=True makes this an error.)"
             )
 
     def _where(self, error: BaseException) -> str:

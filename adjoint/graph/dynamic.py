@@ -15,11 +15,11 @@ Note [checked sizes]
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.core.errors import warn_user
 from adjoint.core.record import is_tensor
 from adjoint.core.spec import Spec, contiguous_strides
 from adjoint.graph.environment import Fingerprint
@@ -192,7 +192,7 @@ class Families:
         note = f"compile: {self.name} is recorded for each size by itself: {reason}"
         if note not in self.notes:
             self.notes.append(note)
-            warnings.warn(note, stacklevel=7)
+            warn_user(note)
 
     def _record(
         self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, wanted: Places

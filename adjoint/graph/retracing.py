@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.core.errors import warn_user
 from adjoint.core.spec import Spec
 from adjoint.graph.program import Program
 from adjoint.graph.signature import argument_names
@@ -53,7 +53,7 @@ class Retraces:
             self.reason_of[id(program)] = self.reasons[-1]
         if self.count > LIMIT and not self.warned:
             self.warned = True
-            warnings.warn(self._message([*programs, key]), stacklevel=5)
+            warn_user(self._message([*programs, key]))
 
     def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
         if key in programs:
