@@ -222,6 +222,73 @@ def a_forked_generator(wrap: Any) -> list[Any]:
     return [t for _ in range(3) for t in f(ad.zeros(3))]
 
 
+class Cubed(ad.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * x * x
+
+
+def hooked(x: Any) -> Any:
+    h = x.sin()
+    h.register_hook(lambda g: g * g * 3)
+    return h * h
+
+
+def without_gradient(x: Any) -> Any:
+    with ad.no_grad():
+        scale = x.sum()
+    return (x * x.detach() * scale).sin()
+
+
+# What the tape knows and the graph does not.
+ON_THE_TAPE: list[Callable[[Any], Any]] = [
+    without_gradient,
+    hooked,
+    lambda x: Cubed.apply(x) * x,
+    lambda x: (x + (x.round() - x).detach()) ** 3,
+    lambda x: checkpoint(lambda y: F.dropout(y.sin()) * y, x, use_reentrant=False),
+    lambda x: ad.autograd.grad((x**4).sum(), x, create_graph=True)[0] * x,
+    lambda x: x.reshape(2, 2).T,
+]
+
+
+@case
+def derivatives_of_what_the_tape_knows(wrap: Any) -> list[Any]:
+    out: list[Any] = []
+    for fn in ON_THE_TAPE:
+        f = wrap(fn)
+        for i in range(2):
+            x = ad.tensor([0.3, -1.2, 2.6, 0.7 + i], requires_grad=True)
+            w = ad.tensor([1.0, 2.0, -1.0, 0.5], requires_grad=True)
+            y = (f(x * w).reshape(-1) * w).sum()
+            first = ad.autograd.grad(y, (x, w), create_graph=True)
+            second = ad.autograd.grad(first[0].sum() + first[1].prod(), (x, w), create_graph=True)
+            out += [*first, *second, *ad.autograd.grad(second[1].sum(), (x, w), allow_unused=True)]
+    return out
+
+
+@case
+def gradient_penalties(wrap: Any) -> list[Any]:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1))
+    score, opt = wrap(net), ad.optim.SGD(net.parameters(), lr=0.1)
+    out: list[Any] = []
+    for i in range(3):
+        x = (ad.arange(12.0).view(4, 3) / (i + 3)).sin().requires_grad_()
+        (slope,) = ad.autograd.grad(score(x).sum(), x, create_graph=True)
+        loss = score(x).mean() + ((slope.norm(2, 1) - 1) ** 2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        out += [loss, slope]
+    return [*out, *net.parameters(), *net.buffers()]
+
+
 @case
 def results_differentiated_one_by_one(wrap: Any) -> list[Any]:
     used, other = nn.Linear(3, 2), nn.Linear(3, 2)

@@ -174,6 +174,22 @@ def test_gradients_of_dynamic_programs() -> None:
     assert model._program.traces == 1
 
 
+def test_second_derivatives_of_dynamic_programs() -> None:
+    def fn(x: Any) -> Any:
+        return (x * x.detach() * x).sin().sum()
+
+    run = ad.compile(fn, dynamic=True)
+    for n in (4, 7, 30, 2, 4):
+        results = []
+        for f in (fn, run):
+            x = (ad.arange(3.0 * n).view(n, 3) / n).requires_grad_()
+            (g,) = ad.autograd.grad(f(x), x, create_graph=True)
+            results += [g, *ad.autograd.grad(g.square().sum(), x)]
+        assert results[0].allclose(results[2], atol=1e-5)
+        assert results[1].allclose(results[3], rtol=1e-4, atol=1e-4)
+    assert run.traces == 1
+
+
 def test_a_branch_on_a_size_is_a_guard() -> None:
     f = ad.compile(lambda x: x * 2 if x.shape[0] > 10 else x * 3, dynamic=True)
     for n in (4, 5, 6, 20, 7, 30, 40):

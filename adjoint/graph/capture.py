@@ -34,11 +34,8 @@ from adjoint.graph.rebinding import put_back, rebound
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
 from adjoint.graph.svg import to_svg
-from adjoint.graph.trace import Realias, Trace
+from adjoint.graph.trace import TRACING, Realias, Trace
 from adjoint.graph.watch import Watch
-
-# A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
-TRACING = forks.reentrant(forks.Order.TRACING)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ Note [separate backwards]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,51 @@ class Target:
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
 
 
+class Tape:
+    """A trace whose tape can be followed again, and how its ends were found."""
+
+    def __init__(
+        self, trace: Trace, outputs: Outputs, reached: Sequence[Tensor], ends: list[Edge]
+    ) -> None:
+        self.trace = trace
+        self.graph: Graph | None = None  # what the trace has recorded; None: its graph
+        self.positions = dict(outputs.positions)
+        self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
+        self.reached = reached
+        self.ends = ends  # one per target
+        cells = [cell for cell in trace.cells.values() if cell.source is not None]
+        self.versions = [(cell.storage, cell.storage.version) for cell in cells]
+        self.places = [(t, _place_of(t)) for t in trace.journal]
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """A block in which tensors are where they were on the tape when the trace ended."""
+        versions = [(storage, storage.version) for storage, _ in self.versions]
+        places = [(tensor, _place_of(tensor)) for tensor, _ in self.places]
+        trace = self.trace
+        recorded = trace.graph, trace.sources  # the program's: to be left as they are
+        trace.graph = (self.graph or trace.graph).copy()
+        trace.sources = list(trace.sources)
+        _put(self.versions, self.places)
+        try:
+            with CONTEXT.having(capture=trace, grad_enabled=True, autocast=None):
+                yield
+        finally:
+            _put(versions, places)
+            trace.graph, trace.sources = recorded
+
+
+def _place_of(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor._node, tensor._nr, tensor._requires_grad, tensor._base
+
+
+def _put(versions: list[tuple[Any, int]], places: list[tuple[Tensor, tuple[Any, ...]]]) -> None:
+    for storage, version in versions:
+        storage.version = version
+    for tensor, place in places:
+        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = place
+
+
 @dataclass(slots=True)
 class Derivative:
     """The backward half of a program."""
@@ -60,15 +106,20 @@ class Derivative:
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
+    # To differentiate it once more (`graph.lifting`): what that takes, what it gave, and what gives
+    # that the sizes of a call.
+    tape: Tape | None = field(default=None, compare=False)
+    lifted: Any = field(default=None, compare=False)
+    resized: Callable[[Any], Any] | None = field(default=None, compare=False)
     sizing: Sizing | None = None
 
 
 class _Outward(Backward):
     """A backward run that stops at everything older than the trace, hooks and all."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, *, create_graph: bool = False) -> None:
         super().__init__(
-            retain_graph=True, create_graph=False, targets=None, accumulate=False, level=None
+            retain_graph=True, create_graph=create_graph, targets=None, accumulate=False, level=None
         )
         self.start = start
 
@@ -104,7 +155,7 @@ def differentiate(
     found, refused = _followed(
         trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
     )
-    backward = _Split(trace, outputs, given, mark, written)
+    backward = Split(trace, outputs, given, mark, written)
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
@@ -116,6 +167,7 @@ def differentiate(
         depends=_dependence(backward.graph, len(outputs.seeds)),
         refused=refused,
         spoils=_spoils([edge[0] for edge, _ in outputs.seeds], trace.start),
+        tape=Tape(trace, outputs, reached, list(found)) if found else None,
     )
 
 
@@ -140,10 +192,18 @@ def _followed(
 
 
 def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
-    run = _Outward(trace.start)
     with CONTEXT.having(grad_enabled=False):
-        run.run(roots)
-        return {edge: trace.value_of(g) for edge, g in run.found.items()}
+        found = outward(trace, roots)
+        return {edge: trace.value_of(g) for edge, g in found.items()}
+
+
+def outward(
+    trace: Trace, roots: list[tuple[Edge, Any]], *, create_graph: bool = False
+) -> dict[Edge, Any]:
+    """What arrives at everything older than a trace, for cotangents of these roots."""
+    run = _Outward(trace.start, create_graph=create_graph)
+    run.run(roots)
+    return run.found
 
 
 def _spoils(nodes: Sequence[Node], start: int) -> list[frozenset[int]]:
@@ -208,8 +268,8 @@ def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[
     return Target(edge, None)
 
 
-class _Split:
-    """Copies the backward part of a joint graph, finding its residuals."""
+class Split:
+    """Copies the part of a joint graph after the first `mark` nodes, finding its residuals."""
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from adjoint.core.errors import warn_user
@@ -26,7 +27,7 @@ from adjoint.graph.environment import Fingerprint
 from adjoint.graph.extents import Extent, Scope, Sizes
 from adjoint.graph.program import Program
 from adjoint.graph.sizing import Sizing
-from adjoint.graph.template import difference, instance
+from adjoint.graph.template import difference, instance, resized
 
 _KEPT = 16  # families of one function
 UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
@@ -87,6 +88,7 @@ class Family:
         if program.derivative is not None and self.template.derivative is not None:
             graph = self.template.derivative.graph
             program.derivative.sizing = Sizing(known, self.scope, graph, backward)
+            program.derivative.resized = partial(resized, sizes=known)
         return program
 
     def sizes(self, key: Any) -> dict[str, int] | None:

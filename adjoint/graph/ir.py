@@ -62,6 +62,13 @@ class Graph:
         self.where: Where | None = None  # that of the nodes to be added
         self._count = 0
 
+    def copy(self) -> Graph:
+        """A graph of the same nodes, to add more to."""
+        made = Graph()
+        made.inputs, made.nodes, made.outputs = [*self.inputs], [*self.nodes], [*self.outputs]
+        made._count = self._count
+        return made
+
     def _name(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}{self._count - 1}"

@@ -209,7 +209,7 @@ class Program:
             else:
                 saved.append(wrap(given))
                 saved[-1]._storage = source.storage(leaves)
-        node = ProgramNode(derivative, self.graph, self.sources, edges, saved)
+        node = ProgramNode(derivative, edges, saved, list(leaves))
         node.note_versions()
         return node
 

@@ -5,38 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.autodiff.node import Edge, TapeNode, placed
-from adjoint.autodiff.reverse import grad as gradients
+from adjoint.autodiff.node import Edge, TapeNode, edge_of, placed
 from adjoint.autodiff.saved import freed, stale
 from adjoint.core.context import CONTEXT
 from adjoint.graph.derivative import Derivative, Target
-from adjoint.graph.execution import Task, one_at_a_time
+from adjoint.graph.execution import Executable, Task, one_at_a_time
 from adjoint.graph.interpreter import evaluate
 from adjoint.graph.ir import Graph
+from adjoint.graph.lifting import Lifted, lift
 from adjoint.graph.sources import Source
 from adjoint.ops.creation import zeros
-from adjoint.ops.views import scatter
 from adjoint.tensor.tensor import Tensor, alias, wrap
 
 
 class ProgramNode(TapeNode):
     """One call of a program: its backward graph, the residuals, and how to do it all again."""
 
-    __slots__ = ("derivative", "forward", "given", "inputs", "residuals", "sources", "spoiled")
+    __slots__ = ("derivative", "given", "inputs", "leaves", "residuals", "spoiled")
 
     def __init__(
         self,
         derivative: Derivative,
-        forward: Graph,
-        sources: list[Source],
         edges: Sequence[Edge | None],
         inputs: list[Any],
+        leaves: Sequence[Any],
     ) -> None:
         super().__init__(edges, len(derivative.seeds))
         self.derivative = derivative
-        self.forward = forward
-        self.sources = sources
         self.inputs = inputs  # tensors and numbers
+        self.leaves = leaves  # of the call's arguments
         self.versions = []
         self.saved = None
         self.residuals: list[tuple[Tensor, int]] = []
@@ -62,7 +59,7 @@ class ProgramNode(TapeNode):
         self.spoiled.update(*[self.derivative.spoils[i] for i in self.given])
         if len(self.spoiled) == self.outputs:
             self.saved = None
-            self.inputs = self.residuals = []
+            self.inputs = self.leaves = self.residuals = []
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
@@ -108,59 +105,84 @@ class ProgramNode(TapeNode):
         derivative = self.derivative
         arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
         if derivative.executable is None:
-            graph = derivative.graph
-            task = Task(
-                graph=graph,
-                sources=tuple(Given(i) for i in range(len(graph.inputs))),
-                writes=(),
-                returned=frozenset(range(len(graph.outputs))),
-                examples=tuple(arrays),
-                targets=(),
-                sizing=derivative.sizing,
-            )
-            derivative.executable = one_at_a_time(derivative.factory(task))  # type: ignore[misc]
+            derivative.executable = self._executable(derivative.graph, arrays, derivative.sizing)
         return derivative.executable(arrays, [])
 
     def _on_the_tape(self, grads: Sequence[Any]) -> Sequence[Any]:
-        """The same with recording on, for further derivatives: the forward graph is run again."""
-        if any(t.source is None for t in self.derivative.targets):
+        """The same with recording on, for further derivatives (Note [lifting])."""
+        if CONTEXT.capture is not None or CONTEXT.levels:
             raise RuntimeError(
-                "CompiledBackward: a second derivative of a compiled function needs every tensor "
-                "it differentiates to be an argument, or reachable from the function by name. Pass "
-                "the tensor as an argument, or call the function uncompiled."
+                "CompiledBackward: a second derivative of a compiled function that was called "
+                "outside is asked for inside a compiled function or transform. Call the function "
+                "inside, or uncompiled."
             )
-        operands = [self.load(k, None, None) for k in range(len(self.inputs))]
-        chosen: list[Tensor] = []
-        for target, edge in zip(self.derivative.targets, self.edges, strict=True):
-            i = self.sources.index(target.source)  # type: ignore[arg-type]
-            chosen.append(self._onto(operands, i, target, edge))
-        outs = evaluate(self.forward, operands)
-        pairs = [
-            (outs[k], g)
-            for k, g in zip(self.derivative.seeds, grads, strict=True)
-            if g is not None and outs[k].requires_grad
+        derivative = self.derivative
+        if derivative.lifted is None:
+            derivative.lifted = lift(derivative, len(self.inputs), len(self.leaves))
+        lifted: Lifted = derivative.lifted
+        cotangents = [self._cotangent(i, g) for i, g in enumerate(grads)]
+        count = len(self.inputs)
+        operands = [
+            self.load(k, None, None) if k < count else cotangents[k - count]
+            for k in lifted.operands
         ]
-        if not pairs:
-            return [None] * len(chosen)
-        return gradients(
-            [out for out, _ in pairs],
-            chosen,
-            [g for _, g in pairs],
-            create_graph=True,
-            allow_unused=True,
-        )
-
-    @staticmethod
-    def _onto(operands: list[Any], i: int, target: Target, edge: Any) -> Tensor:
-        """Put a tensor that wants a gradient where the forward graph finds it."""
-        held = operands[i]
-        shown = held
         with CONTEXT.having(grad_enabled=False):
-            for record, params in target.chain:
-                shown = record(shown, **params)
-        tensor = placed(alias(shown), edge)
-        operands[i] = scatter(held, tensor, *target.chain) if target.chain else tensor
-        return tensor
+            found = self._run(lifted, operands)
+        node = None
+        made: dict[int, Tensor] = {k: wrap(found[k]) for k, _ in lifted.results if k is not None}
+        if lifted.derivative is not None:
+            node = self._lifted_node(lifted.derivative, cotangents)
+            node.save(found, made)
+        outs: list[Any] = []
+        for handed, (k, seed) in zip(lifted.passed, lifted.results, strict=True):
+            out = made.get(k) if handed is None else cotangents[handed]  # type: ignore[arg-type]
+            if out is not None and seed is not None:
+                out = placed(out, (node, seed))
+            outs.append(out)
+        return outs
+
+    def _lifted_node(self, derivative: Derivative, cotangents: list[Tensor]) -> ProgramNode:
+        """The node of gradients that are on the tape."""
+        leaves = [*self.leaves, *cotangents]
+        ends = {id(t): e for t, e in zip(self.derivative.targets, self.edges, strict=True)}
+        known = {_end(t): ends[id(t)] for t in self.derivative.targets}
+        edges = [
+            known[_end(t)]
+            if _end(t) in known
+            else t.edge
+            if t.ref is None
+            else edge_of(t.ref.of(leaves))
+            for t in derivative.targets
+        ]
+        node = ProgramNode(derivative, edges, [*self.inputs, *cotangents], leaves)
+        node.note_versions()
+        node.versions[: len(self.versions)] = self.versions
+        return node
+
+    def _run(self, lifted: Lifted, operands: list[Any]) -> list[Any]:
+        arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
+        if lifted.executable is None:
+            lifted.executable = self._executable(lifted.graph, arrays, None)
+        return lifted.executable(arrays, [])
+
+    def _executable(self, graph: Graph, arrays: list[Any], sizing: Any) -> Executable:
+        task = Task(
+            graph=graph,
+            sources=tuple(Given(i) for i in range(len(graph.inputs))),
+            writes=(),
+            returned=frozenset(range(len(graph.outputs))),
+            examples=tuple(arrays),
+            targets=(),
+            sizing=sizing,
+        )
+        return one_at_a_time(self.derivative.factory(task))  # type: ignore[misc]
+
+
+def _end(target: Target) -> Any:
+    """Where a gradient goes, for comparison."""
+    if target.ref is None:
+        return target.edge
+    return target.ref.position, id(target.ref.tensor)
 
 
 class Given(Source):

@@ -33,6 +33,11 @@ def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
     return dataclasses.replace(program, **fields, executable=None, plan=None)
 
 
+def resized(x: Any, sizes: Sizes) -> Any:
+    """Part of a program with sizes in the place of extents."""
+    return _Rebuild(sizes, set())(x)
+
+
 def again(graph: Graph, sizes: Sizes, scope: Scope) -> Graph:
     """A graph with the same extents at other sizes and in another scope (`Scope.again`)."""
     return _Again(sizes, scope).graph(graph)
@@ -213,7 +218,8 @@ class _Describe:
         if is_tensor(x):
             return id(x)
         if dataclasses.is_dataclass(x) and not isinstance(x, type):
-            return tuple([(f.name, self(getattr(x, f.name))) for f in dataclasses.fields(x)])
+            compared = [f.name for f in dataclasses.fields(x) if f.compare]
+            return tuple([(name, self(getattr(x, name))) for name in compared])
         if callable(x) and hasattr(x, "__name__"):
             return x.__name__
         return x

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.autodiff.node import sequence_now
+from adjoint.core import forks
 from adjoint.core.context import CONTEXT
 from adjoint.core.dtype import get_default_dtype
 from adjoint.core.errors import users_place
@@ -32,6 +33,9 @@ from adjoint.tensor.mutation import leak_message
 from adjoint.tensor.storage import Storage, Window
 from adjoint.tensor.strides import result_strides
 from adjoint.tensor.tensor import DTYPE_OF, Tensor, mark_view, meta_of, symbolic, symbolic_view
+
+# A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
+TRACING = forks.reentrant(forks.Order.TRACING)
 
 
 class Realias(Exception):
