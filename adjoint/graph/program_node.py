@@ -136,10 +136,15 @@ class ProgramNode(TapeNode):
         outs: list[Any] = []
         for handed, (k, seed) in zip(lifted.passed, lifted.results, strict=True):
             out = made.get(k) if handed is None else cotangents[handed]  # type: ignore[arg-type]
-            if out is not None and seed is not None:
-                out = placed(out, (node, seed))
+            if seed is not None and node is not None and node.leads_somewhere(seed):
+                out = placed(out, (node, seed))  # type: ignore[arg-type]
             outs.append(out)
         return outs
+
+    def leads_somewhere(self, seed: int) -> bool:
+        """Whether a gradient of this result goes to anybody."""
+        ends = zip(self.derivative.depends, self.edges, strict=True)
+        return any(edge is not None and seed in seeds for seeds, edge in ends)
 
     def _lifted_node(self, derivative: Derivative, cotangents: list[Tensor]) -> ProgramNode:
         """The node of gradients that are on the tape."""
