@@ -346,6 +346,61 @@ def test_state_before_and_after() -> None:
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+def adaptive(wrap: Any) -> Any:
+    """A training step through an adaptive solver: how many steps it takes depends on the data."""
+    ad.manual_seed(0)
+    net = ad.nn.Sequential(ad.nn.Linear(2, 16), ad.nn.Tanh(), ad.nn.Linear(16, 2))
+    optimizer = ad.optim.Adam(net.parameters(), lr=1e-2)
+
+    def body(t: Any, h: Any, y: Any, n: Any) -> Any:
+        k1 = net(y)
+        k2 = net(y + h * k1)
+        fine = ((k2 - k1) * h).abs().max().detach() < 1e-3
+        t, y = ad.cond(fine, lambda: (t + h, y + h * 0.5 * (k1 + k2)), lambda: (t * 1, y * 1))
+        return t, ad.minimum(h * ad.where(fine, 1.5, 0.5), 1 - t).clamp(min=1e-3), y, n + 1
+
+    @wrap
+    def step(y: Any) -> Any:
+        start = (ad.zeros(()), ad.full((), 0.4), y, 0)
+        goes_on = lambda t, h, y, n: t < 0.999
+        _, _, y, n = ad.while_loop(goes_on, body, start, max_iterations=25)
+        loss = (y - 1.0).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        ad.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach(), n
+
+    return step
+
+
+def test_a_training_step_through_an_adaptive_solver() -> None:
+    runs = []
+    for wrap in (lambda f: f, ad.compile):
+        step = adaptive(wrap)
+        made = [step(LARGE[:8, :2] * s) for s in (1.0, 0.01, 3.0, 1.0)]
+        runs.append(([float(loss) for loss, _ in made], [int(n) for _, n in made]))
+    np.testing.assert_allclose(runs[1][0], runs[0][0], rtol=1e-4)
+    assert runs[1][1] == runs[0][1]
+    assert len(set(runs[0][1])) > 1
+    one_native_call(step)
+
+
+def test_long_scans_of_arguments() -> None:
+    """Addresses that many turns need are filled in at every call."""
+
+    def run(rows: Any, weight: Any) -> Any:
+        return ad.scan(lambda c, r: (c * 0.5 + r * weight, c.sin()), weight, rows)
+
+    compiled = ad.compile(run)
+    for k in range(4):
+        rows, weight = LARGE[k : k + 200].clone(), LARGE[k].clone()
+        want, got = leaves(run(rows, weight)), leaves(compiled(rows, weight))
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+    one_native_call(compiled)
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 

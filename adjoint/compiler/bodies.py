@@ -11,6 +11,7 @@ from adjoint.backends.llvm.operations import KIND
 from adjoint.compiler.batching import batch
 from adjoint.compiler.copying import copy_step
 from adjoint.compiler.indexed import Fault
+from adjoint.compiler.naming import name_of
 from adjoint.compiler.places import ARENA, Buffer, Place, row_major
 from adjoint.compiler.steps import (
     Address,
@@ -105,6 +106,9 @@ class Body:
         self.plan = body_plan(graph)
         self.steps: list[Step] = self.plan.steps
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
+        for launch in self.entries:
+            if isinstance(launch, Launch):
+                launch.function = name_of(launch)  # once for all turns
         self.hosts = {v: i for i, v in enumerate(self.plan.graph.inputs) if v.host}
 
     def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:

@@ -28,6 +28,7 @@ from adjoint.core.dtype import named
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
+MANY = 64  # words with an array's address that NumPy fills in sooner than as many lines of Python
 UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
 
 
@@ -109,7 +110,11 @@ def make_fill(
     if any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
         scope["take"] = Banks(image, outputs).take
         lines = [" results = take(words)"]
-    lines += [*_arrays(image, moving), *_numbers(image, floats, scope), *_results(image, scope)]
+    lines += [
+        *_arrays(image, moving, scope),
+        *_numbers(image, floats, scope),
+        *_results(image, scope),
+    ]
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
     exec(compile(text, "<fill>", "exec"), scope)
@@ -117,13 +122,20 @@ def make_fill(
     return fill
 
 
-def _put(image: Image, key: str) -> Iterator[str]:
+def _put(image: Image, key: str, scope: dict[str, Any]) -> Iterator[str]:
     """Put the address `a` of an array where it is needed."""
-    for at, shift in image.patches.get(key, ()):
+    patches = image.patches.get(key, ())
+    if len(patches) > MANY:  # the turns of a loop
+        name = key.replace(" ", "_")
+        scope[f"at_{name}"] = np.array([at for at, _ in patches], np.int64)
+        scope[f"shift_{name}"] = np.array([shift for _, shift in patches], np.int64)
+        yield f" words[at_{name}] = shift_{name} + a"
+        return
+    for at, shift in patches:
         yield f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
 
 
-def _arrays(image: Image, moving: dict[int, bool]) -> Iterator[str]:
+def _arrays(image: Image, moving: dict[int, bool], scope: dict[str, Any]) -> Iterator[str]:
     arrays = [(f"inputs[{i}]", f"input {i}", written) for i, written in moving.items()]
     targets = [key.split()[1] for key in image.patches if key.startswith("target")]
     arrays += [(f"targets[{n}]", f"target {n}", True) for n in targets]
@@ -132,7 +144,7 @@ def _arrays(image: Image, moving: dict[int, bool]) -> Iterator[str]:
         if written:
             yield " if not x.flags.writeable: refuse()"
         yield " a = peek(x) if x.__class__ is ndarray else slow_address(x)"
-        yield from _put(image, key)
+        yield from _put(image, key, scope)
 
 
 def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
@@ -160,7 +172,7 @@ def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
             scope[f"dtype{k}"] = _numpy(dtype)
             yield f" results[{k}] = r = empty({shape}, dtype{k})"
             yield " a = peek(r)"
-            yield from _put(image, f"result {k}")
+            yield from _put(image, f"result {k}", scope)
 
 
 def refuse() -> None:

@@ -32,7 +32,7 @@ def form_name(form: Form) -> str:
 
 def name_of(step: Launch) -> str:
     """The name of the function a launch calls."""
-    return form_name(step.form) if step.form is not None else step.function
+    return step.function or form_name(step.form)
 
 
 class Unnameable(Exception):

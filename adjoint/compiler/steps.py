@@ -112,7 +112,7 @@ def overlap(touches: Iterable[Touch], others: Touches) -> bool:
 class Launch:
     """A call of a native kernel with its words (numbers, addresses, the host's numbers)."""
 
-    function: str  # a template's function, named by all that decides its text; "" for a form's
+    function: str  # named by all that decides its text; "" for a form's until it is asked for
     words: list[Any]
     reads: tuple[Touch, ...]
     writes: tuple[Touch, ...]
