@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.backends.llvm import blas, tiles
-from adjoint.compiler import compile, native, slices
+from adjoint.backends.llvm import tiles
+from adjoint.compiler import compile, native
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")
@@ -143,18 +143,7 @@ def test_tiles_of_other_processors(
 ) -> None:
     """Their code runs here too, vectors that are too wide in halves."""
     monkeypatch.setattr(tiles, "registers", lambda: registers)
-    monkeypatch.setattr(slices, "takes", lambda a, b, c: False)
     check([*EDGES[::3], *LARGE], layout, "float32")
-
-
-@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", LAYOUTS[:4])
-def test_slices_by_the_blas(
-    layout: str, dtype: str, anew: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slices, "takes", lambda a, b, c: True)
-    check(LARGE, layout, dtype)
 
 
 @pytest.fixture

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.llvm import blas
-from adjoint.compiler import slices
 from adjoint.compiler.naming import task_key
-from adjoint.compiler.native import Native, compile_task, disk_key, from_disk
+from adjoint.compiler.native import compile_task
 from adjoint.compiler.options import Options
-from adjoint.compiler.places import ARENA, Buffer, Place
 from adjoint.core.families import composite
 from adjoint.core.record import REGISTRY, Record
 from adjoint.graph.execution import Executable, Task
@@ -171,28 +168,6 @@ def test_results_held_beside_others_that_are_not() -> None:
         held = [pair for pair in held if random.integers(8)]
         for now, then in held:
             np.testing.assert_array_equal(np.asarray(now), then)
-
-
-@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
-def test_a_program_kept_with_another_blas_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "takes", lambda a, b, c: True)
-    (task,) = tasks_of(lambda x: x @ x, ad.ones(71, 71))  # no test multiplies such without a BLAS
-    key = disk_key(task, Options())
-    assert key is not None
-    assert isinstance(from_disk(task, key), Native)
-    monkeypatch.setattr(blas, "find", lambda: blas.Blas(1, 1, bits=16, name="another"))
-    assert from_disk(task, key) is None
-
-
-@pytest.mark.skipif(blas.find() is None, reason="no BLAS to call")
-def test_strides_that_the_blas_cannot_hold_are_not_handed_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(blas, "find", lambda: blas.Blas(1, 1, bits=32, name="narrow"))
-    far = Buffer(ARENA, ad.float32, 2**32)
-    assert slices.unit(Place(far, (2, 4), (2**31 - 1, 1))) == "n"
-    assert slices.unit(Place(far, (2, 4), (2**31, 1))) == ""
-    assert slices.unit(Place(far, (4, 2), (1, 2**31))) == ""
 
 
 def test_compositions_of_ones_own_are_told_apart_by_content() -> None:

@@ -30,7 +30,6 @@ from adjoint.compiler.steps import (
     Number,
     Status,
     Step,
-    Symbol,
     double_bits,
     entries_of,
     launches_of,
@@ -60,7 +59,6 @@ class Draft:
         self.patches: Patches = {}
         self.numbers: dict[int, list[tuple[int, int]]] = {}
         self.status: list[tuple[int, int]] = []
-        self.symbols: list[tuple[int, str]] = []
         self.faults: list[Fault] = []
         self.segments: list[list[tuple[str, int, Entry]] | None] = []
         self.results = [
@@ -104,8 +102,6 @@ class Draft:
             self.patches.setdefault(key, []).append((at, word.shift))
         elif isinstance(word, Number):
             self.numbers.setdefault(self.hosts[word.value], []).append((at, word.plus))
-        elif isinstance(word, Symbol):
-            self.symbols.append((at, word.name))
         elif isinstance(word, Status):
             self.status.append((at, len(self.segments) - 1))
         elif isinstance(word, Fault):
@@ -152,7 +148,6 @@ class Draft:
                 for i, places in self.numbers.items()
             },
             status=self.status,
-            symbols=self.symbols,
             faults=[fault.told(at_sizes) for fault in self.faults],
             segments=segments,
             results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],

@@ -37,7 +37,6 @@ class Image:
     patches: Patches
     numbers: dict[int, list[tuple[int, int]]]  # host's graph input -> (position, added to it)
     status: list[tuple[int, int]]  # (position, segment)
-    symbols: list[tuple[int, str]]  # (position, function of another library)
     faults: list[tuple[str, str]]  # exception and message, by code - 1
     segments: list[list[Entry] | None]  # None: a call of the eager table
     results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
@@ -73,7 +72,7 @@ class Image:
 
     def _rest(self) -> tuple[Any, ...]:
         return (
-            self.arena, list(self.inside), self.patches, self.numbers, self.status, self.symbols,
+            self.arena, list(self.inside), self.patches, self.numbers, self.status,
             self.faults, self.segments, self.results, self.parallel,
         )  # fmt: skip
 

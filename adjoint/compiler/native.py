@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from adjoint.backends.llvm import blas, library, store
+from adjoint.backends.llvm import library, store
 from adjoint.backends.llvm.jit import target_key
 from adjoint.backends.llvm.kernels import emit
 from adjoint.backends.llvm.peeking import address_of, looks
@@ -58,8 +58,6 @@ class Native:
         self.origin = 0
         self.move(arena.origin)
         arena.users.add(self)
-        for at, name in image.symbols:
-            self.words[at] = blas.address(name)  # checked by `from_disk`
         self.fill = self.fix_state()
         self.segments = self.tables()
         if task.sizing is not None:  # one of many: let go of the arguments it was made for
@@ -208,11 +206,8 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
     image, modules = from_bytes(data)
     if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
-    names = image.functions
-    if any(blas.address(name) is None for _, name in image.symbols):
-        return None
     try:
-        functions = library.load(dict.fromkeys(names, _gone), modules)
+        functions = library.load(dict.fromkeys(image.functions, _gone), modules)
     except KeyError:
         return None
     return Native(task, image, functions, None, arena)
@@ -224,12 +219,11 @@ def _gone() -> library.Text:
 
 @cache
 def get_ready() -> None:
-    """What every program needs and no program decides: LLVM, the BLAS, the workers' driver.
+    """What every program needs and no program decides: LLVM, the workers' driver.
 
     Done when `compile` is called, so that the first call of what it returns does not wait for it.
     """
     disk_prefix()
-    blas.find()
     the_pool()
     HOOKS.differ = looks()[1]
 

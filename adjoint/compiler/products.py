@@ -1,10 +1,9 @@
-"""The template of matrix products: what they are made of, and which kernel does them."""
+"""The template of matrix products: which of them one launch does."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from adjoint.compiler import slices
 from adjoint.compiler.places import Place
 from adjoint.compiler.steps import Launch
 from adjoint.compiler.templates import TEMPLATES, LayoutOf, Template
@@ -86,8 +85,6 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
         return out
     while len(dims) < 2:
         dims = [(1, (0, 0, 0)), *dims]
-    if slices.takes(a, b, c):
-        return [slices.launch(a, b, c, dims)]
     return product_steps(a, b, c, dims)
 
 

@@ -39,13 +39,6 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
-    """A word that is the address of a function of another library, the same in no two processes."""
-
-    name: str  # of `blas.symbol`
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """A word that is the address of the program's status."""
 
