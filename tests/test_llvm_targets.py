@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from adjoint import assembly
-from adjoint.backends.llvm import halves
+from adjoint.backends.llvm import halves, product, tiles, writer
 from adjoint.backends.llvm.elementwise import LOWER, supports
 from adjoint.backends.llvm.vector import Features, V
 from adjoint.core import dtype as dt
@@ -17,6 +17,7 @@ from tests.native_code import write
 
 assembly.load_lazy()
 TARGETS = {
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", Features(nan_bounds=False)),
     "x86-64-v3": ("x86_64-unknown-linux-gnu", Features(nan_bounds=False)),
     "x86-64": ("x86_64-unknown-linux-gnu", Features(False, False, False)),
     "generic": ("aarch64-unknown-linux-gnu", Features()),
@@ -26,15 +27,20 @@ ROUNDING = {name + suffix for name in ("floor", "ceil", "trunc", "rint") for suf
 NAMES = sorted(name for name in LOWER if supports(name, dt.float32))
 
 
-def calls(text: str, cpu: str) -> set[str]:
-    """The functions of other libraries that a module's code for a processor calls."""
+def assembly_of(text: str, cpu: str) -> str:
+    """A module's code for a processor."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = TARGETS[cpu][0]
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=1, reloc="pic")
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.verify()
-        code = machine.emit_assembly(module)
+        return str(machine.emit_assembly(module))
+
+
+def calls(text: str, cpu: str) -> set[str]:
+    """The functions of other libraries that a module's code for a processor calls."""
+    code = assembly_of(text, cpu)
     found = re.findall(r"([A-Za-z_.][\w.]*)@(?:GOT|PLT)", code)
     found += re.findall(r"\b(?:bl|callq)[ \t]+([A-Za-z_.][\w.]*)", code)
     return {name for name in found if not name.startswith((".L", "adjoint", "_GLOBAL"))}
@@ -59,6 +65,35 @@ def test_halves_call_no_library(cpu: str) -> None:
         return halves.float16_bits(halves.from_bfloat16_bits(halves.bfloat16_bits(x)))
 
     assert calls(write(there_and_back, ("u16",), "u16", 8, TARGETS[cpu][1]), cpu) == set()
+
+
+# processor -> bits of its vectors, how many, whether NEON; the multiply-add of a tile's loop
+TILES = {
+    "x86-64-v4": ((512, 32, False), "vfmadd"),
+    "x86-64-v3": ((256, 16, False), "vfmadd"),
+    "x86-64": ((128, 16, False), "addps"),
+    "generic": ((128, 32, True), "fmla"),
+}
+
+
+@pytest.mark.parametrize("cpu", TILES)
+def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of a product's tile are not put aside in its innermost loops, and nothing is called."""
+    registers, adding = TILES[cpu]
+    monkeypatch.setattr(tiles, "registers", lambda: registers)
+    monkeypatch.setattr(writer, "host_features", lambda: TARGETS[cpu][1])
+    tile = tiles.outer_tile("f32")
+    function, declarations = product.product_text("product", "f32", tile)
+    text = "\n".join([*sorted(declarations), function])
+    assert calls(text, cpu) == set()
+    found = 0
+    for block in re.split(r"\n(?=\.LBB)", assembly_of(text, cpu)):
+        lines = [line for line in block.splitlines() if line.startswith("\t")]
+        if sum(adding in line for line in lines) >= tile.rows * tile.vectors:
+            found += 1
+            aside = re.compile(r"(mov[au]p.*%[xyz]mm|\t(str|ldr)\tq).*(%rsp|\bsp\b)")
+            assert not [line for line in lines if aside.search(line)]
+    assert found
 
 
 def test_a_library_call_is_seen() -> None:

@@ -52,7 +52,7 @@ def registers() -> tuple[int, int, bool]:
 
 
 # (bits of a register, how many) -> rows and vectors of a tile whose columns lie along the lanes
-_OUTER = {(128, 32): (4, 4), (512, 32): (8, 2), (256, 16): (6, 2), (128, 16): (6, 2)}
+_OUTER = {(128, 32): (4, 4), (512, 32): (8, 2), (256, 16): (6, 2), (128, 16): (4, 2)}
 
 
 def outer_tile(kind: str) -> Tile:
