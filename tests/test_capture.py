@@ -566,6 +566,32 @@ def test_a_function_that_counts_on_the_host_is_refused() -> None:
         step(ad.ones(2))
 
 
+def test_a_count_in_an_object_that_is_replaced_is_refused_and_put_back() -> None:
+    class Progress:
+        steps = 0
+
+        def __init__(self) -> None:
+            self.steps = 0
+
+    class Holder:
+        def __init__(self) -> None:
+            self.progress = Progress()
+
+    holder = Holder()
+    before = holder.progress
+
+    @capture
+    def step(x: Any) -> Any:
+        holder.progress.steps += 1
+        holder.progress = Progress()
+        return x * 2
+
+    with pytest.raises(RuntimeError, match=r"holder\.progress\.steps, from 0 to 1"):
+        step(ad.ones(2))
+    assert holder.progress is before
+    assert before.steps == 0
+
+
 def test_branching_on_a_host_scalar_guards() -> None:
     flag = {"on": 1.0}
     scalar = HostScalar(lambda: flag["on"], "flag")

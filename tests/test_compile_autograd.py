@@ -12,6 +12,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.func import grad, jvp, vmap
+from adjoint.graph import capture
 from adjoint.utils.checkpoint import checkpoint
 
 CASES: dict[str, Callable[[Callable[[Any], Any]], list[Any]]] = {}
@@ -482,3 +483,25 @@ def test_hooks_on_a_used_up_loss_stay_with_that_loss() -> None:
     first = compiled(ad.ones(2))
     first.grad_fn.register_hook(lambda *_: None)
     assert compiled(ad.ones(2)).grad_fn is not first.grad_fn
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, capture, ad.compile])
+def test_leaves_that_get_one_cotangent_have_gradients_of_their_own(wrap: Any) -> None:
+    a, b, c = (ad.zeros(3, requires_grad=True) for _ in range(3))
+
+    def step(g: Any) -> Any:
+        total = a + (b + c)
+        total.retain_grad()
+        total.backward(g)
+        with ad.no_grad():
+            a.grad.mul_(2)
+            b.grad.add_(1)
+        return total.grad * 1, g * 1
+
+    step = wrap(step)
+    want = [0.0, 0.0, 0.0]
+    for k in (1.0, 2.0, 3.0):
+        g = ad.full((3,), k)
+        found = [*step(g), g, a.grad, b.grad, c.grad]
+        want = [(want[0] + k) * 2, want[1] + k + 1, want[2] + k]
+        assert [x.tolist() for x in found] == [[w] * 3 for w in (k, k, k, *want)]

@@ -46,18 +46,64 @@ RULES: dict[str, Rule] = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_repeating_gives_what_running_gives(name: str) -> None:
+def check(rule: Rule, make: Callable[[], list[list[Any]]], **options: Any) -> None:
+    """What a capture of `each` gives and changes is what running the rule does."""
+
     def run(pairs: list[list[Any]]) -> Any:
         with ad.no_grad():
-            return each(RULES[name], pairs), [x * 1 for pair in pairs for x in pair]
+            return each(rule, pairs, **options), [x * 1 for pair in pairs for x in pair]
 
     ad.manual_seed(1)
-    expected = run(pairs := rows())
+    expected = run(pairs := make())
     ad.manual_seed(1)
-    found = capture(run)(others := rows())
+    found = capture(run)(others := make())
     ad.testing.assert_close(found, expected)
     ad.testing.assert_close(others, pairs)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_repeating_gives_what_running_gives(name: str) -> None:
+    check(RULES[name], rows)
+
+
+def shapes() -> list[list[Any]]:
+    """Pairs of one shape each, all different; then other dtypes, and a number beside a tensor."""
+    sizes = [(3, 4), (5,), (), (1,), (2, 0), (2, 1, 3)]
+    made = [[ad.randn(s), ad.randn(s)] for s in sizes]
+    made += [[ad.randn(s, dtype=ad.float64), ad.randn(s)] for s in sizes[:2]]
+    return [*made, [ad.randn(4), ad.randn(())], [ad.randn(4, 2).t(), ad.randn(2, 4)]]
+
+
+FACTOR = ad.full((), 3.0)
+OUTSIDE = {tuple(x.shape): ad.full(tuple(x.shape), 2.0) for x, _ in shapes()}
+ELEMENTWISE: dict[str, Rule] = {
+    "makes": lambda x, y: x * y + 1,
+    "writes": lambda x, y: x.mul_(y).add_(1),
+    "writes and returns both": lambda x, y: (x.add_(y), [y, x]),
+    "meets a number from outside": lambda x, y: x.mul_(FACTOR).sub_(y),
+    "makes a tensor of the shape": lambda x, y: x.add_(ad.full_like(x, 2.0)),
+    "goes by way of a view": lambda x, y: x.reshape(-1) * 2,
+    "meets tensors of each shape": lambda x, y: x.add_(OUTSIDE[tuple(x.shape)]),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_repeating_for_other_shapes_gives_what_running_gives(name: str) -> None:
+    check(ELEMENTWISE[name], shapes, elementwise=True)
+
+
+def test_an_elementwise_rule_runs_once_for_all_shapes() -> None:
+    calls: list[Any] = []
+
+    def rule(x: Any) -> None:
+        calls.append(x.shape)
+        x.mul_(2)
+
+    grown = [ad.ones(*s) for s in [(2, 3), (4,), (3, 2), (1, 1)]]
+    with ad.no_grad():
+        capture(lambda: each(rule, [[x] for x in grown], elementwise=True) and None)()
+    assert len(calls) == 1
+    assert all((x == 2).all() for x in grown)
 
 
 def test_one_tensor_twice_is_another_kind() -> None:
@@ -94,11 +140,13 @@ def test_a_rule_that_writes_another_tensor_runs_every_time() -> None:
     assert OTHER[0, 0].item() == 9.0
 
 
-def test_an_update_rule_runs_once_for_each_kind_of_parameter() -> None:
+@pytest.mark.parametrize(("by_element", "runs"), [(True, 1), (False, 2)])
+def test_an_update_rule_runs_once_for_each_kind_of_parameter(by_element: bool, runs: int) -> None:
     """What makes recording a large model's step cheap."""
 
     class Counting(optim.Adam):
         calls = 0
+        elementwise = by_element
 
         def update(self, *args: Any) -> None:
             Counting.calls += 1
@@ -116,9 +164,9 @@ def test_an_update_rule_runs_once_for_each_kind_of_parameter() -> None:
 
     captured = capture(step)
     captured(ad.ones(2, 4))
-    assert Counting.calls == 2
+    assert Counting.calls == runs
     captured(ad.ones(2, 4))
-    assert Counting.calls == 2
+    assert Counting.calls == runs
 
 
 def test_parameters_with_other_counts_are_of_another_kind() -> None:

@@ -100,11 +100,11 @@ def is_shared(grad: Tensor) -> bool:
     up with one storage; a storage is claimed by the first.
     """
     storage = grad._storage
-    if storage.level is None and storage.trace is None:
-        claimed = getattr(storage, "claimed", False)
-        storage.claimed = True
-        return claimed
-    return True
+    if storage.level is not None:
+        return True
+    claimed = getattr(storage, "claimed", False)
+    storage.claimed = True
+    return claimed
 
 
 def claim(grad: Tensor) -> Tensor:

@@ -7,8 +7,6 @@ transform levels and the active capture. `plain` is the conjunction the fast pat
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,20 +54,31 @@ class Context(threading.local):
         )
         return before
 
-    @contextmanager
-    def having(self, **fields: Any) -> Iterator[None]:
+    def having(self, **fields: Any) -> Having:
         """The same for the extent of a `with` block."""
-        before = self.set(**fields)
-        try:
-            yield
-        finally:
-            self.set(**before)
+        return Having(fields)
+
+
+class Having:
+    """A `with` block in which fields of the context differ; quicker than a generator."""
+
+    __slots__ = ("before", "fields")
+    before: dict[str, Any]
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def __enter__(self) -> None:
+        self.before = CONTEXT.set(**self.fields)
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set(**self.before)
 
 
 CONTEXT = Context()
 
 
-def concrete() -> Any:
+def concrete() -> Having:
     """Suspend an active capture: tensors made inside are real, not part of the graph.
 
     For state that outlives the call, such as an optimizer's moments created in its first step.

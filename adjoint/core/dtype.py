@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
 from adjoint.core import config
@@ -192,16 +193,11 @@ def combine_categories(higher: DType | None, lower: DType | None) -> DType | Non
 
 def join(dimensioned: list[DType], zero_dim: list[DType], scalars: list[DType]) -> DType:
     """PyTorch's result type: tensors first, then 0-d tensors, then Python scalars."""
-
-    def fold(group: list[DType]) -> DType | None:
-        result: DType | None = None
-        for d in group:
-            result = d if result is None else promote_types(result, d)
-        return result
-
-    result = combine_categories(
-        fold(dimensioned), combine_categories(fold(zero_dim), fold(scalars))
-    )
+    first, second, third = [
+        reduce(promote_types, group) if group else None
+        for group in (dimensioned, zero_dim, scalars)
+    ]
+    result = combine_categories(first, combine_categories(second, third))
     if result is None:
         raise TypeError("result_type: needs at least one operand")
     return result

@@ -47,9 +47,10 @@ def elementwise(
     skip = options.get("promotes_from", 0)
 
     def infer(*operands: Any, **params: Any) -> Spec:
-        require_operands(name, operands, tensors)
         specs = specs_of(operands)
-        shape = broadcast_shapes(name, *(s.shape for s in specs))
+        if len(specs) < len(operands):
+            require_operands(name, operands, tensors)
+        shape = broadcast_shapes(name, *[s.shape for s in specs])
         if check is not None:
             check(*operands)
         computed, result = promote(promotion, operands[skip:])
@@ -104,6 +105,8 @@ def describe_operand(x: Any) -> str:
 
 def device_of(name: str, specs: Sequence[Spec]) -> Any:
     """The one device of all operands; a 0-d CPU tensor may join any device."""
+    if len({s.device for s in specs}) == 1:
+        return specs[0].device
     device = None
     for s in specs:
         if device is None or (s.device != device and device.type == "cpu"):

@@ -40,6 +40,8 @@ def common_dtype(operands: Iterable[Any]) -> DType:
             scalars.append(dt.of_scalar(x.get()))
         else:
             (dims if len(x.shape) else zeros).append(x.dtype)
+    if dims and not zeros and not scalars and dims.count(dims[0]) == len(dims):
+        return dims[0]
     return dt.join(dims, zeros, scalars)
 
 

@@ -37,13 +37,14 @@ class Node:
         inputs: tuple[Any, ...],
         params: dict[str, Any],
         subgraph: Graph | None = None,
+        where: Where | None = None,
     ) -> None:
         self.record = record
         self.inputs = inputs
         self.params = params
         self.outputs: tuple[Value, ...] = ()
         self.subgraph = subgraph  # a composite's composition
-        self.where: Where | None = None  # the user's line that asked for it, where that is known
+        self.where = where  # the user's line that asked for it, where that is known
 
     def __repr__(self) -> str:
         return f"{', '.join(v.name for v in self.outputs)} = {self.record.name}(...)"
@@ -69,13 +70,10 @@ class Graph:
         made._count = self._count
         return made
 
-    def _name(self, prefix: str) -> str:
-        self._count += 1
-        return f"{prefix}{self._count - 1}"
-
     def add_input(self, spec: Spec, *, host: bool = False) -> Value:
         """A new input."""
-        value = Value(self._name("h" if host else "x"), spec, host=host)
+        value = Value(f"{'h' if host else 'x'}{self._count}", spec, host=host)
+        self._count += 1
         self.inputs.append(value)
         return value
 
@@ -88,11 +86,32 @@ class Graph:
         subgraph: Graph | None = None,
     ) -> tuple[Value, ...]:
         """A new node; returns its outputs."""
-        node = Node(record, inputs, params, subgraph)
-        node.where = self.where
-        node.outputs = tuple([Value(self._name("v"), spec, node) for spec in specs])
+        node = Node(record, inputs, params, subgraph, self.where)
+        named = enumerate(specs, self._count)
+        node.outputs = outputs = tuple([Value(f"v{k}", spec, node) for k, spec in named])
+        self._count += len(outputs)
         self.nodes.append(node)
-        return node.outputs
+        return outputs
+
+    def add_again(
+        self, nodes: Sequence[Node], specs: Sequence[tuple[Spec, ...]], new: dict[Any, Any]
+    ) -> None:
+        """Nodes like these on other values: `new` has those of their inputs and gets the outputs'.
+
+        Inputs it does not have stay themselves.
+        """
+        get, where, count, mine = new.get, self.where, self._count, self.nodes
+        for like, looks in zip(nodes, specs, strict=True):
+            inputs = tuple(map(get, like.inputs, like.inputs))
+            node = Node(like.record, inputs, like.params, like.subgraph, where)
+            made = []
+            for old, spec in zip(like.outputs, looks, strict=True):
+                new[old] = value = Value(f"v{count}", spec, node)
+                made.append(value)
+                count += 1
+            node.outputs = tuple(made)
+            mine.append(node)
+        self._count = count
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)

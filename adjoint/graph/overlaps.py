@@ -78,19 +78,31 @@ class Overlaps:
         self.writes_given = [k for k, flag in given.items() if flag]
         self.targets = [a for a in written if isinstance(a, np.ndarray)]
         known = {id(a): a for a in (*states, *self.targets) if isinstance(a, np.ndarray)}
-        self.every = Spans([*known.values()])
-        if not self.every.disjoint():
-            for array in self.targets:
-                if self.every.meets(array) is not None:
-                    raise RuntimeError(_message("a tensor that the function reaches", array))
-        watched = self.every.arrays if self.writes_given else self.targets
-        always = any(map(is_foreign, watched)) or bool(self.writes_given)
+        self.arrays = [*known.values()]
+        foreign = any(map(is_foreign, self.arrays))
+        # Arrays on memory of their own, each on its own, need no look at addresses.
+        if foreign or len(set(map(id, map(root_of, self.arrays)))) < len(self.arrays):
+            self._check_states()
+        watched = self.arrays if self.writes_given else self.targets
+        always = bool(self.writes_given) or (foreign and any(map(is_foreign, watched)))
         self.check = self._checker(always, {id(root_of(a)) for a in watched})
 
     @cached_property
+    def every(self) -> Spans:
+        """Where the states lie."""
+        return Spans(self.arrays)
+
+    @cached_property
     def written(self) -> Spans:
-        """The arrays that are always written; most programs are never asked."""
+        """Where those of them lie that are written."""
         return Spans(self.targets)
+
+    def _check_states(self) -> None:
+        if self.every.disjoint():
+            return
+        for array in self.targets:
+            if self.every.meets(array) is not None:
+                raise RuntimeError(_message("a tensor that the function reaches", array))
 
     def _checker(self, always: bool, roots: set[int]) -> Callable[[Sequence[Any]], None]:
         """A function that refuses inputs which overlap with what is written.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.core.context import CONTEXT
 from adjoint.core.record import is_tensor
+from adjoint.core.spec import Spec
 from adjoint.graph.ir import Node, Value, frozen
 from adjoint.tensor.tensor import Tensor, root_of
 
@@ -34,34 +35,64 @@ class Repeats:
         self.trace = trace
         self.held: dict[Any, Recorded | None] = {}
 
-    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
+    def run(
+        self,
+        key: Any,
+        tensors: Sequence[Tensor],
+        rule: Callable[[], Any],
+        *,
+        elementwise: bool = False,
+    ) -> Any:
         """Run the rule, or add again what it recorded for tensors like these.
 
         `key` is what else decides the recording. The rule may read and write the tensors and return
-        tensors: these, ones it made, and views of either.
+        tensors: these, ones it made, and views of either. One that is `elementwise` does the same
+        to tensors of every shape (Note [any shape]).
         """
         trace = self.trace
-        if not _ordinary() or any(t._storage.identity in trace.constants for t in tensors):
+        constants = trace.constants
+        if not _ordinary() or (
+            constants and any(t._storage.identity in constants for t in tensors)
+        ):
             return rule()
         values = [trace.value_of(t) for t in tensors]
-        kinds = [(t._spec, t.stride()) for t in tensors]
-        key = (frozen(key), *kinds, *map(values.index, values))
+        specs = [t._spec for t in tensors]
+        base = (frozen(key), *map(values.index, values))
+        strict = (base, *specs, *[t.stride() for t in tensors])
+        loose = (base, *[(bool(s.shape), s.dtype, s.device) for s in specs])
+        shape = _common_shape(specs) if elementwise else None
+        held = self.held
         try:
-            found = self.held.get(key, ...)
+            met = strict in held
+            found: list[tuple[Recorded | None, Any]] = [(held.get(strict), None)]
+            if shape is not None:
+                found.append((held.get(loose), shape))
         except TypeError:  # something in it has no hash
             return rule()
-        if found is None or (found is not ... and not found.fits(trace, tensors)):
+        for recorded, other in found:
+            if recorded is not None and recorded.fits(trace, tensors):
+                return recorded.again(trace, tensors, values, other)
+        if met:
             return rule()
-        if found is not ...:
-            return found.again(trace, tensors, values)
         attempt = _Attempt(trace, tensors, values)
         result = rule()
-        self.held[key] = attempt.recorded(result)
+        made = held[strict] = attempt.recorded(result)
+        if shape is not None and made is not None and made.takes_any_shape(shape):
+            held.setdefault(loose, made)  # unless it is to be forgotten
         return result
 
     def forget(self) -> None:
         """Have the rule run for every kind met so far: it did something no trace notes."""
         self.held = dict.fromkeys(self.held)
+
+
+def _common_shape(specs: list[Spec]) -> tuple[int, ...] | None:
+    """The one shape of all tensors that are more than a number; None where there is none."""
+    shapes = {s.shape for s in specs if s.shape}
+    if len(shapes) != 1:
+        return None
+    (shape,) = shapes
+    return shape if all(n.__class__ is int for n in shape) else None
 
 
 def _ordinary() -> bool:
@@ -183,9 +214,9 @@ class Recorded:
     ) -> None:
         self.nodes, self.given = nodes, given
         self.writes, self.counts = writes, counts
-        self.specs = [tuple([v.spec for v in node.outputs]) for node in nodes]
         self.roots: list[tuple[int, Value, tuple[int, ...]]] = []  # of returned tensors it made
         self.result: Any = None
+        self.specs: dict[Any, list[tuple[Spec, ...]]] = {}  # of the nodes' results, by shape
 
     def fits(self, trace: Trace, tensors: Sequence[Tensor]) -> bool:
         """Whether counters among the tensors stand where those of the recording stood."""
@@ -194,25 +225,74 @@ class Recorded:
             for i, (value, before, _) in self.counts.items()
         )
 
-    def again(self, trace: Trace, tensors: Sequence[Tensor], values: list[Value]) -> Any:
-        """Add the nodes for other tensors, and see to what the rule would have."""
+    def takes_any_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether the nodes are right for tensors of other shapes than this one.
+
+        Note [any shape]
+            A rule that promises to work element by element (an optimizer's, that of clipping) may
+            be recorded for one parameter and repeated for all. The nodes are looked at as well:
+            each must be elementwise, without parameters that could hold a shape, and meet nothing
+            from outside but single numbers. Its result then has the shape of the tensors, or none.
+        """
+        own = set(self.given)
+        for node in self.nodes:
+            values = [x for x in node.inputs if x.__class__ is Value]
+            if (
+                node.record.family != "elementwise"
+                or any(isinstance(p, (tuple, list, dict)) for p in node.params.values())
+                or any(v.spec.shape and v not in own for v in values)
+                or any(v.spec.shape not in ((), shape) for v in node.outputs)
+            ):
+                return False
+            own.update(node.outputs)
+        return not self.roots and _whole(self.result)
+
+    def specs_for(self, shape: tuple[int, ...] | None) -> list[tuple[Spec, ...]]:
+        """What the nodes' results look like for tensors of a shape; None: of the one recorded."""
+        found = self.specs.get(shape)
+        if found is None:
+            found = self.specs[shape] = [
+                tuple(
+                    [
+                        v.spec
+                        if shape is None or not v.spec.shape
+                        else v.spec._replace(shape=shape)
+                        for v in node.outputs
+                    ]
+                )
+                for node in self.nodes
+            ]
+        return found
+
+    def again(
+        self,
+        trace: Trace,
+        tensors: Sequence[Tensor],
+        values: list[Value],
+        shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """Add the nodes for other tensors, perhaps of a shape of their own; do what else it did."""
         new: dict[Any, Any] = dict(zip(self.given, values, strict=True))
-        add = trace.graph.add_node
-        for node, specs in zip(self.nodes, self.specs, strict=True):
-            inputs = tuple([new.get(x, x) if x.__class__ is Value else x for x in node.inputs])
-            outputs = add(node.record, inputs, node.params, specs, node.subgraph)
-            new.update(zip(node.outputs, outputs, strict=True))
+        get = new.get
+        trace.graph.add_again(self.nodes, self.specs_for(shape), new)
         for i, value, count in self.writes:
             cell, storage = trace.cell(tensors[i]), tensors[i]._storage
             trace.versions.setdefault(storage, storage.version)
             storage.version += count
-            cell.value = new.get(value, value)
+            cell.value = get(value, value)
             trace.changed.append(cell)
         for i, (_, before, after) in self.counts.items():
             for _ in range(before, after):
-                trace.count(tensors[i])
-        roots = [trace.wrap(new.get(value, value), strides) for _, value, strides in self.roots]
+                trace.advance(tensors[i])
+        roots = [trace.wrap(get(value, value), strides) for _, value, strides in self.roots]
         return _returned(self.result, tensors, roots)
+
+
+def _whole(described: Any) -> bool:
+    """Whether a result is made of the given tensors, not of views, and of no others."""
+    if isinstance(described, list):
+        return all(map(_whole, described))
+    return not isinstance(described, _Place) or (described.index >= 0 and not described.chain)
 
 
 def _returned(described: Any, tensors: Sequence[Tensor], roots: list[Tensor]) -> Any:

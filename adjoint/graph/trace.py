@@ -184,7 +184,8 @@ class Trace:
         """The SSA value a tensor shows now."""
         cell = self.cell(tensor)
         value = cell.value
-        for record, params in self._rest(tensor, cell):
+        rest = self._rest(tensor, cell) if cell.skip else tensor._chain
+        for record, params in rest:
             key = (value, id(params))
             held = self.views.get(key)
             if held is None:
@@ -216,7 +217,7 @@ class Trace:
     def wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
         """A new tensor of the trace for a value."""
         storage = Storage(None, trace=self)
-        self.cells[storage.identity] = Cell(value, None, (), storage)
+        self.cells[id(storage)] = Cell(value, None, (), storage)  # its identity, without a buffer
         return symbolic(value.spec, storage, strides)
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -415,7 +416,13 @@ class Trace:
         return HostScalar.computed(operator.add, offset, start)
 
     def count(self, counter: Tensor) -> HostScalar:
-        """Note that a counter outside advances by one; its value then, read at each call.
+        """Note that a counter outside advances by one; its value then, read at each call."""
+        first = self.advance(counter)
+        held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
+        return HostScalar.computed(operator.add, held, self.counts[counter])
+
+    def advance(self, counter: Tensor) -> Tensor:
+        """Note that a counter outside advances by one; the counter that is read for it.
 
         Counters that stand alike are read as one, guarded: parameters of one optimizer then share
         every number made from them.
@@ -423,9 +430,7 @@ class Trace:
         done = self.counts[counter] = self.counts.get(counter, 0) + 1
         alike = self.counters.setdefault((counter._array.item(), done, counter._spec), [])
         alike.append(counter)
-        first = alike[0]
-        held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
-        return HostScalar.computed(operator.add, held, done)
+        return alike[0]
 
     # -- the end ------------------------------------------------------------------------------
 

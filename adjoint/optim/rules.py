@@ -24,7 +24,8 @@ class RuleOptimizer(Optimizer):
     steps: rules do arithmetic on numbers and never look at them, but through a guard.
 
     Where the rule works element by element, an eager step applies it to many parameters at once
-    (Note [together]), unless the group says `foreach=False`.
+    (Note [together]) and a captured one records it once (Note [any shape]), unless the group says
+    `foreach=False`.
     """
 
     elementwise: ClassVar[bool] = True  # False: the rule looks at a parameter as a whole
@@ -75,12 +76,11 @@ class RuleOptimizer(Optimizer):
                     "because it updates copies of the parameters. Leave one of them out."
                 )
             return False
-        return (
-            self.elementwise
-            and CONTEXT.plain
-            and not CONTEXT.grad_enabled
-            and group.get("foreach") is not False
-        )
+        return self._by_element(group) and CONTEXT.plain and not CONTEXT.grad_enabled
+
+    def _by_element(self, group: ParamGroup) -> bool:
+        """Whether the rule does the same to every element, whatever tensor it is in."""
+        return self.elementwise and group.get("foreach") is not False
 
     def _step_together(self, index: int, group: ParamGroup) -> None:
         if self._plans is None or self._plans.state is not self.state:
@@ -132,7 +132,8 @@ class RuleOptimizer(Optimizer):
                 self._rule(p, grad, state, group)
                 return
             rule = partial(self._rule, p, grad, state, group)
-            repeats.run(tuple(state), [p, grad, *entries], rule)
+            alike = self._by_element(group)
+            repeats.run(tuple(state), [p, grad, *entries], rule, elementwise=alike)
             if len(state) != len(entries) or not all(map(is_, state.values(), entries)):
                 repeats.forget()  # the rule has put something else there
             return

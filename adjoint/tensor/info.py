@@ -41,8 +41,12 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     if type(array) is not Window:
         return bool(array.flags.c_contiguous)
     expected = contiguous_strides(array.shape)
-    return array.size == 0 or all(
-        s == e or n == 1 for s, e, n in zip(array.strides, expected, array.shape, strict=True)
+    return (
+        array.strides == expected
+        or array.size == 0
+        or all(
+            s == e or n == 1 for s, e, n in zip(array.strides, expected, array.shape, strict=True)
+        )
     )
 
 

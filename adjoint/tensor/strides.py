@@ -27,7 +27,8 @@ def result_strides(
     }
     if len(like) != 1:
         return None
-    return format_strides(record.name, shape, like.pop(), preserve_format)
+    (strides,) = like
+    return format_strides(record.name, shape, strides, preserve_format) or strides
 
 
 def lane_strides(value: Any, shape: Shape) -> Shape | None:

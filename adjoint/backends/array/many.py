@@ -95,11 +95,16 @@ def update_many(
             scatter(vectors[0]._array, [targets[i]._array for i in rows])
         for i in rows:
             targets[i]._storage.version += 1
-    each(rule, [[targets[i], *(column[i] for column in others)] for i in alone])
+    rest = [[targets[i], *(column[i] for column in others)] for i in alone]
+    each(rule, rest, elementwise=True)
 
 
-def each(rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]]) -> list[Any]:
+def each(
+    rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]], *, elementwise: bool = False
+) -> list[Any]:
     """rule(*row) for each row; a capture records it once for rows alike (Note [repeats]).
+
+    One that is `elementwise` treats all elements alike, whatever the shape (Note [any shape]).
 
     >>> import adjoint as ad
     >>> each(ad.add, [[ad.ones(1), ad.ones(1)], [ad.zeros(2), ad.ones(2)]])
@@ -109,4 +114,4 @@ def each(rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]]) -> list[Any
     repeats = None if capture is None else capture.repeats()
     if repeats is None:
         return [rule(*row) for row in rows]
-    return [repeats.run(None, row, partial(rule, *row)) for row in rows]
+    return [repeats.run(None, row, partial(rule, *row), elementwise=elementwise) for row in rows]

@@ -84,7 +84,7 @@ def _each(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | No
     if foreach is not False:
         update_many(rule, grads)
         return
-    each(rule, [[grad] for grad in grads])
+    each(rule, [[grad] for grad in grads], elementwise=True)
 
 
 def clip_grads_with_norm_(
