@@ -1,76 +1,69 @@
 """Where the first call of a compiled step goes, stage by stage, in CPU time.
 
-    python -m benchmarks.stages [gpt | mlp | tiny]
+    python -m benchmarks.stages [FAMILY] [--processes N]
 
-The disk cache is a new, empty folder; the second line block is another compilation of the same
-step from what the first left there.
+FAMILY is one of `benchmarks.families`. Each first call is in a process of its own: one with an
+empty disk cache, then N that find there what it left, of which the least of each stage is shown.
+Stages that are indented are part of the one above.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
-import adjoint as ad
-from adjoint import nn
-from adjoint.nn import functional as F
+from benchmarks.families import FAMILIES
+from benchmarks.worker import make_step
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-def gpt() -> Step:
-    """A training step of a GPT: 4 layers, width 128, 4 heads, 16 x 64 tokens of 256."""
-    from adjoint.models.gpt2 import GPT2, GPT2Config
-
-    net = GPT2(GPT2Config(256, 64, 128, 4, 4, dropout=0.0))
-    optimizer = ad.optim.AdamW(net.parameters(), lr=1e-3)
-
-    def step(x: Any, y: Any) -> Any:
-        loss = F.cross_entropy(net(x).reshape(-1, 256), y.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        return loss
-
-    return step, (ad.randint(0, 256, (16, 64)), ad.randint(0, 256, (16, 64)))
+Place = tuple[Any, str, str]  # what has a function, its name there, the stage
 
 
-def mlp(sizes: tuple[int, ...] = (784, 512, 256, 10), batch: int = 128) -> Step:
-    """A training step of a plain network."""
-    layers: list[nn.Module] = []
-    for a, b in pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.Tanh()]
-    net = nn.Sequential(*layers[:-1])
-    optimizer = ad.optim.AdamW(net.parameters(), lr=1e-3)
+def places() -> list[Place]:
+    """The functions whose time is told, in the order of a first call."""
+    import adjoint as ad
+    import adjoint.compiler.build as build
+    import adjoint.compiler.native as native
+    from adjoint.backends.llvm import jit
+    from adjoint.graph import program
+    from adjoint.graph.capture import Captured
+    from adjoint.graph.environment import Environment
 
-    def step(x: Any, y: Any) -> Any:
-        loss = F.cross_entropy(net(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step, (ad.randn(batch, sizes[0]), ad.randint(0, sizes[-1], (batch,)))
-
-
-STEPS: dict[str, Callable[[], Step]] = {
-    "gpt": gpt,
-    "mlp": mlp,
-    "tiny": lambda: mlp((16, 32, 32, 2), 32),
-}
+    return [
+        (Captured, "_find", "recording and compiling"),
+        (Environment, "look", "  look at what the function sees"),
+        (Captured, "outside", "  note the numbers it could change"),
+        (Captured, "_traced", "  run it under the recorder"),
+        (ad.Tensor, "backward", "    backward"),
+        (ad.nn.utils, "clip_grad_norm_", "    clip_grad_norm_"),
+        (ad.optim.AdamW, "step", "    optimizer"),
+        (Captured, "_built", "  make a program of it"),
+        (program.Program, "prepare", "  prepare the program"),
+        (program, "Plan", "    plan calls"),
+        (program.Program, "_overlaps", "    look for overlaps"),
+        (native, "disk_key", "    key"),
+        (native, "from_disk", "    load image"),
+        (build, "run_passes", "    passes"),
+        (build, "Legal", "    legalise"),
+        (build, "Fusion", "    fuse"),
+        (build, "batch", "    batch"),
+        (native, "emit", "    emit text"),
+        (jit, "assemble", "    machine code"),
+        (jit, "link", "    link"),
+    ]
 
 
 @contextmanager
-def timed(stages: dict[str, float], *places: tuple[Any, str, str]) -> Iterator[None]:
-    """Add up the CPU time of functions, each found by its module and name, under labels."""
-    originals = [(module, name, getattr(module, name)) for module, name, _ in places]
+def timed(stages: dict[str, float], found: list[Place]) -> Iterator[None]:
+    """Add up the CPU time of functions under their stages' names."""
+    originals = [(holder, name, getattr(holder, name)) for holder, name, _ in found]
 
     def wrap(fn: Callable[..., Any], label: str) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -82,59 +75,67 @@ def timed(stages: dict[str, float], *places: tuple[Any, str, str]) -> Iterator[N
 
         return run
 
-    for (module, name, label), (_, _, fn) in zip(places, originals, strict=True):
-        setattr(module, name, wrap(fn, label))
+    for (holder, name, label), (_, _, fn) in zip(found, originals, strict=True):
+        setattr(holder, name, wrap(fn, label))
     try:
         yield
     finally:
-        for module, name, fn in originals:
-            setattr(module, name, fn)
+        for holder, name, fn in originals:
+            setattr(holder, name, fn)
 
 
-def measure(make: Callable[[], Step]) -> dict[str, float]:
-    """CPU seconds of the stages of a first call."""
-    import adjoint.compiler.build as build
-    import adjoint.compiler.native as native
-    from adjoint.backends.llvm import jit
+def measure(family: str) -> dict[str, float]:
+    """CPU seconds of the stages of a first call, in this process."""
+    import adjoint as ad
+    import adjoint.nn.functional
 
-    fn, args = make()
+    fn, args = make_step(ad, FAMILIES[family])
+    compiled = ad.compile(fn)
     stages: dict[str, float] = {}
-    places = (
-        (build, "run_passes", "passes"),
-        (build, "Legal", "legalise"),
-        (build, "Fusion", "fuse"),
-        (build, "batch", "batch"),
-        (native, "emit", "emit text"),
-        (jit, "assemble", "machine code"),
-        (jit, "link", "link"),
-        (native, "disk_key", "key"),
-        (native, "from_disk", "load image"),
-        (native, "compile_task", "compiler, all"),
-    )
-    with timed(stages, *places):
-        compiled = ad.compile(fn, backend=lambda task: native.compile_task(task))
+
+    def call(title: str) -> None:
         start = time.process_time()
         compiled(*args)
-        stages["first call"] = time.process_time() - start
-    start = time.process_time()
-    compiled(*args)
-    stages["second call"] = time.process_time() - start
-    stages["trace"] = stages["first call"] - stages["compiler, all"] - stages["second call"]
+        stages[title] = time.process_time() - start
+
+    with timed(stages, places()):
+        call("first call")
+    call("second call")
+    order = ["first call", *[label for *_, label in places()], "second call"]
+    return {label: stages[label] for label in order if label in stages}
+
+
+def in_new_process(family: str) -> dict[str, float]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.stages", family, "--here"]
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    stages: dict[str, float] = json.loads(found.stdout)
     return stages
 
 
+def show(title: str, stages: dict[str, float]) -> None:
+    """A line for each stage."""
+    print(title)
+    for label, seconds in stages.items():
+        print(f"  {label:<36}{seconds * 1e3:9.1f} ms")
+
+
 def main() -> None:
-    """Measure one step twice."""
-    name = sys.argv[1] if len(sys.argv) > 1 else "gpt"
+    """Measure one family."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("family", nargs="?", default="gpt", choices=FAMILIES)
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--here", action="store_true", help="in this process, as JSON")
+    given = parser.parse_args()
+    if given.here:
+        print(json.dumps(measure(given.family)))
+        return
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ADJOINT_CACHE_DIR"] = folder
-        import adjoint.backends.llvm.library as library
-
-        for title in ("empty cache", "from the disk cache"):
-            library._loaded.clear()
-            print(f"{name}, {title}")
-            for label, seconds in measure(STEPS[name]).items():
-                print(f"  {label:<14}{seconds * 1e3:9.1f} ms")
+        show(f"{given.family}, empty cache", in_new_process(given.family))
+        runs = [in_new_process(given.family) for _ in range(given.processes)]
+        least = {label: min(run[label] for run in runs) for label in runs[0]}
+        show(f"{given.family}, from the disk cache, least of {given.processes}", least)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import adjoint as ad
 from adjoint.core.context import concrete
 from adjoint.core.host import HostScalar
 from adjoint.graph import capture, interpret, load, to_text, verify
+from adjoint.graph.execution import interpreted
 
 Step = Callable[[int], Any]
 PROGRAMS: dict[str, Callable[[Callable[[Any], Any]], tuple[Step, list[Any]]]] = {}
@@ -590,6 +591,18 @@ def test_a_count_in_an_object_that_is_replaced_is_refused_and_put_back() -> None
         step(ad.ones(2))
     assert holder.progress is before
     assert before.steps == 0
+
+
+def test_what_changes_while_a_program_is_compiled_is_noticed() -> None:
+    """As another thread might; the recording is of what was there before."""
+    scale = {"by": 2.0}
+
+    def compile_slowly(task: Any) -> Any:
+        scale["by"] = 3.0
+        return interpreted(task)
+
+    step = capture(lambda x: x * scale["by"], compile_slowly)
+    assert [step(ad.ones(1)).item() for _ in range(2)] == [2.0, 3.0]
 
 
 def test_branching_on_a_host_scalar_guards() -> None:

@@ -79,6 +79,7 @@ class Record:
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
     share: Callable[..., Any] | None = None  # batching that profits from unbatched operands
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
+    is_view: bool = False  # whether it states a window
     keeps_layout: bool = False  # the result lies in memory as operands of its shape do
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     policy: str | None = None  # autocast: "lower", "fp32", "promote"
@@ -91,14 +92,11 @@ class Record:
 
     def __post_init__(self) -> None:
         self.rules = self.partials or self.vjp
+        self.is_view = self.window is not None
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:
             raise ValueError(f"record {self.name!r} is declared twice")
-
-    @property
-    def is_view(self) -> bool:
-        return self.window is not None
 
     @property
     def differentiable(self) -> bool:

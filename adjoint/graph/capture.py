@@ -235,7 +235,6 @@ class Captured:
         self.programs.setdefault(key, []).append(made)
         self._latest = made
         self._forget_oldest()
-        self._watch(made.fingerprint, opaque)
         return made
 
     def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
@@ -320,13 +319,22 @@ class Captured:
             family.fingerprint = self.environment.look()
             program = self.families.find(key, family.fingerprint, leaves)
         if program is not None:
-            program.fingerprint = self.environment.look()
+            self._look(program, [])
             program.prepare(leaves, self.factory)
         return program
 
-    def _watch(self, seen: Fingerprint | None, opaque: list[Any]) -> None:
+    def _look(self, program: Program, opaque: list[Any]) -> None:
+        """Note what the function can see once it is recorded.
+
+        State the function made for itself counts; flags of tensors are as they were before. What
+        another thread changes while the program is compiled will be noticed.
+        """
+        program.fingerprint = self.environment.look(opaque)
+        self._watch(program.fingerprint, opaque)
+
+    def _watch(self, seen: Fingerprint, opaque: list[Any]) -> None:
         """Let the quick way notice when the function can see something else."""
-        if seen is None or seen is self.seen or opaque:
+        if seen is self.seen or opaque:
             return
         kept = self.ready[1] if self.seen == seen else ()
         self.seen = seen
@@ -427,8 +435,7 @@ class Captured:
                 trace.undo()
             if counted:
                 self._check_counts(program, before, counted, leaves, structure, numbers)
-            # State the function made for itself counts; flags of tensors are as they were before.
-            program.fingerprint = self.environment.look(_opaque(leaves))
+            self._look(program, _opaque(leaves))
             program.numbers = list(numbers)
             try:
                 program.prepare(leaves, self.factory)
