@@ -130,6 +130,23 @@ def test_views_of_one_tensor_are_written_one_after_the_other() -> None:
     np.testing.assert_array_equal(base.numpy(), expected)
 
 
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_a_view_is_written_in_its_base_though_whole_tensors_are_like_it(elementwise: bool) -> None:
+    whole, base = ad.zeros(2), ad.arange(6.0)
+
+    def add() -> None:
+        with ad.no_grad():
+            rows = [[whole, ad.ones(2)], [base[1:3], whole], [base[2:4], base[1:3]]]
+            each(lambda a, b: a.add_(b), rows, elementwise=elementwise)
+
+    capture(add)()
+    expected = np.arange(6.0)
+    expected[1:3] += 1
+    expected[2:4] = expected[2:4] + expected[1:3]
+    np.testing.assert_array_equal(base.numpy(), expected)
+    assert whole.tolist() == [1.0, 1.0]
+
+
 def test_a_rule_that_writes_another_tensor_runs_every_time() -> None:
     OTHER.fill_(1)
     pairs = [[ad.ones(3, 4), ad.ones(3, 4)] for _ in range(4)]

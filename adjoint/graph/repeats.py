@@ -155,9 +155,8 @@ class _Attempt:
                 if cell.initial.node in nodes:
                     continue  # the rule's own
                 return None
-            shared = sum(t._storage is cell.storage for t in self.tensors) > 1
-            if shared or self.trace._rest(self.tensors[i], cell):
-                return None  # a part of what others see
+            if not all_own(self.trace, self.tensors, [i]):
+                return None
             count = cell.storage.version - self.versions[i]
             found[i] = (i, cells[cell.storage.identity].value, count)
         return list(found.values())
@@ -187,6 +186,14 @@ class _Attempt:
             made.roots.append((identity, cell.value, root.stride()))
             known = [len(made.roots) - 1]
         return _Place(-1 - known[0], result._chain)
+
+
+def all_own(trace: Trace, tensors: Sequence[Tensor], places: Sequence[int]) -> bool:
+    """Whether tensors at these places are all of their storages, and no others are on them."""
+    held = [t._storage.identity for t in tensors]
+    return not any(
+        held.count(held[i]) > 1 or trace._rest(tensors[i], trace.cell(tensors[i])) for i in places
+    )
 
 
 class _Unrepeatable(Exception):
@@ -219,8 +226,8 @@ class Recorded:
         self.specs: dict[Any, list[tuple[Spec, ...]]] = {}  # of the nodes' results, by shape
 
     def fits(self, trace: Trace, tensors: Sequence[Tensor]) -> bool:
-        """Whether counters among the tensors stand where those of the recording stood."""
-        return all(
+        """Whether tensors that are written may be, and counters stand where they stood then."""
+        return all_own(trace, tensors, [i for i, *_ in self.writes]) and all(
             trace.counts.get(tensors[i], 0) == before and tensors[i]._array.item() == value
             for i, (value, before, _) in self.counts.items()
         )
