@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from operator import is_
 from typing import Any, NamedTuple
 
 from adjoint.core.context import CONTEXT
@@ -99,6 +100,8 @@ class Attributes:
         """The places that hold something else than before."""
         found: list[Change] = []
         for table, before, holder, kind in self.tables:
+            if _is_untouched(table, before):
+                continue
             now = dict(table.items())
             # What a lazy module does when it becomes another one happens once.
             plain = type(holder) is kind and not hasattr(kind, "capture_children")
@@ -186,6 +189,16 @@ class Attributes:
                 or change.is_carried()
             ):
                 change.put_back()
+
+
+def _is_untouched(table: Table, before: dict[Any, Any]) -> bool:
+    """Whether a dict has the very items it had, as most have: told at a glance."""
+    return (
+        isinstance(table, dict)
+        and len(table) == len(before)
+        and all(map(is_, table, before))
+        and all(map(is_, table.values(), before.values()))
+    )
 
 
 def _fresh(changed: list[Change], trace: Trace) -> set[int]:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from adjoint.graph.reach import global_names, is_own, is_users, slots
+from adjoint.graph.reach import is_own, is_users, names_stored, slots
 
 MISSING = object()  # stands for what is not there
 
@@ -110,7 +110,7 @@ class Globals:
     """The global variables that a function assigns."""
 
     def __init__(self, fn: types.FunctionType) -> None:
-        self.names = global_names(fn.__code__, ("STORE_GLOBAL",))
+        self.names = names_stored(fn.__code__)
         self.held = fn.__globals__
 
     def items(self) -> Iterable[tuple[str, Any]]:

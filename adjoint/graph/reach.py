@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 import dis
 import functools
+import os
 import sys
-import sysconfig
 import types
 import weakref
 from collections import deque
@@ -49,6 +49,7 @@ _OF_NO_CONSEQUENCE = frozenset(
     "__getstate__ __setstate__ __reduce__ __reduce_ex__ __annotate__ __annotate_func__ "
     "__annotations_cache__ __type_params__".split()
 ) | {COMPILED}
+_LIBRARY = os.path.dirname(os.__file__)  # the folder of Python's library
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
 
 
@@ -242,7 +243,7 @@ def _is_library(module: str) -> bool:
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return top in sys.stdlib_module_names
-    return file.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in file
+    return file.startswith(_LIBRARY) and "site-packages" not in file
 
 
 def reached(fn: Callable[..., Any]) -> Iterator[tuple[Any, Any]]:
@@ -272,14 +273,36 @@ def names_read(code: types.CodeType) -> frozenset[str]:
 
     Not every name in it: `optimizer.step()` does not read a global called `step`.
     """
-    return global_names(code, ("LOAD_GLOBAL", "LOAD_NAME"))
+    return _global_names(code)[0]
+
+
+def names_stored(code: types.CodeType) -> frozenset[str]:
+    """Global names assigned by a code object and the functions defined in it."""
+    return _global_names(code)[1]
+
+
+_LOAD_GLOBAL, _LOAD_NAME, _STORE_GLOBAL, _EXTENDED = map(
+    dis.opmap.__getitem__, ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "EXTENDED_ARG")
+)
 
 
 @functools.lru_cache(maxsize=2048)
-def global_names(code: types.CodeType, instructions: tuple[str, ...]) -> frozenset[str]:
-    """What instructions of these kinds name, in a code object and the functions defined in it."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname in instructions}
+def _global_names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Global names read and assigned; `dis` tells the same, but takes half a millisecond."""
+    read: set[str] = set()
+    stored: set[str] = set()
+    names, text, high = code.co_names, code.co_code, 0
+    for op, low in zip(text[::2], text[1::2], strict=True):
+        argument = high | low
+        high = argument << 8 if op == _EXTENDED else 0
+        if op == _LOAD_GLOBAL:
+            read.add(names[argument >> 1])  # the lowest bit says how it is called
+        elif op == _LOAD_NAME:
+            read.add(names[argument])
+        elif op == _STORE_GLOBAL:
+            stored.add(names[argument])
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= global_names(constant, instructions)
-    return frozenset(found)
+            read |= names_read(constant)
+            stored |= names_stored(constant)
+    return frozenset(read), frozenset(stored)
