@@ -196,8 +196,10 @@ def _is_untouched(table: Table, before: dict[Any, Any]) -> bool:
     return (
         isinstance(table, dict)
         and len(table) == len(before)
-        and all(map(is_, table, before))
-        and all(map(is_, table.values(), before.values()))
+        and (
+            not before
+            or (all(map(is_, table, before)) and all(map(is_, table.values(), before.values())))
+        )
     )
 
 

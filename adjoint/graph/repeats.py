@@ -226,8 +226,15 @@ class Recorded:
         self.specs: dict[Any, list[tuple[Spec, ...]]] = {}  # of the nodes' results, by shape
 
     def fits(self, trace: Trace, tensors: Sequence[Tensor]) -> bool:
-        """Whether tensors that are written may be, and counters stand where they stood then."""
-        return all_own(trace, tensors, [i for i, *_ in self.writes]) and all(
+        """Whether tensors that are written may be, and counters stand where they stood then.
+
+        Where none is a view, tensors on one storage have one value, as those recorded had.
+        """
+        if any(t._chain for t in tensors) and not all_own(
+            trace, tensors, [i for i, *_ in self.writes]
+        ):
+            return False
+        return all(
             trace.counts.get(tensors[i], 0) == before and tensors[i]._array.item() == value
             for i, (value, before, _) in self.counts.items()
         )
