@@ -40,13 +40,20 @@ from adjoint.graph.watch import Watch
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No search for garbage: a recording makes many objects and drops few."""
+    """No search for garbage: a recording makes many objects and drops few.
+
+    What it leaves lives as long as the program, so it is put with the old objects at once (frozen
+    and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
+    """
     if not gc.isenabled():
         yield
         return
     gc.disable()
     try:
         yield
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
     finally:
         gc.enable()
 
