@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -132,6 +133,21 @@ class Slotted:
 def slots() -> Row:
     held = Slotted(1.0)
     return lambda x: x * held.factor, [functools.partial(setattr, held, "factor", 2.0)]
+
+
+@row
+def arrays_of_numpy() -> Row:
+    weights, limit, live = np.ones(2, "float32"), np.array([True]), np.ones(2, "float32")
+
+    def fn(x: Any) -> Any:
+        y = x * ad.tensor(weights) + ad.from_numpy(live)
+        return y if limit[0] else y * 2
+
+    return fn, [
+        lambda: weights.fill(3.0),
+        lambda: limit.fill(False),
+        lambda: live.fill(5.0),
+    ]
 
 
 @row

@@ -442,6 +442,8 @@ class Captured:
                 trace.undo()
             if counted:
                 self._check_counts(program, before, counted, leaves, structure, numbers)
+            if seen.arrays:
+                self.environment.read_at_each_call(s.buffer for s in program.states)
             self._look(program, _opaque(leaves))
             program.numbers = list(numbers)
             try:

@@ -14,8 +14,11 @@ Note [structures]
 from __future__ import annotations
 
 import types
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from adjoint.core.epoch import EPOCH, TrackedDict
 from adjoint.core.record import is_tensor
@@ -132,6 +135,13 @@ def owned(owner: Any, names: Names) -> list[tuple[str, Any]]:
     ]
 
 
+def contents(array: Any) -> Any:
+    """A NumPy array's elements for comparison."""
+    if array.dtype.hasobject:
+        return [id(x) for x in array.flat]
+    return array.shape, array.dtype, zlib.crc32(np.ascontiguousarray(array).data)
+
+
 class Environment:
     """What a captured function can see, looked at once per call."""
 
@@ -139,6 +149,16 @@ class Environment:
         self.fn = fn
         self.structures: dict[int, Structure] = {}
         self.names = Names()  # Note [names]
+        # NumPy arrays whose elements programs read at each call, by id; of others they are part of
+        # what the function sees.
+        self.live: dict[int, Any] = {}
+
+    def read_at_each_call(self, buffers: Iterable[Any]) -> None:
+        """Take note of memory that programs read: arrays that were made tensors are live."""
+        for buffer in buffers:
+            while isinstance(buffer, np.ndarray):
+                self.live[id(buffer)] = buffer
+                buffer = buffer.base
 
     def look(self, arguments: Iterable[Any] = ()) -> Fingerprint:
         """The present fingerprint; `arguments` are those that are neither tensors nor plain."""
@@ -170,7 +190,16 @@ class Environment:
 class Fingerprint:
     """The reachable tensors and values, comparable; it keeps what it names alive."""
 
-    __slots__ = ("entries", "environment", "epoch", "holders", "kept", "tensors", "watched")
+    __slots__ = (
+        "arrays",
+        "entries",
+        "environment",
+        "epoch",
+        "holders",
+        "kept",
+        "tensors",
+        "watched",
+    )
 
     def __init__(self, environment: Environment, arguments: Iterable[Any] = ()) -> None:
         self.environment = environment
@@ -180,6 +209,7 @@ class Fingerprint:
         self.holders: list[Any] = [environment.fn]  # what can change without moving the epoch
         self.tensors: list[Any] = []
         self.watched: list[Any] = []  # tensors that nobody else looks at
+        self.arrays: list[tuple[Any, Any]] = []  # of NumPy, and what is in them
         seen: set[int] = set()
         fn = getattr(environment.fn, "__func__", environment.fn)
         if isinstance(fn, types.FunctionType):
@@ -227,6 +257,11 @@ class Fingerprint:
         if id(value) in seen or depth > DEPTH:
             return
         seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            if id(value) not in self.environment.live:
+                self.arrays.append((value, contents(value)))
+                self.entries.append(self.arrays[-1][1])
+            return
         if is_tracked(value):
             self._add_structure(value, seen, depth)
             return

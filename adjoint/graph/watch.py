@@ -15,7 +15,7 @@ from typing import Any
 
 from adjoint.core.epoch import EPOCH
 from adjoint.core.record import HOOKS
-from adjoint.graph.environment import Fingerprint
+from adjoint.graph.environment import Fingerprint, contents
 from adjoint.graph.reach import (
     Names,
     attributes,
@@ -30,7 +30,7 @@ from adjoint.graph.reach import (
 class Watch:
     """What a fingerprint saw, by identity."""
 
-    __slots__ = ("epoch", "flags", "list_things", "tensors", "things")
+    __slots__ = ("arrays", "epoch", "flags", "list_things", "tensors", "things")
 
     def __init__(self, seen: Fingerprint) -> None:
         self.epoch = seen.epoch
@@ -42,6 +42,7 @@ class Watch:
         unique = {id(t): t for t in seen.watched}
         self.tensors = list(unique.values())
         self.flags = [t._requires_grad for t in self.tensors]
+        self.arrays = seen.arrays
 
     def holds(self) -> bool:
         """Whether everything is as it was."""
@@ -52,6 +53,8 @@ class Watch:
         except ValueError:  # a variable of an enclosing function is not bound at the moment
             return False
         if HOOKS.differ(now, self.things):
+            return False
+        if self.arrays and any(contents(array) != before for array, before in self.arrays):
             return False
         return [t._requires_grad for t in self.tensors] == self.flags
 
