@@ -291,6 +291,32 @@ def gradient_penalties(wrap: Any) -> list[Any]:
 
 
 @case
+def results_that_others_were_made_of(wrap: Any) -> list[Any]:
+    first, second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def score(x: Any, retain: bool) -> Any:
+        low = first(x).tanh()
+        high = (low * low.exp()).sin()
+        if retain:
+            low.retain_grad()
+        return low, high, second(high + low)
+
+    f, out = wrap(score), []
+    for i in range(3):
+        x = (ad.arange(6.0).view(2, 3) / (i + 4)).requires_grad_()
+        low, high, y = f(x, i == 0)
+        low.retain_grad()
+        before = (low * 2).sum()  # made before the hook, it comes through the hook too
+        high.register_hook(lambda g: g.clamp(-0.1, 0.1))
+        (y.square().sum() + before + high.sum()).backward(retain_graph=True)
+        out += [low.grad, x.grad, *ad.autograd.grad(y.sum(), (high, low, x), allow_unused=True)]
+        low, high, y = f(x, True)
+        y.sum().backward()
+        out += [low.grad, x.grad]
+    return [*out, *[p.grad for p in (*first.parameters(), *second.parameters())]]
+
+
+@case
 def results_differentiated_one_by_one(wrap: Any) -> list[Any]:
     used, other = nn.Linear(3, 2), nn.Linear(3, 2)
     written = ad.ones(3, requires_grad=True)

@@ -60,6 +60,7 @@ class Prehook:
 
 
 def _prehook(tensor: Tensor) -> Prehook:
+    tensor.grad_fn.separate(tensor)
     found: Prehook = tensor.grad_fn.rare().tensor_hooks.setdefault(tensor._nr, Prehook())
     return found
 

@@ -64,6 +64,9 @@ class Node:
             self.extra = Extra()
         return self.extra
 
+    def separate(self, tensor: Tensor) -> None:
+        """Have the gradient of a result pass the result's own place: somebody looks at it there."""
+
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """The nodes this one passes gradients to."""

@@ -221,6 +221,8 @@ def grad(
     grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
     edges: list[Edge] = []
     for t in chosen:
+        if is_tensor(t) and t.grad_fn is not None:
+            t.grad_fn.separate(t)
         edge = place_of(t)
         if edge is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")

@@ -18,7 +18,7 @@ Note [separate backwards]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,15 +45,22 @@ class Target:
     ref: Ref | None
     source: Source | None = None  # the graph's input that shows the tensor
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
+    seed: int | None = None  # or to this result of the program's own (`graph.separating`)
 
 
 class Tape:
     """A trace whose tape can be followed again, and how its ends were found."""
 
     def __init__(
-        self, trace: Trace, outputs: Outputs, reached: Sequence[Tensor], ends: list[Edge]
+        self,
+        trace: Trace,
+        outputs: Outputs,
+        reached: Sequence[Tensor],
+        ends: list[Edge],
+        written: set[int],
     ) -> None:
         self.trace = trace
+        self.written = written
         self.graph: Graph | None = None  # what the trace has recorded; None: its graph
         self.positions = dict(outputs.positions)
         self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
@@ -106,6 +113,9 @@ class Derivative:
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
+    inner: frozenset[int] = frozenset()  # seeds that others were made of
+    # Another for each of those by itself (`graph.separating`), once they were asked for.
+    parts: Any = field(default=None, compare=False)
     # To differentiate it once more (`graph.lifting`): what that takes, what it gave, and what gives
     # that the sizes of a call.
     tape: Tape | None = field(default=None, compare=False)
@@ -117,18 +127,21 @@ class Derivative:
 class _Outward(Backward):
     """A backward run that stops at everything older than the trace, hooks and all."""
 
-    def __init__(self, start: int, *, create_graph: bool = False) -> None:
+    def __init__(
+        self, start: int, *, create_graph: bool = False, stops: Collection[Edge] = ()
+    ) -> None:
         super().__init__(
             retain_graph=True, create_graph=create_graph, targets=None, accumulate=False, level=None
         )
         self.start = start
+        self.stops = stops  # further edges not to be followed
 
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
         inner: list[tuple[Edge, Any]] = []
         for edge, grad in zip(edges, grads, strict=False):
             if edge is None or grad is None:
                 continue
-            if is_tensor(edge[0]) or edge[0].sequence <= self.start:
+            if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
                 held = self.found.get(edge)
                 self.found[edge] = grad if held is None else held + grad
             else:
@@ -159,15 +172,22 @@ def differentiate(
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
+    behind = [_behind(edge[0], trace.start) for edge, _ in outputs.seeds]
+    pairs = list(zip(outputs.seeds, behind, strict=True))
     return Derivative(
         graph=backward.graph,
         seeds=[k for _, k in outputs.seeds],
-        targets=[_target(trace, outputs, edge, reached) for edge in found],
+        targets=[target(trace, outputs, edge, reached) for edge in found],
         residuals=backward.residuals,
-        depends=_dependence(backward.graph, len(outputs.seeds)),
+        depends=dependence(backward.graph, len(outputs.seeds)),
         refused=refused,
-        spoils=_spoils([edge[0] for edge, _ in outputs.seeds], trace.start),
-        tape=Tape(trace, outputs, reached, list(found)) if found else None,
+        spoils=_spoils(behind),
+        inner=frozenset(
+            j
+            for j, (edge, _) in enumerate(outputs.seeds)
+            if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
+        ),
+        tape=Tape(trace, outputs, reached, list(found), written) if found else None,
     )
 
 
@@ -198,36 +218,40 @@ def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
 
 
 def outward(
-    trace: Trace, roots: list[tuple[Edge, Any]], *, create_graph: bool = False
+    trace: Trace,
+    roots: list[tuple[Edge, Any]],
+    *,
+    create_graph: bool = False,
+    stops: Collection[Edge] = (),
 ) -> dict[Edge, Any]:
-    """What arrives at everything older than a trace, for cotangents of these roots."""
-    run = _Outward(trace.start, create_graph=create_graph)
+    """What arrives at everything older than a trace, or at `stops`, for cotangents of roots."""
+    run = _Outward(trace.start, create_graph=create_graph, stops=stops)
     run.run(roots)
     return run.found
 
 
-def _spoils(nodes: Sequence[Node], start: int) -> list[frozenset[int]]:
-    """For each of these nodes, which of them share a saved value with it (itself included)."""
-    everyone = frozenset(range(len(nodes)))
-    if len(nodes) == 1:
-        return [everyone]
-    saving: list[set[Node]] = []
-    for node in nodes:
-        seen: set[Node] = set()
-        pending = [node]
-        while pending:
-            top = pending.pop()
-            if top not in seen and top.sequence > start:
-                seen.add(top)
-                pending += [e[0] for e in top.edges if e is not None and isinstance(e[0], Node)]
-        saving.append({x for x in seen if getattr(x, "saved", None)})
+def _behind(node: Node, start: int) -> set[Node]:
+    """The nodes of a trace that a node leads to, itself among them."""
+    seen: set[Node] = set()
+    pending = [node]
+    while pending:
+        top = pending.pop()
+        if top not in seen and top.sequence > start:
+            seen.add(top)
+            pending += [e[0] for e in top.edges if e is not None and isinstance(e[0], Node)]
+    return seen
+
+
+def _spoils(behind: list[set[Node]]) -> list[frozenset[int]]:
+    """For each set of nodes, which of them share a saved value with it (itself included)."""
+    saving = [{x for x in held if getattr(x, "saved", None)} for held in behind]
     return [
-        frozenset({i}.union(j for j in everyone if not held.isdisjoint(saving[j])))
+        frozenset({i}.union(j for j, other in enumerate(saving) if not held.isdisjoint(other)))
         for i, held in enumerate(saving)
     ]
 
 
-def _dependence(graph: Graph, seeds: int) -> list[frozenset[int]]:
+def dependence(graph: Graph, seeds: int) -> list[frozenset[int]]:
     """For each output, which of the first inputs it depends on."""
     none: frozenset[int] = frozenset()
     known = {v: frozenset([i]) for i, v in enumerate(graph.inputs[:seeds])}
@@ -241,7 +265,7 @@ def _spec_of(outputs: Outputs, k: int) -> Any:
     return list(outputs.indices)[k].spec
 
 
-def _target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
     """How later calls find the end of an edge."""
     tensor, _ = edge
     if not is_tensor(tensor):

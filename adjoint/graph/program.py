@@ -50,6 +50,7 @@ class Program:
     writes: list[tuple[Source, int]]
     grads: list[tuple[Ref, int]]  # tensors and the recipes of their new gradients
     result_grads: list[tuple[int, int]]  # the same for results, by their recipes
+    retained: list[int]  # results that keep the gradients that arrive at them
     places: list[tuple[Ref, int]]  # tensors written on the tape: which seed they become
     flags: list[tuple[Ref, bool]]
     draws: list[tuple[Any, int]]
@@ -185,9 +186,10 @@ class Program:
             meta.grad = made[i]
         for position, i in plan.argument_grads:
             meta_of(leaves[position]).grad = made[i]
-        for result, i in self.result_grads:
-            if made[result]._node is not None:
+        for result in self.retained:
+            if made[result].requires_grad:
                 retain_grad(made[result])
+        for result, i in self.result_grads:
             meta_of(made[result]).grad = made[i]
         if plan.effects:
             self._carry_out(leaves)
@@ -404,6 +406,11 @@ def build(
         writes=writes,
         grads=effects.grads,
         result_grads=effects.result_grads,
+        retained=[
+            outputs.recipe(x)
+            for x in flat
+            if is_tensor(x) and x.retains_grad and id(x) not in outputs.positions
+        ],
         places=effects.places,
         flags=effects.flags,
         draws=list(trace.draws.items()),

@@ -13,6 +13,7 @@ from adjoint.graph.execution import Executable, Task, one_at_a_time
 from adjoint.graph.interpreter import evaluate
 from adjoint.graph.ir import Graph
 from adjoint.graph.lifting import Lifted, lift
+from adjoint.graph.separating import stages_of
 from adjoint.graph.sources import Source
 from adjoint.ops.creation import zeros
 from adjoint.tensor.tensor import Tensor, alias, wrap
@@ -21,7 +22,7 @@ from adjoint.tensor.tensor import Tensor, alias, wrap
 class ProgramNode(TapeNode):
     """One call of a program: its backward graph, the residuals, and how to do it all again."""
 
-    __slots__ = ("derivative", "given", "inputs", "leaves", "residuals", "spoiled")
+    __slots__ = ("derivative", "given", "inputs", "leaves", "parts", "residuals", "spoiled")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class ProgramNode(TapeNode):
         self.versions = []
         self.saved = None
         self.residuals: list[tuple[Tensor, int]] = []
+        self.parts: dict[int, ProgramNode] = {}  # Note [separating]
         self.given: set[int] = set()  # the seeds of the backward under way
         self.spoiled: set[int] = set(derivative.refused)  # Note [separate backwards]
 
@@ -54,6 +56,39 @@ class ProgramNode(TapeNode):
             if kind == "output":
                 kept = alias(roots[k]) if k in roots else wrap(results[k])
                 self.residuals.append((kept, kept._storage.version))
+
+    def separate(self, tensor: Tensor) -> None:
+        if CONTEXT.capture is not None or CONTEXT.levels or self.saved is None:
+            return
+        seed = tensor._nr
+        if seed in self.derivative.inner and seed not in self.derivative.refused:
+            self._take_apart()
+        if seed in self.parts:
+            tensor._node, tensor._nr = self.parts[seed], 0
+
+    def _take_apart(self) -> None:
+        """End at the results that others were made of, each of which gets a node of its own."""
+        stages = stages_of(self.derivative)
+        whole, edges = self.derivative, self.edges
+        known = {_end(t): edge for t, edge in zip(whole.targets, edges, strict=True)}
+        numbers = [k for kind, k in whole.residuals if kind == "output"]
+        kept = dict(zip(numbers, self.residuals, strict=True))
+        for j, part in stages.items():
+            if j is not None:
+                self.parts[j] = ProgramNode(part, (), self.inputs, self.leaves)
+        # After this node and before all older ones; results before those they were made of.
+        late = sorted(self.parts, key=lambda j: -whole.tape.seeds[j][0][0].sequence)  # type: ignore[union-attr]
+        for rank, j in enumerate(late):
+            self.parts[j].sequence = self.sequence - (rank + 1) / (len(late) + 1)  # type: ignore[assignment]
+        for j, part in stages.items():
+            node = self if j is None else self.parts[j]
+            node.derivative = part
+            node.edges = tuple(
+                known.get(_end(t)) if t.seed is None else (self.parts[t.seed], 0)
+                for t in part.targets
+            )
+            node.saved, node.versions = self.saved, self.versions
+            node.residuals = [kept[k] for kind, k in part.residuals if kind == "output"]
 
     def release(self) -> None:
         self.spoiled.update(*[self.derivative.spoils[i] for i in self.given])
@@ -117,6 +152,12 @@ class ProgramNode(TapeNode):
                 "inside, or uncompiled."
             )
         derivative = self.derivative
+        if derivative.tape is None:
+            raise RuntimeError(
+                "CompiledBackward: a second derivative of a compiled function, one of whose "
+                "results has a hook or is asked for its gradient, cannot be told. Call the "
+                "function uncompiled."
+            )
         if derivative.lifted is None:
             derivative.lifted = lift(derivative, len(self.inputs), len(self.leaves))
         lifted: Lifted = derivative.lifted
