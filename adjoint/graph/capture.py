@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import gc
 import sys
 import types
 import weakref
@@ -25,6 +24,7 @@ from adjoint.graph.execution import ExecutorFactory, interpreted
 from adjoint.graph.history import history
 from adjoint.graph.ir import Graph
 from adjoint.graph.lengths import lengths_as_sizes
+from adjoint.graph.methods import Methods
 from adjoint.graph.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.graph.outside import Outside
 from adjoint.graph.places import keep_states
@@ -34,29 +34,8 @@ from adjoint.graph.rebinding import put_back, rebound
 from adjoint.graph.retracing import Retraces, name_of
 from adjoint.graph.signature import Arguments, modes, share_counts, signature
 from adjoint.graph.svg import to_svg
-from adjoint.graph.trace import TRACING, Realias, Trace
+from adjoint.graph.trace import TRACING, Realias, Trace, uncollected
 from adjoint.graph.watch import Watch
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No search for garbage: a recording makes many objects and drops few.
-
-    What it leaves lives as long as the program, so it is put with the old objects at once (frozen
-    and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-    finally:
-        gc.enable()
-
 
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
@@ -612,18 +591,6 @@ def is_compiling() -> bool:
     ([True], False)
     """
     return CONTEXT.capture is not None
-
-
-class Methods(dict[Any, Captured]):
-    """An object's compiled methods; copies of the object start without."""
-
-    def __reduce__(self) -> Any:
-        return (Methods, ())
-
-    def __deepcopy__(self, memo: Any = None) -> Methods:
-        return Methods()
-
-    __copy__ = __deepcopy__
 
 
 def capture(fn: Callable[..., Any], factory: ExecutorFactory = interpreted) -> Captured:

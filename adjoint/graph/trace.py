@@ -11,8 +11,10 @@ Note [capture]
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from adjoint.autodiff.node import sequence_now
@@ -36,6 +38,26 @@ from adjoint.tensor.tensor import DTYPE_OF, Tensor, mark_view, meta_of, symbolic
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = forks.reentrant(forks.Order.TRACING)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage: a recording makes many objects and drops few.
+
+    What it leaves lives as long as the program, so it is put with the old objects at once (frozen
+    and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+    finally:
+        gc.enable()
 
 
 class Realias(Exception):
