@@ -12,6 +12,7 @@ import dis
 import functools
 import inspect
 import json
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -121,6 +122,33 @@ def modules_as_settings() -> Row:
         lambda: setattr(settings, "FACTOR", 2.0),
         lambda: setattr(settings, "scaled", lambda x: x - 1),
     ]
+
+
+@row
+def modules_imported_inside() -> Row:
+    settings = types.ModuleType("settings_of_a_test")
+    settings.FACTOR = 1.0  # type: ignore[attr-defined]
+    sys.modules["settings_of_a_test"] = settings
+
+    def fn(x: Any) -> Any:
+        import settings_of_a_test  # type: ignore[import-not-found]
+
+        return x * settings_of_a_test.FACTOR
+
+    return fn, [lambda: setattr(settings, "FACTOR", 2.0)]
+
+
+@row
+def patterns() -> Row:
+    held = types.SimpleNamespace(kind="twice", other=1)
+
+    def fn(x: Any) -> Any:
+        match held:
+            case types.SimpleNamespace(kind="twice"):
+                return x * 2
+        return x
+
+    return fn, [lambda: setattr(held, "kind", "once")]
 
 
 @dataclasses.dataclass(slots=True)
