@@ -154,7 +154,8 @@ def test_float32_densely(name: str) -> None:
     for start in range(0, 1 << 32, 1 << 28):
         x = np.arange(start, start + (1 << 28), 331, dtype=np.uint64).astype(np.uint32)
         x = off_poles(name, x.view(np.float32))
-        check(kernel(x), rounded(oracle, x), 2, x)
+        if x.size:  # large negative numbers are all poles
+            check(kernel(x), rounded(oracle, x), 2, x)
 
 
 def points(count: int) -> Any:

@@ -149,7 +149,7 @@ class TapeNode(Node):
             if tensor._storage.level is level:
                 return payload(tensor)
             return tensor
-        if output is None or not CONTEXT.grad_enabled:
+        if output is None or not CONTEXT.grad_enabled or not tensor.dtype.is_inexact:
             return tensor
         tensor = alias(tensor)
         tensor._node, tensor._nr, tensor._requires_grad = self, output, True

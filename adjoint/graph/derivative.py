@@ -18,7 +18,7 @@ Note [separate backwards]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,7 +107,7 @@ class Derivative:
     seeds: list[int]  # the forward outputs that cotangents are of
     targets: list[Target]  # one per gradient
     residuals: list[tuple[str, int]]  # ("input" or "output", number), in the order of inputs
-    depends: list[frozenset[int]]  # per gradient: the cotangents it is made of
+    depends: list[frozenset[int]]  # per gradient: the seeds it comes from
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
@@ -172,14 +172,15 @@ def differentiate(
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
-    behind = [_behind(edge[0], trace.start) for edge, _ in outputs.seeds]
+    reached_from = [reach(edge, trace.start) for edge, _ in outputs.seeds]
+    behind = [nodes for nodes, _ in reached_from]
     pairs = list(zip(outputs.seeds, behind, strict=True))
     return Derivative(
         graph=backward.graph,
         seeds=[k for _, k in outputs.seeds],
         targets=[target(trace, outputs, edge, reached) for edge in found],
         residuals=backward.residuals,
-        depends=dependence(backward.graph, len(outputs.seeds)),
+        depends=dependence(found, [ends for _, ends in reached_from]),
         refused=refused,
         spoils=_spoils(behind),
         inner=frozenset(
@@ -230,16 +231,21 @@ def outward(
     return run.found
 
 
-def _behind(node: Node, start: int) -> set[Node]:
-    """The nodes of a trace that a node leads to, itself among them."""
-    seen: set[Node] = set()
-    pending = [node]
+def reach(
+    edge: Edge, start: int, stops: Collection[Edge] = ()
+) -> tuple[set[Node], frozenset[Edge]]:
+    """The nodes of a trace that an edge leads to, and the edges at which it leaves the trace."""
+    nodes: set[Node] = set()
+    ends: set[Edge] = set()
+    pending = [edge]
     while pending:
         top = pending.pop()
-        if top not in seen and top.sequence > start:
-            seen.add(top)
-            pending += [e[0] for e in top.edges if e is not None and isinstance(e[0], Node)]
-    return seen
+        if is_tensor(top[0]) or top[0].sequence <= start or top in stops:
+            ends.add(top)
+        elif top[0] not in nodes:
+            nodes.add(top[0])
+            pending += [e for e in top[0].edges if e is not None]
+    return nodes, frozenset(ends)
 
 
 def _spoils(behind: list[set[Node]]) -> list[frozenset[int]]:
@@ -251,14 +257,12 @@ def _spoils(behind: list[set[Node]]) -> list[frozenset[int]]:
     ]
 
 
-def dependence(graph: Graph, seeds: int) -> list[frozenset[int]]:
-    """For each output, which of the first inputs it depends on."""
-    none: frozenset[int] = frozenset()
-    known = {v: frozenset([i]) for i, v in enumerate(graph.inputs[:seeds])}
-    for node in graph:
-        union = none.union(*[known.get(x, none) for x in node.inputs if isinstance(x, Value)])
-        known.update(dict.fromkeys(node.outputs, union))
-    return [known.get(v, none) for v in graph.outputs]
+def dependence(found: Iterable[Edge], ends: Sequence[frozenset[Edge]]) -> list[frozenset[int]]:
+    """For each end of the tape where a gradient arrives, from which roots it is led to.
+
+    The backward graph does not tell: a gradient that is always zero is made of no cotangent.
+    """
+    return [frozenset(i for i, led in enumerate(ends) if edge in led) for edge in found]
 
 
 def _spec_of(outputs: Outputs, k: int) -> Any:

@@ -12,7 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.core.context import CONTEXT
-from adjoint.graph.derivative import Derivative, Split, Tape, Target, dependence, outward, target
+from adjoint.graph.derivative import (
+    Derivative,
+    Split,
+    Tape,
+    Target,
+    dependence,
+    outward,
+    reach,
+    target,
+)
 from adjoint.graph.recipes import Outputs
 from adjoint.graph.trace import TRACING
 
@@ -50,6 +59,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     given = graph.inputs[first:]
     del graph.inputs[first:]
     at = {tape.seeds[j][0]: j for j in stops}
+    ends = {i: reach(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
     found = outward(trace, [(tape.seeds[i][0], cotangents[i]) for i in seeds], stops=at)
     values = {edge: trace.value_of(g) for edge, g in found.items()}
     backward = Split(trace, outputs, given, mark, tape.written)
@@ -71,5 +81,5 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
             for edge in values
         ],
         residuals=backward.residuals,
-        depends=dependence(backward.graph, len(given)),
+        depends=dependence(values, [ends.get(i, frozenset()) for i in every]),
     )
