@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -149,8 +150,16 @@ end:
 """
 
 
-@cache
+_making = threading.Lock()  # else two threads may each make one, of which one goes while in use
+
+
 def library() -> jit.Library:
+    with _making:
+        return _library()
+
+
+@cache
+def _library() -> jit.Library:
     return jit.link(jit.assemble(TEXT))
 
 
