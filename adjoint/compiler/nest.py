@@ -4,6 +4,12 @@ Note [constants]
     A mean is a sum times a number that depends on sizes. So that layers of different sizes share
     their machine code, kernels that reduce are called with their factors, like the host's numbers;
     other constants are part of the code.
+
+Note [kept values]
+    A value of one loop nest that a later one needs is computed there again, which for most is
+    quicker than keeping it. A costly one (the exponentials of a softmax) is written where the
+    later nest writes a result made of it, element for element, and read back; the memory is the
+    program's own or the result's, so nobody else sees it.
 """
 
 from __future__ import annotations
@@ -27,16 +33,18 @@ from adjoint.backends.loops import (
 from adjoint.compiler.fuse import REDUCE as REDUCES
 from adjoint.compiler.fuse import Unit
 from adjoint.compiler.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
-from adjoint.compiler.places import INPUT, Buffer, Place, expand_to, show
+from adjoint.compiler.places import INPUT, OWN, Buffer, Place, expand_to, show
 from adjoint.compiler.spaces import Map, flatten, settle
 from adjoint.core.dtype import int64
 from adjoint.core.promotion import promote
 from adjoint.core.spec import contiguous_strides
 from adjoint.graph.extents import Extent, ExtentFloat, is_extent, typical
 from adjoint.graph.ir import Node, Value
+from adjoint.graph.passes.remat import FUNCTIONS
 
 PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
+COSTLY = FUNCTIONS - {"div", "sqrt", "rsqrt"}
 PLACED = {"triu", "tril", "random", "arange", "scatter"}  # depend on coordinates
 Applied = tuple[str, tuple[Any, ...], Any, str]  # name, arguments, parameters, dtype computed in
 NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
@@ -308,9 +316,11 @@ class Nest:
         """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
         refs = self.refs + [ref for _, ref in self.stores]
         atoms = settle(self.unit.atoms)
+        kept = self.kept(atoms)
         outer = [a for a in atoms if a not in self.reduced]
         inner = [a for a in atoms if a in self.reduced]
         vector = self.vector_atom(atoms, refs)
+        refs += [ref for _, ref in kept]
         outer = order(outer, refs, vector)
         inner = order(inner, refs, vector)
         rows = vector in self.reduced
@@ -326,7 +336,7 @@ class Nest:
             inner=len(inner_dims),
             ops=tuple(Op(**op) for op in self.ops),
             refs=tuple(stride_classes(ref, last) for ref in settled),
-            stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores)),
+            stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores + kept)),
             hosts=tuple(map(host_dtype, self.hosts)),
         )
         return Kernel(
@@ -339,6 +349,38 @@ class Nest:
             faults=tuple(self.faults[k][j] for k, j in form.checks()),
             origin=tuple(n.record.name for n in self.unit.nodes),
         )
+
+    def kept(self, atoms: list[Any]) -> list[tuple[int, Ref]]:
+        """Values written for later loop nests, and where: Note [kept values]."""
+        room = {
+            v: ref
+            for v, ref in self.stores
+            if ref.buffer.kind in OWN and all(ref.strides.get(a, 0) for a in atoms)
+        }
+        found = []
+        for k, op in enumerate(self.ops):
+            if op["name"] not in COSTLY or not op["full"] or any(v == k for v, _ in self.stores):
+                continue
+            users = self.users(k)
+            last = max([self.ops[m]["stage"] for m in users], default=0)
+            for v in sorted(users.intersection(room)):
+                fits = self.ops[v]["dtype"] == op["dtype"]
+                if fits and op["stage"] < last <= self.ops[v]["stage"]:
+                    found.append((k, room.pop(v)))
+                    break
+        return found
+
+    def users(self, k: int) -> set[int]:
+        """The operations in loop nests that a value is needed for."""
+        made = {k}  # in the same loops
+        found = set()
+        for m in range(k + 1, len(self.ops)):
+            op = self.ops[m]
+            if any(kind == "v" and x in made for kind, x in op["args"]):
+                found.add(m)
+                if op["full"]:
+                    made.add(m)
+        return found
 
     def vector_atom(self, atoms: list[Any], refs: list[Ref]) -> Any:
         """The dimension along which most references have neighbouring elements."""

@@ -58,21 +58,22 @@ class Repeats:
         values = [trace.value_of(t) for t in tensors]
         specs = [t._spec for t in tensors]
         base = (frozen(key), *map(values.index, values))
-        strict = (base, *specs, *[t.stride() for t in tensors])
-        loose = (base, *[(bool(s.shape), s.dtype, s.device) for s in specs])
         shape = _common_shape(specs) if elementwise else None
         held = self.held
         try:
-            met = strict in held
-            found: list[tuple[Recorded | None, Any]] = [(held.get(strict), None)]
             if shape is not None:
-                found.append((held.get(loose), shape))
+                loose = (base, *[(bool(s.shape), s.dtype, s.device) for s in specs])
+                recorded = held.get(loose)
+                if recorded is not None and recorded.fits(trace, tensors):
+                    return recorded.again(trace, tensors, values, shape)
+            strict = (base, *specs, *[t.stride() for t in tensors])
+            met = strict in held
         except TypeError:  # something in it has no hash
             return rule()
-        for recorded, other in found:
-            if recorded is not None and recorded.fits(trace, tensors):
-                return recorded.again(trace, tensors, values, other)
         if met:
+            recorded = held[strict]
+            if recorded is not None and recorded.fits(trace, tensors):
+                return recorded.again(trace, tensors, values)
             return rule()
         attempt = _Attempt(trace, tensors, values)
         result = rule()

@@ -44,7 +44,8 @@ class Storage:
     @property
     def identity(self) -> int:
         """What two storages on the same memory share: `.data` makes a second one on a buffer."""
-        return id(self) if self.buffer is None else id(self.buffer)
+        buffer = self.buffer
+        return id(self if buffer is None else buffer)
 
 
 class Foreign:
