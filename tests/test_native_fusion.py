@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.compiler import native
+from adjoint.compiler.nest import COSTLY
 from adjoint.nn import functional as F
 
 
@@ -45,6 +48,39 @@ def test_patterns_are_one_kernel(fn: Any) -> None:
     lines = report(fn, ad.randn(16, 32))
     assert len(lines) == 1, kernels(lines)
     assert lines[0]["kind"] == "kernel"
+
+
+@pytest.mark.parametrize(
+    ("fn", "kept"),
+    [
+        (lambda x: ad.softmax(x, -1), ["exp"]),
+        (lambda x: ad.softmax(x, 0), ["exp"]),
+        (lambda x: (x - x.sin().mean()).cos(), []),  # nothing costly is needed twice
+        (lambda x: F.log_softmax(x, -1), []),
+        (lambda x: x.sigmoid() / x.sigmoid().sum(1, keepdim=True) * x, ["sigmoid"]),
+        (lambda x: (x.tanh() - x.tanh().mean(1, keepdim=True)).amax(1), []),  # written nowhere
+        (lambda x: x.copy_(ad.softmax(x, -1)), []),  # memory that others see
+    ],
+    ids=["rows", "columns", "once", "log", "sigmoid", "reduced", "in place"],
+)
+def test_costly_values_are_kept_between_loop_nests(
+    fn: Any, kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Note [kept values]; the results are those of eager execution either way."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # planned anew
+    x = ad.randn(9, 37)
+    want = fn(x.clone())
+    compiled = ad.compile(fn)
+    np.testing.assert_allclose(compiled(x).numpy(), want.numpy(), rtol=2e-6, atol=1e-7)
+    found = []
+    for step in compiled.latest.executable.plan.steps:
+        for kernel in step.kernels:
+            held = [id(kernel.refs[r].buffer) for _, r in kernel.form.stores]
+            for v, r in kernel.form.stores:
+                op = kernel.form.ops[v]
+                if held.count(id(kernel.refs[r].buffer)) > 1 and op.name in COSTLY:
+                    found.append(op.name)
+    assert found == kept
 
 
 class Block(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
 import os
 from array import array
 from functools import cache
@@ -95,9 +96,9 @@ def graph_key(graph: Graph) -> str:
         packed([len(node.inputs) for node in nodes]),
         packed([len(node.outputs) for node in nodes]),
         packed([numbers[x] if x.__class__ is Value else -1 for x in inputs]),
-        repr([plain(x) for x in inputs if x.__class__ is not Value]),
+        told([x for x in inputs if x.__class__ is not Value]),
         "\n".join([",".join(node.params) for node in nodes]),
-        repr([plain(x) for x in params]),
+        told(params),
         rows([spec.shape for spec in specs]),
         "\n".join([spec.dtype.name for spec in specs]),
         *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
@@ -109,6 +110,14 @@ def graph_key(graph: Graph) -> str:
         ],
         packed([numbers[value] for value in graph.outputs]),
     )
+
+
+def told(literals: list[Any]) -> bytes:
+    """Literals and parameters as bytes that mean the same in every process.
+
+    The second of marshal's formats writes equal values alike, whoever else holds them.
+    """
+    return marshal.dumps([x if x.__class__ in PLAIN else plain(x) for x in literals], 2)
 
 
 def packed(numbers: list[int]) -> bytes:
@@ -125,11 +134,11 @@ def _composed_here(record: Record) -> bool:
     return record.compose is not None and is_own(record.compose)
 
 
-PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # their `repr` says everything
+PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # marshal knows them
 
 
 def plain(x: Any) -> Any:
-    """A literal or parameter as data whose `repr` means the same in every process.
+    """A literal or parameter as data of types that marshal knows.
 
     >>> from adjoint.core.dtype import float32
     >>> plain({"dims": (0, 1), "dtype": float32})
