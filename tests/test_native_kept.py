@@ -159,6 +159,24 @@ def test_names_tell_tasks_apart() -> None:
     assert names == [task_key(task_of(fn, *args), Options()) for fn, args in DIFFERENT]
 
 
+def test_only_new_arenas_are_touched() -> None:
+    """What a program has there stays; a new one can be used at once."""
+
+    class User:
+        def move(self, origin: int) -> None:
+            pass
+
+    arena, user = Arena(), User()
+    arena.reserve(2 * ADVISED)
+    with arena.touched():
+        pass
+    arena.array[:] = 7
+    arena.users.add(user)
+    with arena.touched():
+        assert (arena.array == 7).all()
+    assert (arena.array == 7).all()
+
+
 @pytest.mark.parametrize("nbytes", [0, 1, ADVISED - 1, ADVISED, 3 * HUGE_PAGE + 5])
 def test_arenas_begin_where_they_should(nbytes: int) -> None:
     arena = Arena()

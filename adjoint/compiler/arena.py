@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from adjoint.core import forks
 # faults of a GPT's first step that saves a fifth. What is skipped before it is never touched.
 HUGE_PAGE = 2 << 20
 ADVISED = 4 << 20
+PAGE = 4 << 10
 
 
 class Arena:
@@ -39,3 +43,25 @@ class Arena:
             self.origin = base + (-base) % align
             for user in self.users:
                 user.move(self.origin)
+
+    @contextlib.contextmanager
+    def touched(self) -> Iterator[None]:
+        """A block in which the system clears a large new arena's pages, on another processor.
+
+        Else the first run waits for that, and at times for memory to be moved to make huge ones.
+        """
+        if self.nbytes < ADVISED or self.users:
+            yield
+            return
+        start = self.origin - self.array.ctypes.data
+        pages = self.array[start : start + self.nbytes : PAGE]
+        helper = threading.Thread(target=pages.fill, args=(0,))
+        try:
+            helper.start()
+        except RuntimeError:  # the system gives no more threads
+            yield
+            return
+        try:
+            yield
+        finally:
+            helper.join()

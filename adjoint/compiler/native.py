@@ -206,11 +206,14 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
     image, modules = from_bytes(data)
     if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
-    try:
-        functions = library.load(dict.fromkeys(image.functions, _gone), modules)
-    except KeyError:
-        return None
-    return Native(task, image, functions, None, arena)
+    arena = arena or Arena()
+    allocate(arena, image)
+    with arena.touched():
+        try:
+            functions = library.load(dict.fromkeys(image.functions, _gone), modules)
+        except KeyError:
+            return None
+        return Native(task, image, functions, None, arena)
 
 
 def _gone() -> library.Text:
