@@ -12,8 +12,10 @@ import pytest
 import adjoint as ad
 from adjoint.core.context import concrete
 from adjoint.core.host import HostScalar
+from adjoint.core.record import REGISTRY
 from adjoint.graph import capture, interpret, load, to_text, verify
 from adjoint.graph.execution import interpreted
+from adjoint.nn import functional as F
 
 Step = Callable[[int], Any]
 PROGRAMS: dict[str, Callable[[Callable[[Any], Any]], tuple[Step, list[Any]]]] = {}
@@ -652,3 +654,39 @@ def test_composite_stays_one_node() -> None:
     assert node.record.name == "softmax"
     assert node.subgraph is not None
     assert len(node.subgraph) > 2
+
+
+FORETOLD: list[tuple[str, Any, tuple[Any, ...]]] = [
+    ("linear", F.linear, (ad.ones(2, 3, 4), ad.ones(5, 4), ad.ones(5))),
+    ("linear", F.linear, (ad.ones(4), ad.ones(5, 4))),
+    ("linear", F.linear, (ad.ones(0, 4), ad.ones(5, 4))),
+    ("linear", F.linear, (ad.ones(2, 4), ad.ones(4), ad.ones(()))),
+    ("linear", F.linear, (ad.ones(2, 4, dtype=ad.float64), ad.ones(1, 4, dtype=ad.float64))),
+    ("p_norm", lambda x: x.norm(3.0, dim=1), (ad.ones(2, 3, 4),)),
+    ("p_norm", lambda x: x.norm(2.0, dim=(0, 2), keepdim=True), (ad.ones(2, 3, 4),)),
+    ("p_norm", lambda x: x.norm(2.0), (ad.ones(2, 3, dtype=ad.complex64),)),
+    ("p_norm", lambda x: x.norm(0.0), (ad.ones(0, 3),)),
+    ("softmax", lambda x: x.softmax(0), (ad.ones(2, 3, dtype=ad.float64),)),
+    ("log_softmax", lambda x: x.log_softmax(-1), (ad.ones(2, 3),)),
+    ("gelu", F.gelu, (ad.ones(2, 3, dtype=ad.bfloat16),)),
+    ("embedding", F.embedding, (ad.zeros(2, 3, dtype=ad.int32), ad.ones(7, 5))),
+    ("embedding", lambda i, w: F.embedding(i, w, padding_idx=1), (ad.tensor(1), ad.ones(7, 5))),
+]
+
+
+@pytest.mark.parametrize(("name", "fn", "args"), FORETOLD)
+def test_what_composites_foretell_is_what_their_compositions_give(
+    name: str, fn: Any, args: tuple[Any, ...]
+) -> None:
+    captured = capture(fn)
+    np.testing.assert_array_equal(captured(*args).numpy(), fn(*args).numpy())
+    nodes = [node for node in captured.graph if node.record.name == name]
+    assert nodes
+    for node in nodes:
+        assert node.subgraph is node.subgraph
+        assert [v.spec for v in node.outputs] == [v.spec for v in node.subgraph.outputs]
+
+
+def test_every_foretelling_composite_is_tested() -> None:
+    foretelling = {record.name for record in REGISTRY.values() if record.foretell is not None}
+    assert foretelling == {name for name, *_ in FORETOLD}

@@ -84,6 +84,7 @@ class Record:
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     policy: str | None = None  # autocast: "lower", "fp32", "promote"
     compose: Callable[..., Any] | None = None  # composites
+    foretell: Callable[..., Any] | None = None  # their results' specs, or None: compose it and see
     decompose: Callable[..., Any] | None = None
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache

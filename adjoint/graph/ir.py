@@ -9,6 +9,7 @@ from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 
 Where = tuple[str, int]  # a file and a line of it
+Composition = Any  # a Graph, what makes one when called, or None
 
 
 class Value:
@@ -29,25 +30,31 @@ class Value:
 class Node:
     """An application of a record. Inputs are values or Python numbers."""
 
-    __slots__ = ("inputs", "outputs", "params", "record", "subgraph", "where")
+    __slots__ = ("composition", "inputs", "outputs", "params", "record", "where")
 
     def __init__(
         self,
         record: Record,
         inputs: tuple[Any, ...],
         params: dict[str, Any],
-        subgraph: Graph | None = None,
+        composition: Composition = None,
         where: Where | None = None,
     ) -> None:
         self.record = record
         self.inputs = inputs
         self.params = params
         self.outputs: tuple[Value, ...] = ()
-        self.subgraph = subgraph  # a composite's composition
+        self.composition = composition  # a composite's; it may be made when it is asked for
         self.where = where  # the user's line that asked for it, where that is known
 
     def __repr__(self) -> str:
         return f"{', '.join(v.name for v in self.outputs)} = {self.record.name}(...)"
+
+    @property
+    def subgraph(self) -> Graph | None:
+        """A composite's composition."""
+        held = self.composition
+        return held() if callable(held) else held
 
 
 class Graph:
@@ -83,10 +90,10 @@ class Graph:
         inputs: tuple[Any, ...],
         params: dict[str, Any],
         specs: tuple[Spec, ...],
-        subgraph: Graph | None = None,
+        composition: Composition = None,
     ) -> tuple[Value, ...]:
         """A new node; returns its outputs."""
-        node = Node(record, inputs, params, subgraph, self.where)
+        node = Node(record, inputs, params, composition, self.where)
         named = enumerate(specs, self._count)
         node.outputs = outputs = tuple([Value(f"v{k}", spec, node) for k, spec in named])
         self._count += len(outputs)
@@ -103,7 +110,7 @@ class Graph:
         get, where, count, mine = new.get, self.where, self._count, self.nodes
         for like, looks in zip(nodes, specs, strict=True):
             inputs = tuple(map(get, like.inputs, like.inputs))
-            node = Node(like.record, inputs, like.params, like.subgraph, where)
+            node = Node(like.record, inputs, like.params, like.composition, where)
             made = []
             for old, spec in zip(like.outputs, looks, strict=True):
                 new[old] = value = Value(f"v{count}", spec, node)

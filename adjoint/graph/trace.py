@@ -15,6 +15,7 @@ import contextlib
 import gc
 import operator
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from adjoint.autodiff.node import sequence_now
@@ -58,6 +59,13 @@ def uncollected() -> Iterator[None]:
             gc.unfreeze()
     finally:
         gc.enable()
+
+
+# A context in which nothing is on, whoever asks for a composition.
+_PLAIN: dict[str, Any] = {
+    "capture": None, "grad_enabled": False, "levels": (), "autocast": None, "inference": False,
+    "observers": (), "saved_hooks": (), "device": None,
+}  # fmt: skip
 
 
 class Realias(Exception):
@@ -118,7 +126,8 @@ class Trace:
         self.changed: list[Cell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.grad_of: dict[Storage, Tensor] = {}
-        self.compositions: dict[Any, tuple[Graph, bool]] = {}  # of composites, by what decides them
+        # Of composites, by what decides them: composition, specs of results, whether many.
+        self.compositions: dict[Any, tuple[Any, tuple[Spec, ...], bool]] = {}
         self.pulls: Repeats | None = Repeats(self)  # what backward's rules recorded
         self.draws: dict[Any, int] = {}  # generator -> numbers drawn
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
@@ -274,33 +283,74 @@ class Trace:
             return record.compose(*operands, **params)  # type: ignore[misc]
         key = self._composition_key(record, operands, params)
         held = self.compositions.get(key) if key is not None else None
-        if held is not None:
-            return self._composed(record, operands, params, *held)
+        if held is None:
+            held = self._foretold(record, operands, params) if key is not None else None
+            if held is None:
+                inner, many = self._compose(record, operands, params)
+                if (
+                    inner.sources
+                    or inner.guards
+                    or inner.host_guards
+                    or inner.draws
+                    or inner.counts
+                ):
+                    inner.undo()
+                    return record.compose(*operands, **params)  # type: ignore[misc]
+                held = inner.graph, tuple([v.spec for v in inner.graph.outputs]), many
+            if key is not None:
+                self.compositions[key] = held
+        return self._composed(record, operands, params, *held)
+
+    def _compose(
+        self, record: Record, operands: tuple[Any, ...], params: Any
+    ) -> tuple[Trace, bool]:
+        """A recording of a composition, and whether it has many results."""
         inner = Trace()
         inner.compositions = self.compositions
+        specs = [x._spec if is_tensor(x) else x for x in operands]
         stand_ins = [
-            inner.wrap(inner.graph.add_input(x._spec)) if is_tensor(x) else x for x in operands
+            inner.wrap(inner.graph.add_input(x)) if isinstance(x, Spec) else x for x in specs
         ]
         with CONTEXT.having(capture=inner):
             result = record.compose(*stand_ins, **params)  # type: ignore[misc]
             many = isinstance(result, tuple)
             inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
-        if inner.sources or inner.guards or inner.host_guards or inner.draws or inner.counts:
-            inner.undo()
-            return record.compose(*operands, **params)  # type: ignore[misc]
-        if key is not None:
-            self.compositions[key] = inner.graph, many
-        return self._composed(record, operands, params, inner.graph, many)
+        return inner, many
+
+    def _foretold(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """What a composite's results look like where it says so: it is composed when asked for.
+
+        A program that is found on disk never asks.
+        """
+        if record.foretell is None or CONTEXT.autocast is not None or CONTEXT.observers:
+            return None
+        specs = tuple([x._spec if is_tensor(x) else x for x in operands])
+        out = record.foretell(*specs, **params)
+        if out is None:
+            return None
+
+        @cache
+        def composed() -> Graph:
+            with CONTEXT.having(**_PLAIN):
+                return Trace()._compose(record, specs, params)[0].graph
+
+        return composed, (out,), False
 
     def _composed(
-        self, record: Record, operands: tuple[Any, ...], params: Any, graph: Graph, many: bool
+        self,
+        record: Record,
+        operands: tuple[Any, ...],
+        params: Any,
+        composition: Any,
+        specs: tuple[Spec, ...],
+        many: bool,
     ) -> Any:
         """A composite's node."""
-        specs = tuple(v.spec for v in graph.outputs)
         if self.located:
             self.graph.where = users_place()
         inputs = tuple([self.operand(x) for x in operands])
-        outs = tuple(map(self.wrap, self.graph.add_node(record, inputs, params, specs, graph)))
+        values = self.graph.add_node(record, inputs, params, specs, composition)
+        outs = tuple(map(self.wrap, values))
         return outs if many else outs[0]
 
     def _composition_key(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.core.families import composite
 from adjoint.core.public import public
 from adjoint.core.record import is_tensor
+from adjoint.core.spec import Spec
 from adjoint.ops.matmul import product
 
 if TYPE_CHECKING:
@@ -40,7 +41,17 @@ LINEAR = composite(
     lambda g, z_spec: g.sum_to_size(z_spec.shape),
     policy="lower",
     native_check=True,  # `linear` checks shapes, the kernel dtypes
+    foretell=lambda x, y, z=None: _spec(x, y, z),
 )
+
+
+def _spec(x: Spec, weight: Spec, bias: Spec | None) -> Spec | None:
+    """What the usual case looks like."""
+    if len(weight.shape) != 2 or 0 in x.shape or x[1:] != weight[1:]:
+        return None
+    if bias is not None and bias != weight._replace(shape=weight.shape[:1]):
+        return None
+    return x._replace(shape=(*x.shape[:-1], weight.shape[0]))
 
 
 def _compose(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -61,7 +61,15 @@ def _p_norm_vjp(
     return x.sgn() * (_power(ratio, ord - 1).masked_fill(none, 0) * g)
 
 
-P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True)
+def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
+    if 0 in x.shape:
+        return None
+    return SUM.infer(x, dims=dims, keepdim=keepdim)._replace(dtype=x.dtype.to_real())
+
+
+P_NORM = composite(
+    "p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True, foretell=_p_norm_spec
+)
 
 
 def p_norm(

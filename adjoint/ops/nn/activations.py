@@ -52,7 +52,12 @@ def _gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
     return g * (below + x * (INV_SQRT_2PI * (-0.5 * (x * x)).exp()))
 
 
-GELU = activation("gelu", _gelu, _gelu_vjp)
+GELU = activation(
+    "gelu",
+    _gelu,
+    _gelu_vjp,
+    foretell=lambda x, approximate: x if x.dtype.is_floating_point else None,
+)
 
 
 @public(namespaces=FUNCTIONAL, out=True)

@@ -49,7 +49,25 @@ def _embedding_vjp(
     return out
 
 
-EMBEDDING = composite("embedding", _embedding, _embedding_vjp, None, operands=("x", "index"))
+def _embedding_spec(x: Spec, index: Spec, padding: int | None, by_frequency: bool) -> Spec | None:
+    if (
+        len(x.shape) != 2
+        or by_frequency
+        or index.dtype not in (int32, int64)
+        or x.device is not index.device
+    ):
+        return None
+    return x._replace(shape=(*index.shape, x.shape[1]))
+
+
+EMBEDDING = composite(
+    "embedding",
+    _embedding,
+    _embedding_vjp,
+    None,
+    operands=("x", "index"),
+    foretell=_embedding_spec,
+)
 
 
 def _sparse_vjp(
