@@ -669,6 +669,8 @@ FORETOLD: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("softmax", lambda x: x.softmax(0), (ad.ones(2, 3, dtype=ad.float64),)),
     ("log_softmax", lambda x: x.log_softmax(-1), (ad.ones(2, 3),)),
     ("gelu", F.gelu, (ad.ones(2, 3, dtype=ad.bfloat16),)),
+    ("layer_norm", lambda x: F.layer_norm(x, (3, 4)), (ad.ones(2, 3, 4),)),
+    ("layer_norm", lambda x, w: F.layer_norm(x, (4,), w, w), (ad.ones(2, 4), ad.ones(4))),
     ("embedding", F.embedding, (ad.zeros(2, 3, dtype=ad.int32), ad.ones(7, 5))),
     ("embedding", lambda i, w: F.embedding(i, w, padding_idx=1), (ad.tensor(1), ad.ones(7, 5))),
 ]

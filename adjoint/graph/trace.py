@@ -334,7 +334,8 @@ class Trace:
             with CONTEXT.having(**_PLAIN):
                 return Trace()._compose(record, specs, params)[0].graph
 
-        return composed, (out,), False
+        many = not isinstance(out, Spec)
+        return composed, out if many else (out,), many
 
     def _composed(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.core.dtype import float32
+from adjoint.core.dtype import float32, float64
 from adjoint.core.families import composite
 from adjoint.core.numeric_limits import finfo
 from adjoint.core.public import public
@@ -147,7 +147,15 @@ LAYER_NORM = composite(
     operands=("x", "*affine"),
     outputs=3,
     policy="fp32",
+    foretell=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
 )
+
+
+def _layer_norm_specs(x: Spec, rank: int) -> tuple[Spec, Spec, Spec] | None:
+    if 0 in x.shape or x.dtype not in (float32, float64):
+        return None
+    statistic = x._replace(shape=(*x.shape[: len(x.shape) - rank], *(1,) * rank))
+    return x, statistic, statistic
 
 
 def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
