@@ -106,7 +106,7 @@ def graph_key(graph: Graph) -> str:
         *[
             f"{i} {graph_key(node.subgraph)}"
             for i, node in enumerate(nodes)
-            if node.subgraph is not None and not _composed_here(node.record)
+            if node.composition is not None and not _composed_here(node.record)
         ],
         packed([numbers[value] for value in graph.outputs]),
     )

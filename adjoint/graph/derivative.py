@@ -338,7 +338,7 @@ class Split:
             inputs = tuple(self.values[x] if isinstance(x, Value) else x for x in node.inputs)
             specs = tuple(o.spec for o in node.outputs)
             self.graph.where = node.where
-            made = self.graph.add_node(node.record, inputs, node.params, specs, node.subgraph)
+            made = self.graph.add_node(node.record, inputs, node.params, specs, node.composition)
             self.values.update(zip(node.outputs, made, strict=True))
         return self.values[value]
 
