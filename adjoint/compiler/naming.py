@@ -104,7 +104,7 @@ def graph_key(graph: Graph) -> str:
         *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
         # A composition of the package's own follows from its name (and `package_key`).
         *[
-            f"{i} {graph_key(node.subgraph)}"
+            f"{i} {graph_key(node.subgraph)}"  # type: ignore[arg-type]
             for i, node in enumerate(nodes)
             if node.composition is not None and not _composed_here(node.record)
         ],
