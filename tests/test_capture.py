@@ -685,7 +685,8 @@ def test_what_composites_foretell_is_what_their_compositions_give(
     nodes = [node for node in captured.graph if node.record.name == name]
     assert nodes
     for node in nodes:
-        composed: Any = node.subgraph
+        composed = node.subgraph
+        assert composed is not None
         assert composed is node.subgraph  # made once
         assert [v.spec for v in node.outputs] == [v.spec for v in composed.outputs]
 
