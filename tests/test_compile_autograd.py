@@ -237,7 +237,7 @@ class Cubed(ad.autograd.Function):
 
 def hooked(x: Any) -> Any:
     h = x.sin()
-    h.register_hook(lambda g: g * 3)
+    h.register_hook(lambda g: g * 3)  # linear: docs/compile.md says why
     return h * h
 
 

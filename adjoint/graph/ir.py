@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from adjoint.core.record import Record
 from adjoint.core.spec import Spec
 
 Where = tuple[str, int]  # a file and a line of it
-Composition = Any  # a Graph, what makes one when called, or None
+# A composite's: a graph, what makes one when it is asked for, or none.
+Composition: TypeAlias = "Graph | Callable[[], Graph] | None"
 
 
 class Value:
@@ -44,7 +45,7 @@ class Node:
         self.inputs = inputs
         self.params = params
         self.outputs: tuple[Value, ...] = ()
-        self.composition = composition  # a composite's; it may be made when it is asked for
+        self.composition = composition
         self.where = where  # the user's line that asked for it, where that is known
 
     def __repr__(self) -> str:

@@ -61,6 +61,11 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
+def _specs(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands with specs in the place of tensors."""
+    return tuple([x._spec if is_tensor(x) else x for x in operands])
+
+
 # A context in which nothing is on, whoever asks for a composition.
 _PLAIN: dict[str, Any] = {
     "capture": None, "grad_enabled": False, "levels": (), "autocast": None, "inference": False,
@@ -286,7 +291,7 @@ class Trace:
         if held is None:
             held = self._foretold(record, operands, params) if key is not None else None
             if held is None:
-                inner, many = self._compose(record, operands, params)
+                inner, many = self._compose(record, _specs(operands), params)
                 if (
                     inner.sources
                     or inner.guards
@@ -301,13 +306,10 @@ class Trace:
                 self.compositions[key] = held
         return self._composed(record, operands, params, *held)
 
-    def _compose(
-        self, record: Record, operands: tuple[Any, ...], params: Any
-    ) -> tuple[Trace, bool]:
-        """A recording of a composition, and whether it has many results."""
+    def _compose(self, record: Record, specs: tuple[Any, ...], params: Any) -> tuple[Trace, bool]:
+        """A recording of a composition on tensors like these, and whether its results are many."""
         inner = Trace()
         inner.compositions = self.compositions
-        specs = [x._spec if is_tensor(x) else x for x in operands]
         stand_ins = [
             inner.wrap(inner.graph.add_input(x)) if isinstance(x, Spec) else x for x in specs
         ]
@@ -324,7 +326,7 @@ class Trace:
         """
         if record.foretell is None or CONTEXT.autocast is not None or CONTEXT.observers:
             return None
-        specs = tuple([x._spec if is_tensor(x) else x for x in operands])
+        specs = _specs(operands)
         out = record.foretell(*specs, **params)
         if out is None:
             return None
