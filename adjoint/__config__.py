@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from adjoint.backends.threads import get_num_threads
+from adjoint.engine.backends.threads import get_num_threads
 
 
 def show() -> str:

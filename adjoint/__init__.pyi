@@ -4,32 +4,31 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoint.core.device import Device
-from adjoint.core.dtype import DType
-from adjoint.core.spec import Size
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.spec import Size
 from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
-from adjoint.autodiff.modes import enable_grad as enable_grad
-from adjoint.autodiff.modes import inference_mode as inference_mode
-from adjoint.autodiff.modes import is_grad_enabled as is_grad_enabled
-from adjoint.autodiff.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from adjoint.autodiff.modes import no_grad as no_grad
-from adjoint.autodiff.modes import set_grad_enabled as set_grad_enabled
-from adjoint.core.dtype import get_default_dtype as get_default_dtype
-from adjoint.core.dtype import set_default_dtype as set_default_dtype
-from adjoint.core.numeric_limits import finfo as finfo
-from adjoint.core.numeric_limits import iinfo as iinfo
-from adjoint.core.rng import Generator as Generator
-from adjoint.core.rng import default_generator as default_generator
-from adjoint.core.spec import Size as Size
+from adjoint.engine.autodiff.tape.modes import enable_grad as enable_grad
+from adjoint.engine.autodiff.tape.modes import inference_mode as inference_mode
+from adjoint.engine.autodiff.tape.modes import is_grad_enabled as is_grad_enabled
+from adjoint.engine.autodiff.tape.modes import no_grad as no_grad
+from adjoint.engine.autodiff.tape.modes import set_grad_enabled as set_grad_enabled
+from adjoint.engine.core.dtype import get_default_dtype as get_default_dtype
+from adjoint.engine.core.dtype import set_default_dtype as set_default_dtype
+from adjoint.engine.core.numeric_limits import finfo as finfo
+from adjoint.engine.core.numeric_limits import iinfo as iinfo
+from adjoint.engine.core.spec import Size as Size
+from adjoint.engine.core.state.rng import Generator as Generator
+from adjoint.engine.core.state.rng import default_generator as default_generator
+from adjoint.engine.tensor.tensor import Tensor as Tensor
 from adjoint.random import get_rng_state as get_rng_state
 from adjoint.random import initial_seed as initial_seed
 from adjoint.random import manual_seed as manual_seed
 from adjoint.random import seed as seed
 from adjoint.random import set_rng_state as set_rng_state
-from adjoint.tensor.tensor import Tensor as Tensor
 from adjoint import _C as _C
 from adjoint import __config__ as __config__
 from adjoint import _dynamo as _dynamo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.backends.array import cuda
-from adjoint.core.device import Device
+from adjoint.engine.backends.array import cuda
+from adjoint.engine.core.device import Device
 
 
 def is_available() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint import assembly
+from adjoint.engine import assembly
 
 
 def __getattr__(name: str) -> Any:

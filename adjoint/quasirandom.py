@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from adjoint.backends.array.interop import tensor
-from adjoint.core.dtype import DType, get_default_dtype
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class SobolEngine:

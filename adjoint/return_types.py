@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from adjoint.core.return_types import RETURN_TYPES
+from adjoint.engine.core.operations.return_types import RETURN_TYPES
 
 __all__ = list(RETURN_TYPES)
 

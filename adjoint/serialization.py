@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import IO, Any
 
-from adjoint.core.device import Device
+from adjoint.engine.core.device import Device
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
 from adjoint.io.objects import add_safe_globals as add_safe_globals

@@ -1,4 +1,4 @@
 """Storages, under PyTorch's address."""
 
-from adjoint.tensor.memory import TypedStorage as TypedStorage
-from adjoint.tensor.memory import UntypedStorage as UntypedStorage
+from adjoint.engine.tensor.memory import TypedStorage as TypedStorage
+from adjoint.engine.tensor.memory import UntypedStorage as UntypedStorage

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import IO
 
-from adjoint.core.device import Device as _Device
-from adjoint.core.dtype import DType
-from adjoint.core.layout import Layout
-from adjoint.core.spec import Size
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.device import Device as _Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.layout import Layout
+from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.tensor import Tensor
 
 Number = int | float | bool
 Device = _Device | str | int | None

@@ -17,9 +17,9 @@ from typing import Any
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.passes import PIPELINE
 from adjoint.graph import capture
-from adjoint.graph.ir import Graph
-from adjoint.graph.passes import PIPELINE
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 

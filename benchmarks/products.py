@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.backends.llvm.pool import the_pool
+from adjoint.engine.backends.llvm.runtime.pool import the_pool
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ Place = tuple[Any, str, str]  # what has a function, its name there, the stage
 def places() -> list[Place]:
     """The functions whose time is told, in the order of a first call."""
     import adjoint as ad
-    import adjoint.compiler.build as build
-    import adjoint.compiler.native as native
-    from adjoint.backends.llvm import jit
-    from adjoint.graph import program
-    from adjoint.graph.capture import Captured
-    from adjoint.graph.environment import Environment
+    import adjoint.engine.backends.llvm.native as native
+    import adjoint.engine.compiler.schedule.build as build
+    from adjoint.engine.backends.llvm.runtime import jit
+    from adjoint.engine.capture.capture import Captured
+    from adjoint.engine.capture.program import program
+    from adjoint.engine.capture.surroundings.environment import Environment
 
     return [
         (Captured, "_find", "recording and compiling"),

@@ -17,9 +17,9 @@ from functools import partial
 
 import numpy as np
 
-from adjoint.backends import threads
-from adjoint.backends.llvm import layout
-from adjoint.backends.llvm.pool import Pool, the_pool
+from adjoint.engine.backends import threads
+from adjoint.engine.backends.llvm.runtime import layout
+from adjoint.engine.backends.llvm.runtime.pool import Pool, the_pool
 from tests.llvm_kernels import Call, Program, library
 
 

@@ -101,7 +101,7 @@ class Worker:
 
     def overhead(self) -> dict[str, float]:
         """Microseconds of a call, and of its kernels alone."""
-        from adjoint.backends.llvm.pool import the_pool
+        from adjoint.engine.backends.llvm.runtime.pool import the_pool
 
         pool, step, batch = the_pool(), self.step, self.batch
         executable: Any = self.step.latest.executable  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.graph.ir import Graph
 from adjoint.graph import capture, interpret
-from adjoint.graph.ir import Graph
 
 
 def graph_of(fn: Callable[..., Any], *args: Any) -> tuple[Graph, list[Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.llvm import jit
-from adjoint.backends.llvm.pool import Pool, Step, Table, the_pool
+from adjoint.engine.backends.llvm.runtime import jit
+from adjoint.engine.backends.llvm.runtime.pool import Pool, Step, Table, the_pool
 
 TEXT = """
 define void @nothing(ptr %args, i64 %w, i64 %n) {

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.llvm.jit import assemble, link
-from adjoint.backends.llvm.vector import Code, Features, V, host_features, type_text
+from adjoint.engine.backends.llvm.ir.vector import Code, Features, V, host_features, type_text
+from adjoint.engine.backends.llvm.runtime.jit import assemble, link
 
 _DTYPES = {
     "f32": "float32", "f64": "float64", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32",

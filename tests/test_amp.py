@@ -10,9 +10,9 @@ import pytest
 
 import adjoint as ad
 from adjoint.amp.autocast_mode import Casting, Setting, Settings
-from adjoint.core.autocast import FUNCTIONS
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import REGISTRY
+from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.state.context import CONTEXT
 
 
 def test_products_are_lowered_and_losses_are_not() -> None:

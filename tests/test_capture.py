@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.context import concrete
-from adjoint.core.host import HostScalar
-from adjoint.core.record import REGISTRY
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.state.context import concrete
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.execution import interpreted
 from adjoint.graph import capture, interpret, load, to_text, verify
-from adjoint.graph.execution import interpreted
 from adjoint.nn import functional as F
 
 Step = Callable[[int], Any]

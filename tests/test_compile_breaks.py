@@ -13,7 +13,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.graph.breaks import Refused
+from adjoint.engine.capture.breaks import Refused
 
 calls = 0
 latest: Any = 0

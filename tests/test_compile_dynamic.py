@@ -16,10 +16,11 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import models, nn
-from adjoint.compiler import native, sized
-from adjoint.compiler.build import Builder
-from adjoint.compiler.options import Options
-from adjoint.graph.extents import (
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package import sized
+from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.graph.extents import (
     Extent,
     ExtentFloat,
     Scope,

@@ -16,7 +16,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.core.tree import flatten
+from adjoint.engine.core.tree import flatten
 
 Case = Callable[[Callable[[Any], Any]], list[Any]]
 CASES: dict[str, Case] = {}

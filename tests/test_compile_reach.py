@@ -22,7 +22,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.graph.reach import names_read, names_stored
+from adjoint.engine.capture.surroundings.reach import names_read, names_stored
 
 Row = tuple[Any, list[Callable[[], Any]]]
 ROWS: dict[str, Callable[[], Row]] = {}

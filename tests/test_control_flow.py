@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint import func
-from adjoint.core.host import HostScalar
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.graph import capture, interpret, load, to_text, verify
 
 Fn = Callable[..., Any]

@@ -10,10 +10,10 @@ import pytest
 
 import adjoint as ad
 from adjoint import func, nn
-from adjoint.core.host import HostScalar
-from adjoint.core.tree import flatten
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.tree import flatten
+from adjoint.engine.graph.passes import prune, run_passes
 from adjoint.graph import capture, interpret
-from adjoint.graph.passes import prune, run_passes
 
 F = nn.functional
 X = ad.tensor(np.random.default_rng(5).normal(size=(4, 3)).astype(np.float32))

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.dtype import DTYPES
+from adjoint.engine.core.dtype import DTYPES
 from adjoint.io import safetensors
 from adjoint.io.atomic import atomic_write
 
@@ -280,7 +280,7 @@ def test_hostile_opcodes() -> None:
 
 
 def test_windows_outside_their_storage_are_refused() -> None:
-    from adjoint.core.device import CPU
+    from adjoint.engine.core.device import CPU
     from adjoint.io.storages import Stored
 
     stored = Stored(np.zeros(4, np.float32), ad.float32, CPU)

@@ -12,9 +12,9 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.core.spec import UnknownShapeError
+from adjoint.engine.core.spec import UnknownShapeError
+from adjoint.engine.graph.encoding import Decoder, encode_graph
 from adjoint.graph import cond, interpret, scan, to_text, verify, while_loop
-from adjoint.graph.encoding import Decoder, encode_graph
 from adjoint.nn import functional as F
 from tests.conformance.cases import make, rows
 from tests.graph_checks import bits, graph_of

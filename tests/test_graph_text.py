@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.spec import Spec, UnknownShapeError
+from adjoint.engine.core.spec import Spec, UnknownShapeError
+from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.text import literal, ops, subgraph
 from adjoint.graph import (
     capture,
     cond,
@@ -20,8 +22,6 @@ from adjoint.graph import (
     verify,
     while_loop,
 )
-from adjoint.graph.passes import run_passes
-from adjoint.graph.text import literal, ops, subgraph
 from adjoint.nn import functional as F
 from tests.conformance.cases import make, rows
 from tests.graph_checks import bits, graph_of

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
-from adjoint.backends.llvm import fastcall, jit, peeking
+from adjoint.engine.backends.llvm.runtime import fastcall, jit, peeking
 
 # -- calls ----------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint import assembly
-from adjoint.backends.llvm.elementwise import (
+from adjoint.engine import assembly
+from adjoint.engine.backends.llvm.ir.elementwise import (
     LOWER,
     cast,
     from_memory,
@@ -19,9 +19,9 @@ from adjoint.backends.llvm.elementwise import (
     supports,
     to_memory,
 )
-from adjoint.backends.llvm.vector import V
-from adjoint.core.dtype import DTYPES, DType
-from adjoint.core.record import REGISTRY, Record
+from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.core.operations.record import REGISTRY, Record
 from tests.native_code import native
 
 assembly.load_lazy()

@@ -17,7 +17,7 @@ import scipy.special as special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoint.backends.llvm.math import (
+from adjoint.engine.backends.llvm.ir.math import (
     division,
     error,
     exponential,
@@ -27,7 +27,7 @@ from adjoint.backends.llvm.math import (
     power,
     trigonometric,
 )
-from adjoint.backends.llvm.vector import Features, V
+from adjoint.engine.backends.llvm.ir.vector import Features, V
 from tests.native_code import native
 
 Fn = Callable[..., Any]

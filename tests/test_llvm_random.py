@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoint.backends.array import philox as reference
-from adjoint.backends.array import random as eager
-from adjoint.backends.llvm import laws, philox
-from adjoint.backends.llvm.elementwise import stored_kind, to_memory
-from adjoint.backends.llvm.vector import V
-from adjoint.core import dtype as dt
-from adjoint.core.device import CPU
-from adjoint.core.dtype import DType
-from adjoint.ops.random import word_bits
+from adjoint.engine.backends.array.random import philox as reference
+from adjoint.engine.backends.array.random import random as eager
+from adjoint.engine.backends.llvm.ir import laws, philox
+from adjoint.engine.backends.llvm.ir.elementwise import stored_kind, to_memory
+from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.device import CPU
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.random.random import word_bits
 from tests.native_code import native
 
 SEED, OFFSET = 0x1234_5678_9ABC_DEF1, (1 << 32) - 7  # the counter's upper word changes on the way
@@ -103,7 +103,7 @@ def test_laws_bit_for_bit(law: str, args: tuple[Any, ...], dtype: DType) -> None
 def test_far_tail_of_the_normal() -> None:
     words = np.array([0, 1, 2, 5, 1 << 20, (1 << 63) - 1, 1 << 63, (1 << 64) - 1], np.uint64)
     words = np.concatenate([words, words ^ np.uint64(1 << 63)])
-    from adjoint.backends.array.laws import standard_normal
+    from adjoint.engine.backends.array.random.laws import standard_normal
 
     want = standard_normal(np, words.copy())
     got = native(laws.standard_normal, ("u64",), "f64", 4)(words)

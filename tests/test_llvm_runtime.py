@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adjoint.backends import threads
-from adjoint.backends.llvm import fastcall, jit, layout
-from adjoint.backends.llvm.driver import TURNS
-from adjoint.backends.llvm.pool import Pool, Step, Table, the_pool
+from adjoint.engine.backends import threads
+from adjoint.engine.backends.llvm.runtime import fastcall, jit, layout
+from adjoint.engine.backends.llvm.runtime.driver import TURNS
+from adjoint.engine.backends.llvm.runtime.pool import Pool, Step, Table, the_pool
 from tests.llvm_kernels import STATUS, Call, Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pool needs POSIX threads")
@@ -256,8 +256,8 @@ def test_the_gil_is_free_during_a_program() -> None:
 FORKING = """
     import os, sys
     import numpy as np
-    from adjoint.backends import threads
-    from adjoint.backends.llvm.pool import the_pool
+    from adjoint.engine.backends import threads
+    from adjoint.engine.backends.llvm.runtime.pool import the_pool
     from tests.llvm_kernels import Call, Program
     threads.set_num_threads(4)
     seen = np.zeros(4, np.int64)
@@ -320,7 +320,7 @@ def test_a_fork_while_another_thread_runs_programs() -> None:
 def test_the_interpreter_ends(ending: str) -> None:
     source = f"""
     import atexit, os
-    from adjoint.backends import threads
+    from adjoint.engine.backends import threads
     from tests.llvm_kernels import Call, Program
     def after_the_pool():  # registered before it, so called after it has gone
         assert program.run(4) == 0
@@ -393,7 +393,7 @@ def test_signals_go_to_the_caller() -> None:
 
 # -- how many threads -----------------------------------------------------------------------------
 
-ASK = "from adjoint.backends.threads import *; print(get_num_threads())"
+ASK = "from adjoint.engine.backends.threads import *; print(get_num_threads())"
 
 
 def test_omp_num_threads_is_honoured() -> None:
@@ -438,9 +438,9 @@ def test_affinity_is_honoured() -> None:
 def test_workers_stay_off_the_callers_processor() -> None:
     source = """
     import ctypes, os
-    from adjoint.backends import threads
-    from adjoint.backends.llvm import layout
-    from adjoint.backends.llvm.pool import the_pool
+    from adjoint.engine.backends import threads
+    from adjoint.engine.backends.llvm.runtime import layout
+    from adjoint.engine.backends.llvm.runtime.pool import the_pool
     from tests.llvm_kernels import Call, Program
     threads.set_num_threads(2)
     program = Program(Call("nothing"))
@@ -460,8 +460,8 @@ def test_threads_that_cannot_be_had_are_done_without() -> None:
     source = """
     import resource, warnings
     import numpy as np
-    from adjoint.backends import threads
-    from adjoint.backends.llvm.pool import the_pool
+    from adjoint.engine.backends import threads
+    from adjoint.engine.backends.llvm.runtime.pool import the_pool
     from tests.llvm_kernels import Call, Program
     threads.set_num_threads(4)
     seen = np.zeros(4, np.int64)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from adjoint.backends.llvm import store
-from adjoint.backends.llvm.store import HEAD, Store, key_of
 from adjoint.cli import main
+from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.llvm.runtime.store import HEAD, Store, key_of
 
 KEY = key_of("a kernel")
 
@@ -239,7 +239,7 @@ def test_processes_at_once(tmp_path: Path) -> None:
 
 def test_a_new_process_takes_the_driver_from_the_cache(tmp_path: Path) -> None:
     source = (
-        "from adjoint.backends.llvm import jit, pool; made = []\n"
+        "from adjoint.engine.backends.llvm import jit, pool; made = []\n"
         "old = jit.assemble; jit.assemble = lambda text: made.append(1) or old(text)\n"
         "pool.the_pool(); print(len(made))"
     )

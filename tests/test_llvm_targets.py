@@ -7,12 +7,14 @@ import re
 import llvmlite.binding as llvm
 import pytest
 
-from adjoint import assembly
-from adjoint.backends.llvm import halves, product, tiles, writer
-from adjoint.backends.llvm.elementwise import LOWER, supports
-from adjoint.backends.llvm.vector import Features, V
-from adjoint.core import dtype as dt
-from adjoint.core.record import REGISTRY
+from adjoint.engine import assembly
+from adjoint.engine.backends.llvm.ir import halves, writer
+from adjoint.engine.backends.llvm.ir.elementwise import LOWER, supports
+from adjoint.engine.backends.llvm.ir.vector import Features, V
+from adjoint.engine.backends.llvm.templates.product import kernel as product
+from adjoint.engine.backends.llvm.templates.product import tiles
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.operations.record import REGISTRY
 from tests.native_code import write
 
 assembly.load_lazy()

@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import models, nn
-from adjoint.core.context import CONTEXT
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.graph import capture
 from adjoint.models.bert import BertConfig
 from adjoint.models.resnet import BasicBlock

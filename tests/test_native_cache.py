@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import adjoint as ad
 from adjoint import nn
-from adjoint.backends.llvm import jit
+from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.nn import functional as F
 
 made = []

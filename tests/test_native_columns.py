@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.llvm.columns import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.columns import STRIP, sums_columns
 
 
 @pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515)])
@@ -41,7 +41,9 @@ def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
 
 
 def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adjoint.compiler.native.disk_key", lambda *_: None)  # compile anew
+    monkeypatch.setattr(
+        "adjoint.engine.backends.llvm.native.disk_key", lambda *_: None
+    )  # compile anew
     total = ad.compile(lambda x: x.sum(0), backend="native")
     total(ad.ones(640, 640))
     (step,) = total.latest.executable.plan.steps

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.backends.llvm import tiles
-from adjoint.compiler import compile, native
+from adjoint.compiler import compile
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.templates.product import tiles
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}

@@ -14,10 +14,10 @@ import pytest
 
 import adjoint as ad
 from adjoint import func
-from adjoint.compiler import native
-from adjoint.compiler.calls import Called
-from adjoint.core.host import HostScalar
-from adjoint.core.tree import flatten
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.compiler.schedule.calls import Called
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.tree import flatten
 from adjoint.nn import functional as F
 
 Fn = Callable[..., Any]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.llvm import library, store
-from adjoint.compiler.arena import ADVISED, HUGE_PAGE, Arena
-from adjoint.compiler.memory import ALIGN
-from adjoint.compiler.naming import task_key
-from adjoint.compiler.native import Native, compile_task, disk_key, from_disk
-from adjoint.compiler.options import Options
-from adjoint.graph.execution import Executable, Task
+from adjoint.engine.backends.llvm.native import Native, compile_task, disk_key, from_disk
+from adjoint.engine.backends.llvm.runtime import library, store
+from adjoint.engine.compiler.memory.arena import ADVISED, HUGE_PAGE, Arena
+from adjoint.engine.compiler.memory.memory import ALIGN
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.naming import task_key
+from adjoint.engine.graph.execution import Executable, Task
 
 Function = Callable[..., Any]
 

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.backends.llvm import tiles
-from adjoint.compiler import compile, native
+from adjoint.compiler import compile
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.templates.product import tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")

@@ -17,7 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
-from adjoint.compiler import compile, draft, legalise, native
+from adjoint.compiler import compile
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.compiler.lower import legalise
+from adjoint.engine.compiler.package import draft
 from tests.random_programs import Program, function, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.compiler.naming import task_key
-from adjoint.compiler.native import compile_task
-from adjoint.compiler.options import Options
-from adjoint.core.families import composite
-from adjoint.core.record import REGISTRY, Record
-from adjoint.graph.execution import Executable, Task
-from adjoint.graph.signature import Arguments
-from adjoint.tensor.tensor import wrap
+from adjoint.engine.backends.llvm.native import compile_task
+from adjoint.engine.capture.signature import Arguments
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.naming import task_key
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.record import REGISTRY, Record
+from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.tensor.tensor import wrap
 
 Arrays = list[np.ndarray[Any, Any]]
 

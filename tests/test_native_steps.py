@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.threads import available_processors
 from adjoint.compiler import compile
+from adjoint.engine.backends.threads import available_processors
 from tests import test_models, test_nn_steps, test_optim_capture
 from tests.samples.modules import Row
 

@@ -11,7 +11,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.core.tree import flatten
+from adjoint.engine.core.tree import flatten
 from adjoint.graph import capture
 from tests.samples.module_losses import LOSSES
 from tests.samples.module_sequences import SEQUENCES

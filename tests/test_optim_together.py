@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.array.many import SMALL
+from adjoint.engine.backends.array.many import SMALL
 from adjoint.graph import capture
 
 optim = ad.optim

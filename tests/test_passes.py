@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
+from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
+from adjoint.engine.graph.passes.layout import layout
 from adjoint.graph import GraphError, Value, cond, scan, verify
-from adjoint.graph.ir import Graph
-from adjoint.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
-from adjoint.graph.passes.layout import layout
 from adjoint.nn import functional as F
 from tests.graph_checks import graph_of, names, same_results
 
@@ -409,7 +409,7 @@ def test_the_verifier_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_replacement_of_another_type_is_refused() -> None:
-    from adjoint.graph.passes.rewrite import rebuild
+    from adjoint.engine.graph.passes.rewrite import rebuild
 
     graph, _ = graph_of(lambda x: (x > 0).logical_not(), matrix())
     with pytest.raises(GraphError, match="was replaced by"):

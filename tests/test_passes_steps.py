@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adjoint.engine.graph.passes import run_passes
 from adjoint.graph import Task, capture, interpreted
-from adjoint.graph.passes import run_passes
 from tests.samples.modules import Row
 from tests.test_nn_steps import CASES, train
 

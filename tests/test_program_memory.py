@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.compiler import arena, memory
-from adjoint.compiler.build import Builder
-from adjoint.compiler.footprint import limit
+from adjoint.engine.compiler.memory import arena, memory
+from adjoint.engine.compiler.memory.footprint import limit
+from adjoint.engine.compiler.schedule.build import Builder
 from adjoint.nn import functional as F
 
 

@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 import adjoint as ad
-from adjoint import assembly
-from adjoint.core.public import INPLACE, METHODS, PROPERTIES, PUBLIC
-from adjoint.core.record import REGISTRY
+from adjoint.engine import assembly
+from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES, PUBLIC
+from adjoint.engine.core.operations.record import REGISTRY
 
 assembly.load_lazy()
 

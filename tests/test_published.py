@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import models
-from adjoint.core.context import CONTEXT
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.models import bert, gpt2, llama
 from tests import published_names as names
 

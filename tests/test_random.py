@@ -13,8 +13,8 @@ import pytest
 from scipy import special, stats
 
 import adjoint as ad
-from adjoint.backends.array import counts, laws, philox, portable
-from adjoint.core.context import CONTEXT
+from adjoint.engine.backends.array.random import counts, laws, philox, portable
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.graph import capture
 from tests import random_bits
 

@@ -9,15 +9,15 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.compiler.build import Builder
-from adjoint.compiler.naming import task_key
-from adjoint.compiler.options import Options
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.naming import task_key
+from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.lifetimes import Lifetimes
+from adjoint.engine.graph.passes.mincut import Network
+from adjoint.engine.graph.passes.remat import STRATEGIES, rematerialise
+from adjoint.engine.graph.verify import verify
 from adjoint.graph import capture
-from adjoint.graph.passes import run_passes
-from adjoint.graph.passes.lifetimes import Lifetimes
-from adjoint.graph.passes.mincut import Network
-from adjoint.graph.passes.remat import STRATEGIES, rematerialise
-from adjoint.graph.verify import verify
 from adjoint.nn import functional as F
 from tests.graph_checks import same_results
 

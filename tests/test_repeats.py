@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn, optim
-from adjoint.backends.array.many import each
+from adjoint.engine.backends.array.many import each
 from adjoint.graph import capture
 
 Rule = Callable[..., Any]

@@ -11,7 +11,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from adjoint.graph import retracing
+from adjoint.engine.capture import retracing
 
 LIMITS = ("cache_size_limit", "recompile_limit")
 # Settings of PyTorch's that programs change, with its defaults.

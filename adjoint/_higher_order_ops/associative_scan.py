@@ -1,3 +1,3 @@
 """PyTorch's path of `associative_scan`."""
 
-from adjoint.graph.flow.associative import associative_scan as associative_scan
+from adjoint.engine.graph.flow.associative import associative_scan as associative_scan

@@ -1,3 +1,3 @@
 """PyTorch's path of `cond`."""
 
-from adjoint.graph.flow.cond import cond as cond
+from adjoint.engine.graph.flow.cond import cond as cond

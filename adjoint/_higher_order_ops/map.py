@@ -1,5 +1,5 @@
 """PyTorch's path of `map`."""
 
-from adjoint.graph.flow.associative import map_rows
+from adjoint.engine.graph.flow.associative import map_rows
 
 map = map_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.graph.flow.scan import scan as _scan
+from adjoint.engine.graph.flow.scan import scan as _scan
 
 
 def scan(

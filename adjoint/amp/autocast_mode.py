@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from adjoint.backends.array.cuda import is_available as cuda_is_available
-from adjoint.core.autocast import CPU_RECORDS
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType, bfloat16, float16, float32, float64
-from adjoint.core.record import Record, is_tensor
+from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
+from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
+from adjoint.engine.core.operations.autocast import CPU_RECORDS
+from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
 
 DEVICES = ("cpu", "cuda")
 SUPPORTED = (bfloat16, float16)

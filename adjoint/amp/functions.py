@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.amp.autocast_mode import autocast, is_autocast_enabled
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType, float64
-from adjoint.core.record import is_tensor
-from adjoint.core.tree import flatten, unflatten
+from adjoint.engine.core.dtype import DType, float64
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten, unflatten
 
 
 def _converted(value: Any, device_type: str, dtype: DType) -> Any:

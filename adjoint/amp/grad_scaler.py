@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from adjoint.backends.array.cuda import is_available as cuda_is_available
-from adjoint.backends.array.many import update_many
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import float16, float32, int32
-from adjoint.core.record import is_tensor
-from adjoint.ops.condition import where
-from adjoint.ops.creation import full, zeros
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
+from adjoint.engine.backends.array.many import update_many
+from adjoint.engine.core.dtype import float16, float32, int32
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import full, zeros
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Stage(Enum):

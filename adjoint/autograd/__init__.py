@@ -3,16 +3,6 @@
 import warnings
 from typing import Any
 
-from adjoint.autodiff.anomaly import detect_anomaly as detect_anomaly
-from adjoint.autodiff.anomaly import set_detect_anomaly as set_detect_anomaly
-from adjoint.autodiff.function import Function as Function
-from adjoint.autodiff.modes import enable_grad as enable_grad
-from adjoint.autodiff.modes import inference_mode as inference_mode
-from adjoint.autodiff.modes import no_grad as no_grad
-from adjoint.autodiff.modes import set_grad_enabled as set_grad_enabled
-from adjoint.autodiff.modes import set_multithreading_enabled as set_multithreading_enabled
-from adjoint.autodiff.reverse import backward as backward
-from adjoint.autodiff.reverse import grad as grad
 from adjoint.autograd import anomaly_mode as anomaly_mode
 from adjoint.autograd import forward_ad as forward_ad
 from adjoint.autograd import function as function
@@ -21,7 +11,19 @@ from adjoint.autograd import grad_mode as grad_mode
 from adjoint.autograd import graph as graph
 from adjoint.autograd.gradcheck import gradcheck as gradcheck
 from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.levels.function import Function as Function
+from adjoint.engine.autodiff.tape.anomaly import detect_anomaly as detect_anomaly
+from adjoint.engine.autodiff.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from adjoint.engine.autodiff.tape.modes import enable_grad as enable_grad
+from adjoint.engine.autodiff.tape.modes import inference_mode as inference_mode
+from adjoint.engine.autodiff.tape.modes import no_grad as no_grad
+from adjoint.engine.autodiff.tape.modes import set_grad_enabled as set_grad_enabled
+from adjoint.engine.autodiff.tape.modes import (
+    set_multithreading_enabled as set_multithreading_enabled,
+)
+from adjoint.engine.autodiff.tape.reverse import backward as backward
+from adjoint.engine.autodiff.tape.reverse import grad as grad
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class _VariableType(type):

@@ -1,5 +1,5 @@
 """Checking derivatives against finite differences."""
 
-from adjoint.autodiff.gradcheck import GradcheckError as GradcheckError
-from adjoint.autodiff.gradcheck import gradcheck as gradcheck
-from adjoint.autodiff.gradcheck import gradgradcheck as gradgradcheck
+from adjoint.engine.autodiff.transforms.gradcheck import GradcheckError as GradcheckError
+from adjoint.engine.autodiff.transforms.gradcheck import gradcheck as gradcheck
+from adjoint.engine.autodiff.transforms.gradcheck import gradgradcheck as gradgradcheck

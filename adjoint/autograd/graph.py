@@ -1,13 +1,17 @@
 """The tape as users see it: nodes, edges, hooks on what is saved."""
 
-from adjoint.autodiff.graph_tools import (
+from adjoint.engine.autodiff.tape.graph_tools import (
     allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
 )
-from adjoint.autodiff.graph_tools import disable_saved_tensors_hooks as disable_saved_tensors_hooks
-from adjoint.autodiff.graph_tools import increment_version as increment_version
-from adjoint.autodiff.graph_tools import register_multi_grad_hook as register_multi_grad_hook
-from adjoint.autodiff.graph_tools import save_on_cpu as save_on_cpu
-from adjoint.autodiff.node import Node as Node
-from adjoint.autodiff.reverse import GradientEdge as GradientEdge
-from adjoint.autodiff.reverse import get_gradient_edge as get_gradient_edge
-from adjoint.autodiff.saved import saved_tensors_hooks as saved_tensors_hooks
+from adjoint.engine.autodiff.tape.graph_tools import (
+    disable_saved_tensors_hooks as disable_saved_tensors_hooks,
+)
+from adjoint.engine.autodiff.tape.graph_tools import increment_version as increment_version
+from adjoint.engine.autodiff.tape.graph_tools import (
+    register_multi_grad_hook as register_multi_grad_hook,
+)
+from adjoint.engine.autodiff.tape.graph_tools import save_on_cpu as save_on_cpu
+from adjoint.engine.autodiff.tape.node import Node as Node
+from adjoint.engine.autodiff.tape.reverse import GradientEdge as GradientEdge
+from adjoint.engine.autodiff.tape.reverse import get_gradient_edge as get_gradient_edge
+from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks as saved_tensors_hooks

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from adjoint.backends.array import cuda as _cuda
+from adjoint.engine.backends.array import cuda as _cuda
 
 matmul = SimpleNamespace(
     allow_tf32=False,

@@ -9,9 +9,9 @@ import platform
 import sys
 from pathlib import Path
 
-from adjoint.backends.array import cuda
-from adjoint.backends.llvm import store
-from adjoint.backends.threads import get_num_threads
+from adjoint.engine.backends.array import cuda
+from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.threads import get_num_threads
 
 LIBRARIES = ("numpy", "ml_dtypes", "scipy", "llvmlite", "cupy", "triton", "onnx", "mpi4py")
 

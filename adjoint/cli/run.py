@@ -20,13 +20,7 @@ PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 COMMAND = str(Path(__file__).resolve().parent) + os.sep
 # What a user of the framework does not want to read on the way to the message.
 HIDDEN = (
-    "core/",
-    "ops/",
-    "backends/",
-    "tensor/",
-    "autodiff/",
-    "graph/",
-    "assembly.py",
+    "engine/",
     "__init__.py",
 )
 MACHINERY = tuple(PACKAGE + name.replace("/", os.sep) for name in HIDDEN)

@@ -16,7 +16,7 @@ from multiprocessing import spawn
 from types import ModuleType
 from typing import Any
 
-from adjoint.core import config
+from adjoint.engine.core.state import config
 from adjoint.io import objects
 
 # The release of PyTorch whose API this is: what a script's version checks see.

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.amp.autocast_mode import autocast as _autocast
 from adjoint.amp.grad_scaler import GradScaler as _GradScaler
-from adjoint.core.dtype import DType, bfloat16
+from adjoint.engine.core.dtype import DType, bfloat16
 
 
 class autocast(_autocast):

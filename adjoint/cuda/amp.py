@@ -11,7 +11,7 @@ from adjoint.amp.autocast_mode import autocast as _autocast
 from adjoint.amp.functions import custom_bwd as _custom_bwd
 from adjoint.amp.functions import custom_fwd as _custom_fwd
 from adjoint.amp.grad_scaler import GradScaler as _GradScaler
-from adjoint.core.dtype import DType, float16
+from adjoint.engine.core.dtype import DType, float16
 
 
 class autocast(_autocast):

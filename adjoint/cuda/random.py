@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from adjoint.backends.array.cuda import device_count
-from adjoint.core.device import Device
-from adjoint.core.rng import Generator, default_generator_of
+from adjoint.engine.backends.array.cuda import device_count
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.state.rng import Generator, default_generator_of
 
 
 def _generator(device: Any = "cuda") -> Generator:

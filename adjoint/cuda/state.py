@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.backends.array.cuda import get_device_capability, is_available
+from adjoint.engine.backends.array.cuda import get_device_capability, is_available
 
 
 def init() -> None:

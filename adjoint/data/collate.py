@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import as_tensor, tensor
-from adjoint.core.device import CPU
-from adjoint.core.dtype import float64
 from adjoint.data.worker_info import WORKER
-from adjoint.ops.join import stack
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.backends.array.interop import as_tensor, tensor
+from adjoint.engine.core.device import CPU
+from adjoint.engine.core.dtype import float64
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 Collate = Callable[..., Any]
 _TEXT_OR_OBJECTS = "SaUO"  # dtype kinds that have no tensor

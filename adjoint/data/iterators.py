@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from adjoint.backends.array.cuda import is_available
 from adjoint.data.dataset import is_stream
 from adjoint.data.fetch import Fetcher
 from adjoint.data.pin import pin
@@ -15,6 +14,7 @@ from adjoint.data.pool import Pool, Worker, WorkerDied
 from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
 from adjoint.data.worker import Exhausted, Failure, Plan, Resumed
+from adjoint.engine.backends.array.cuda import is_available
 
 
 class LoaderIterator:

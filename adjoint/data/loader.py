@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from adjoint.core.rng import Generator, default_generator
 from adjoint.data import position as place
 from adjoint.data.collate import default_collate, default_convert
 from adjoint.data.dataset import is_stream
 from adjoint.data.iterators import LoaderIterator, MultiProcess, SingleProcess
 from adjoint.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
+from adjoint.engine.core.state.rng import Generator, default_generator
 
 T_co = TypeVar("T_co", covariant=True)
 _FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())

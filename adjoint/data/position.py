@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoint.core.rng import Generator, default_generator
+from adjoint.engine.core.state.rng import Generator, default_generator
 
 State = dict[str, list[int]]
 

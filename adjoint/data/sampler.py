@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice, repeat
 from typing import Any, Generic, TypeVar
 
-from adjoint.backends.array.interop import as_tensor
-from adjoint.core.dtype import float64, int64
-from adjoint.core.processes import default_group
-from adjoint.core.rng import Generator
-from adjoint.ops.counts import multinomial
-from adjoint.ops.random import randint, randperm
+from adjoint.engine.backends.array.interop import as_tensor
+from adjoint.engine.core.dtype import float64, int64
+from adjoint.engine.core.state.processes import default_group
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.ops.random.counts import multinomial
+from adjoint.engine.ops.random.random import randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.core.device import CPU
-from adjoint.tensor.storage import Window
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.core.device import CPU
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 SMALL = 16 * 1024  # bytes; what is smaller travels in the message itself

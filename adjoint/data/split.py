@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from adjoint.core.rng import Generator, default_generator
 from adjoint.data.dataset import Subset
-from adjoint.ops.random import randperm
+from adjoint.engine.core.state.rng import Generator, default_generator
+from adjoint.engine.ops.random.random import randperm
 
 
 def _lengths_of(fractions: Sequence[float], total: int) -> list[int]:

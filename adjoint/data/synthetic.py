@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.core.rng import Generator
-from adjoint.ops.join import cat, stack
-from adjoint.ops.random import rand, randint, randn, randperm
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.ops.random.random import rand, randint, randn, randperm
+from adjoint.engine.ops.shape.join import cat, stack
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _shuffled(x: Tensor, y: Tensor, generator: Generator | None) -> tuple[Tensor, Tensor]:

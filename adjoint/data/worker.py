@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.core.rng import seed_all
 from adjoint.data.fetch import Fetcher
 from adjoint.data.shared import Arena, send
 from adjoint.data.worker_info import WORKER, WorkerInfo
+from adjoint.engine.core.state.rng import seed_all
 
 CHECK_SECONDS = 2.0  # how often an idle worker looks whether its parent lives
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import from_numpy
 from adjoint.data.readers import CIFAR10 as CIFAR10
 from adjoint.data.readers import CIFAR100 as CIFAR100
 from adjoint.data.readers import MNIST as MNIST
@@ -29,7 +28,8 @@ from adjoint.data.synthetic import sequences as sequences
 from adjoint.data.synthetic import sine_waves as sine_waves
 from adjoint.data.synthetic import spirals as spirals
 from adjoint.data.synthetic import two_moons as two_moons
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def digits() -> tuple[Tensor, Tensor]:

@@ -10,8 +10,8 @@ import os
 from enum import Enum
 from typing import Any
 
-from adjoint.core.processes import STATE, ProcessGroup, default_group
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.state.processes import STATE, ProcessGroup, default_group
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ReduceOp(Enum):

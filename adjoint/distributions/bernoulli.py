@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import broadcast_all, log_of_bernoulli, softplus
-from adjoint.ops.condition import where
-from adjoint.ops.counts import bernoulli
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.ops.random.counts import bernoulli
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Bernoulli(Binary, ExponentialFamily):

@@ -8,8 +8,8 @@ from adjoint.distributions import constraints
 from adjoint.distributions.dirichlet import Dirichlet
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import broadcast_all
-from adjoint.ops.join import stack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Beta(ExponentialFamily):

@@ -12,7 +12,7 @@ from adjoint.distributions.utils import (
     logits_to_probs,
     probs_to_logits,
 )
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Binary(Distribution):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.utils import broadcast_all, softplus
-from adjoint.ops.counts import binomial
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.random.counts import binomial
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Binomial(Binary):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import int64
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
-from adjoint.ops.counts import multinomial
-from adjoint.ops.dims import broadcast_tensors
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.random.counts import multinomial
+from adjoint.engine.ops.shape.dims import broadcast_tensors
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Categorical(Distribution):

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.distributions import constraints
 from adjoint.distributions.gamma import Gamma
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Chi2(Gamma):

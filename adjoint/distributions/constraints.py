@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.join import cat as _cat
-from adjoint.ops.join import stack as _stack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.shape.join import cat as _cat
+from adjoint.engine.ops.shape.join import stack as _stack
+from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = [
     "Constraint",
@@ -341,7 +341,7 @@ class _PositiveSemidefinite(_Symmetric):
         symmetric = super().check(value)
         if not bool(symmetric.all()):
             return symmetric
-        from adjoint.ops.linalg.eigen import eigvalsh
+        from adjoint.engine.ops.linalg.eigen import eigvalsh
 
         return (eigvalsh(value) >= 0).all(-1)
 
@@ -351,7 +351,7 @@ class _PositiveDefinite(_Symmetric):
         symmetric = super().check(value)
         if not bool(symmetric.all()):
             return symmetric
-        from adjoint.ops.linalg.cholesky import cholesky_ex
+        from adjoint.engine.ops.linalg.cholesky import cholesky_ex
 
         return cholesky_ex(value).info == 0
 

@@ -9,8 +9,8 @@ from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import broadcast_all, clamp_probs, log_of_bernoulli, open_uniform
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ContinuousBernoulli(Binary, ExponentialFamily):

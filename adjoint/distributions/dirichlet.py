@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
-from adjoint.ops.condition import where
-from adjoint.ops.gamma_samples import standard_gamma
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.ops.random.gamma_samples import standard_gamma
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Dirichlet(ExponentialFamily):

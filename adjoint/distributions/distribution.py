@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.spec import Size
 from adjoint.distributions import constraints
 from adjoint.distributions.utils import concrete_values, lazy_property
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Distribution:

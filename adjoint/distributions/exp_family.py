@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import enable_grad
-from adjoint.autodiff.reverse import grad
 from adjoint.distributions.distribution import Distribution
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import enable_grad
+from adjoint.engine.autodiff.tape.reverse import grad
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ExponentialFamily(Distribution):

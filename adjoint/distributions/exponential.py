@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import all_numbers, broadcast_all
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Exponential(ExponentialFamily):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.gamma import Gamma
 from adjoint.distributions.utils import all_numbers, broadcast_all
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class FisherSnedecor(Distribution):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import all_numbers, broadcast_all
-from adjoint.ops.gamma import igamma
-from adjoint.ops.gamma_samples import standard_gamma
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.random.gamma_samples import standard_gamma
+from adjoint.engine.ops.special.gamma_family import igamma
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Gamma(ExponentialFamily):

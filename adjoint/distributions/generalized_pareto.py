@@ -8,8 +8,8 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import all_numbers, broadcast_all, uniform_like
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class GeneralizedPareto(Distribution):

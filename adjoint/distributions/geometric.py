@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.utils import (
@@ -13,7 +12,8 @@ from adjoint.distributions.utils import (
     open_uniform,
     softplus,
 )
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Geometric(Binary):

@@ -9,8 +9,8 @@ from adjoint.distributions import constraints
 from adjoint.distributions.normal import Normal
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import AbsTransform
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class HalfNormal(TransformedDistribution):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.spec import Size
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import sum_rightmost
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Independent(Distribution):

@@ -19,8 +19,8 @@ from adjoint.distributions.pareto import Pareto
 from adjoint.distributions.poisson import Poisson
 from adjoint.distributions.uniform import Uniform
 from adjoint.distributions.utils import HALF_LOG_TAU, euler_constant
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _infinite(x: Tensor) -> Tensor:

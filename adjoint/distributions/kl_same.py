@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.autodiff.modes import enable_grad
-from adjoint.autodiff.reverse import grad
 from adjoint.distributions.bernoulli import Bernoulli
 from adjoint.distributions.beta import Beta
 from adjoint.distributions.binomial import Binomial
@@ -40,9 +38,11 @@ from adjoint.distributions.poisson import Poisson
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.uniform import Uniform
 from adjoint.distributions.utils import euler_constant, softplus, sum_rightmost
-from adjoint.ops.condition import where
-from adjoint.ops.linalg.solve import solve_triangular
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import enable_grad
+from adjoint.engine.autodiff.tape.reverse import grad
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.ops.linalg.solve import solve_triangular
+from adjoint.engine.tensor.tensor import Tensor
 
 
 @register_kl(Bernoulli, Bernoulli)

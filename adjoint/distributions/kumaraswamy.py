@@ -10,8 +10,8 @@ from adjoint.distributions.transformed_distribution import TransformedDistributi
 from adjoint.distributions.transforms import AffineTransform, PowerTransform
 from adjoint.distributions.uniform import Uniform
 from adjoint.distributions.utils import broadcast_all, euler_constant
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Kumaraswamy(TransformedDistribution):

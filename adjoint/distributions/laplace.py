@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import all_numbers, broadcast_all, uniform_like
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Laplace(Distribution):

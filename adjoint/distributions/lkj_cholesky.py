@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.beta import Beta
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import broadcast_all, standard_normal
-from adjoint.ops.gamma import mvlgamma
-from adjoint.ops.join import cat
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.ops.special.gamma_family import mvlgamma
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LKJCholesky(Distribution):

@@ -8,7 +8,7 @@ from adjoint.distributions import constraints
 from adjoint.distributions.normal import Normal
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import ExpTransform
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LogNormal(TransformedDistribution):

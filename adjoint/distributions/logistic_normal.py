@@ -9,7 +9,7 @@ from adjoint.distributions.independent import Independent
 from adjoint.distributions.normal import Normal
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import StickBreakingTransform
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LogisticNormal(TransformedDistribution):

@@ -8,10 +8,10 @@ from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.multivariate_normal import log_diagonal
 from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
-from adjoint.ops.dims import broadcast_shapes
-from adjoint.ops.linalg.cholesky import cholesky
-from adjoint.ops.linalg.solve import solve_triangular
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.linalg.cholesky import cholesky
+from adjoint.engine.ops.linalg.solve import solve_triangular
+from adjoint.engine.ops.shape.dims import broadcast_shapes
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def capacitance_tril(factor: Tensor, diagonal: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.binomial import Binomial
 from adjoint.distributions.categorical import Categorical
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import broadcast_all
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Multinomial(Distribution):

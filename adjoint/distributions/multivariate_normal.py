@@ -7,10 +7,10 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
-from adjoint.ops.dims import broadcast_shapes
-from adjoint.ops.linalg.cholesky import cholesky, cholesky_inverse
-from adjoint.ops.linalg.solve import solve_triangular
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse
+from adjoint.engine.ops.linalg.solve import solve_triangular
+from adjoint.engine.ops.shape.dims import broadcast_shapes
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:

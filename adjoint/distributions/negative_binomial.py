@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.gamma import Gamma
 from adjoint.distributions.utils import broadcast_all, softplus
-from adjoint.ops.condition import where
-from adjoint.ops.counts import poisson
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.ops.random.counts import poisson
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class NegativeBinomial(Binary):

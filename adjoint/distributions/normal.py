@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import HALF_LOG_TAU, all_numbers, broadcast_all, standard_normal
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Normal(ExponentialFamily):

@@ -7,8 +7,8 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.categorical import Categorical
 from adjoint.distributions.distribution import Distribution
-from adjoint.ops.ranges import eye
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.create.ranges import eye
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

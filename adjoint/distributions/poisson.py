@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import all_numbers, broadcast_all
-from adjoint.ops.counts import poisson
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.random.counts import poisson
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Poisson(ExponentialFamily):

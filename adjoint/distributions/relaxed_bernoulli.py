@@ -9,7 +9,7 @@ from adjoint.distributions.binary import Binary
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import SigmoidTransform
 from adjoint.distributions.utils import broadcast_all, clamp_probs, softplus, uniform_like
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LogitRelaxedBernoulli(Binary):

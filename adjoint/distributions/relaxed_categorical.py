@@ -10,7 +10,7 @@ from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import ExpTransform
 from adjoint.distributions.utils import broadcast_all, clamp_probs, uniform_like
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ExpRelaxedCategorical(Distribution):

@@ -9,8 +9,8 @@ from adjoint.distributions import constraints
 from adjoint.distributions.chi2 import Chi2
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import broadcast_all, standard_normal
-from adjoint.ops.condition import where
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class StudentT(Distribution):

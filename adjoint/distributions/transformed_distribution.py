@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.independent import Independent
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.transforms_combined import ComposeTransform
 from adjoint.distributions.utils import sum_rightmost
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class TransformedDistribution(Distribution):

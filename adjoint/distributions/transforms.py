@@ -6,7 +6,6 @@ import math
 from numbers import Number
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.transforms_combined import (
@@ -25,8 +24,9 @@ from adjoint.distributions.transforms_vector import (
     StickBreakingTransform,
 )
 from adjoint.distributions.utils import broadcast_all, softplus, sum_rightmost
-from adjoint.ops.dims import broadcast_shapes
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.shape.dims import broadcast_shapes
+from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = [
     "AbsTransform",

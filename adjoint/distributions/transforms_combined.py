@@ -6,12 +6,12 @@ import weakref
 from math import prod
 from typing import Any
 
-from adjoint.core.spec import Size
 from adjoint.distributions import constraints
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.utils import sum_rightmost
-from adjoint.ops.join import cat, stack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.spec import Size
+from adjoint.engine.ops.shape.join import cat, stack
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ComposeTransform(Transform):

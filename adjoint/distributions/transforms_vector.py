@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.utils import softplus, tril_matrix_to_vec, vec_to_tril_matrix
-from adjoint.ops.join import cat
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class SoftmaxTransform(Transform):
@@ -121,7 +121,7 @@ class PositiveDefiniteTransform(Transform):
         return factor @ factor.mT
 
     def _inverse(self, y: Tensor) -> Tensor:
-        from adjoint.ops.linalg.cholesky import cholesky
+        from adjoint.engine.ops.linalg.cholesky import cholesky
 
         return LowerCholeskyTransform().inv(cholesky(y))
 

@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import all_numbers, broadcast_all, concrete_values, uniform_like
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Uniform(Distribution):

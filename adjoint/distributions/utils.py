@@ -7,16 +7,16 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
-from adjoint.autodiff.modes import enable_grad
-from adjoint.backends.array.interop import tensor
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import get_default_dtype
-from adjoint.core.numeric_limits import finfo
-from adjoint.core.spec import Size
-from adjoint.ops.creation import zeros
-from adjoint.ops.dims import broadcast_tensors
-from adjoint.ops.random import rand
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import enable_grad
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.dtype import get_default_dtype
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.core.spec import Size
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.random.random import rand
+from adjoint.engine.ops.shape.dims import broadcast_tensors
+from adjoint.engine.tensor.tensor import Tensor
 
 euler_constant = 0.57721566490153286060
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)

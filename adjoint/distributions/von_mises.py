@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import float64
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import all_numbers, broadcast_all, uniform_like
-from adjoint.ops.condition import where
-from adjoint.ops.special.bessel import i0e, i1e
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import float64
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.ops.special.bessel import i0e, i1e
+from adjoint.engine.tensor.tensor import Tensor
 
 ROUNDS = 32  # of rejection, all drawn at once: at least 0.65 of proposals are accepted
 

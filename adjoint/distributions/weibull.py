@@ -9,7 +9,7 @@ from adjoint.distributions.exponential import Exponential
 from adjoint.distributions.transformed_distribution import TransformedDistribution
 from adjoint.distributions.transforms import AffineTransform, PowerTransform
 from adjoint.distributions.utils import broadcast_all, euler_constant
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class Weibull(TransformedDistribution):

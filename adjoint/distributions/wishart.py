@@ -6,18 +6,18 @@ import math
 import warnings
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
 from adjoint.distributions import constraints
 from adjoint.distributions.chi2 import Chi2
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.multivariate_normal import log_diagonal, precision_to_scale_tril
 from adjoint.distributions.utils import concrete_values, lazy_property, standard_normal
-from adjoint.ops.dims import broadcast_shapes
-from adjoint.ops.gamma import mvlgamma
-from adjoint.ops.linalg.cholesky import cholesky, cholesky_inverse, cholesky_solve
-from adjoint.ops.linalg.det import slogdet
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse, cholesky_solve
+from adjoint.engine.ops.linalg.det import slogdet
+from adjoint.engine.ops.shape.dims import broadcast_shapes
+from adjoint.engine.ops.special.gamma_family import mvlgamma
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _mvdigamma(x: Tensor, p: int) -> Tensor:

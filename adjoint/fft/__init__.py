@@ -1,5 +1,5 @@
 """Discrete Fourier transforms."""
 
-from adjoint import assembly as _assembly
+from adjoint.engine import assembly as _assembly
 
 globals().update(_assembly.namespace("fft"))

@@ -13,15 +13,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from adjoint.core.layout import strided
-from adjoint.core.spec import Size
+from adjoint.engine.core.layout import strided
+from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.builders import names
 from adjoint.io.names import STORAGES, parameter_class
 from adjoint.io.pickler import Global, Persistent, Pickler
 from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, locate, memory_of
 from adjoint.io.unpickler import Unpickler
-from adjoint.tensor.storage import Window
-from adjoint.tensor.tensor import Tensor
 
 ALIGNMENT = 64
 ROOT = "archive"

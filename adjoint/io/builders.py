@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.core.device import Device
-from adjoint.core.dtype import DTYPES, DType
-from adjoint.core.layout import Layout, sparse_coo, sparse_csr, strided
-from adjoint.core.record import HOOKS
-from adjoint.core.spec import Size
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr, strided
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.storages import Stored
-from adjoint.tensor.tensor import Tensor
 
 
 class Builder:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import tensor
-from adjoint.core.device import Device
-from adjoint.core.dtype import int64
-from adjoint.core.rng import default_generator_of, defaults
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.state.rng import default_generator_of, defaults
 from adjoint.io.files import load, save
 
 FORMAT = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.core.device import CPU
+from adjoint.engine.core.device import CPU
 from adjoint.io.builders import names
 from adjoint.io.storages import Stored, check_dtype, from_bytes, locate
 from adjoint.io.unpickler import Unpickler

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint import assembly
-from adjoint.core import dtype as dt
-from adjoint.core.dtype import DType
+from adjoint.engine import assembly
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
 
 STORAGES: dict[DType, str] = {
     dt.bool_: "BoolStorage",

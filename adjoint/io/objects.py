@@ -25,7 +25,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-from adjoint.core.public import PUBLIC
+from adjoint.engine.core.operations.public import PUBLIC
 
 PACKAGE = str(Path(__file__).resolve().parent.parent)
 INSTALLED = tuple({PACKAGE, *(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))})

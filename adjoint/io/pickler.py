@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.core.device import Device
-from adjoint.core.dtype import DType
-from adjoint.core.epoch import TrackedDict
-from adjoint.core.layout import Layout
-from adjoint.core.spec import Size
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.layout import Layout
+from adjoint.engine.core.spec import Size
+from adjoint.engine.core.state.epoch import TrackedDict
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
-from adjoint.tensor.tensor import Tensor
 
 MAX_DEPTH = 400
 

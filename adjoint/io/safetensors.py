@@ -10,12 +10,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.core import dtype as dt
-from adjoint.core.dtype import DType
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.atomic import atomic_write
 from adjoint.io.storages import from_bytes, host_bytes, locate
-from adjoint.tensor.tensor import Tensor, wrap
 
 CODES: dict[DType, str] = {
     dt.bool_: "BOOL", dt.uint8: "U8", dt.int8: "I8", dt.int16: "I16", dt.int32: "I32",

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.buffers import to_host
-from adjoint.backends.array.cuda import is_available
-from adjoint.backends.array.devices import library, transfer
-from adjoint.backends.array.dtypes import NUMPY_OF
-from adjoint.backends.array.memory import element_strides, span, strided
-from adjoint.core.device import CPU, Device
-from adjoint.core.dtype import DType, uint8
-from adjoint.core.spec import contiguous_strides
-from adjoint.tensor.memory import UntypedStorage
-from adjoint.tensor.storage import Storage
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.backends.array.buffers import to_host
+from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.devices import library, transfer
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.memory import element_strides, span, strided
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import DType, uint8
+from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.tensor.memory import UntypedStorage
+from adjoint.engine.tensor.storage import Storage
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 Array = Any
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from adjoint.core import config
+from adjoint.engine.core.state import config
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as ScriptModule
 from adjoint.jit.modules import refuse, scripted

@@ -13,7 +13,7 @@ def refuse(what: str) -> NoReturn:
     """The error for what needs a TorchScript program."""
     raise NotImplementedError(
         f"{what}: Adjoint has no TorchScript programs. Save the state_dict() and build the module "
-        "from its class; adjoint.capture shows a function's graph."
+        "from its class; adjoint.engine.capture shows a function's graph."
     )
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from adjoint import assembly as _assembly
+from adjoint.engine import assembly as _assembly
 
 globals().update(_assembly.namespace("masked"))

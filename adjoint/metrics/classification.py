@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric, ratio
-from adjoint.tensor.tensor import Tensor
 
 AVERAGES = ("micro", "macro", "weighted", "none")
 

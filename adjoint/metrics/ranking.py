@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
 
 
 class _Scores(Metric):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import exp, sqrt
 from typing import Any
 
+from adjoint.engine.ops.reduce.softmax import log_softmax
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric
-from adjoint.ops.softmax import log_softmax
-from adjoint.tensor.tensor import Tensor
 
 
 class Mean(Metric):

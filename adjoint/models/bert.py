@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from adjoint import nn
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import ones_like, zeros_like
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
-from adjoint.ops.creation import ones_like, zeros_like
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)

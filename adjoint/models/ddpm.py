@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from adjoint import nn
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.creation import full
+from adjoint.engine.ops.create.ranges import arange, linspace
+from adjoint.engine.ops.random.random import randint, randn, randn_like
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
-from adjoint.ops.creation import full
-from adjoint.ops.join import cat
-from adjoint.ops.random import randint, randn, randn_like
-from adjoint.ops.ranges import arange, linspace
-from adjoint.tensor.tensor import Tensor
 
 
 def time_embedding(time: Tensor, width: int) -> Tensor:

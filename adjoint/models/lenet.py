@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adjoint import nn
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LeNet(nn.Module):

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from adjoint import nn
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.llama_weights import published
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
 
 Cache = list[nn.KVCache]
 

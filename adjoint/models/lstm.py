@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint import nn
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class LSTMLanguageModel(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adjoint import nn
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def conv3x3(fan_in: int, fan_out: int, stride: int = 1) -> nn.Conv2d:

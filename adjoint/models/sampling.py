@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from adjoint.engine.ops.random.counts import multinomial
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.ops.counts import multinomial
-from adjoint.tensor.tensor import Tensor
 
 
 def choose(scores: Tensor, temperature: float = 1.0, top_k: int | None = None) -> Tensor:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adjoint import nn
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.bert import Bert
 from adjoint.models.weights import read_json
 from adjoint.models.wordpiece import WordPieceTokenizer
 from adjoint.nn import functional as F
-from adjoint.ops.creation import empty
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
 
 
 def mean_pooling(hidden: Tensor, mask: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from adjoint import nn
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def double_conv(fan_in: int, fan_out: int, batch_norm: bool) -> nn.Sequential:

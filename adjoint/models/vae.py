@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from adjoint import nn
+from adjoint.engine.ops.random.random import randn_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.ops.random import randn_like
-from adjoint.tensor.tensor import Tensor
 
 
 class VAE(nn.Module):

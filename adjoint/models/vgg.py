@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adjoint import nn
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 # Channels of each convolution; M is a pooling.
 PLANS = {

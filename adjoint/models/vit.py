@@ -7,9 +7,9 @@ from math import sqrt
 from typing import Any
 
 from adjoint import nn
-from adjoint.ops.creation import empty, zeros
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.ops.create.creation import empty, zeros
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class EncoderBlock(nn.Module):

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType, get_default_dtype, set_default_dtype
+from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.files import load
-from adjoint.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=nn.Module)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adjoint.backends.array.interop import tensor
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Blocks whose characters are words by themselves: the ranges published with BERT's tokenizers.

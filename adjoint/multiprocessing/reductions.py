@@ -5,12 +5,12 @@ from __future__ import annotations
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from adjoint.backends.array.sharing import Block, block_of
-from adjoint.core.device import CPU
+from adjoint.engine.backends.array.sharing import Block, block_of
+from adjoint.engine.core.device import CPU
+from adjoint.engine.tensor.copying import reduce_ex
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.nn.parameter import Buffer, Parameter
-from adjoint.tensor.copying import reduce_ex
-from adjoint.tensor.storage import Window
-from adjoint.tensor.tensor import Tensor, wrap
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:

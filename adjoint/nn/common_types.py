@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 _size_any_t = int | tuple[int, ...]
 _size_1_t = int | tuple[int]

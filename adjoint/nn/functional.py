@@ -7,7 +7,7 @@ when one of theirs is asked for.
 from importlib import import_module
 from typing import Any
 
-from adjoint import assembly as _assembly
+from adjoint.engine import assembly as _assembly
 
 
 def __getattr__(name: str) -> Any:

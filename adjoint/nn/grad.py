@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.autodiff.reverse import grad as _grad
+from adjoint.engine.autodiff.tape.reverse import grad as _grad
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.ops.creation import zeros
-from adjoint.tensor.tensor import Tensor
 
 
 def _input(conv: Callable[..., Tensor]) -> Callable[..., Tensor]:

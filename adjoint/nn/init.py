@@ -7,12 +7,12 @@ from collections.abc import Callable
 from math import ceil, erf, sqrt
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.context import CONTEXT
-from adjoint.core.rng import Generator
-from adjoint.ops import ranges
-from adjoint.ops.random import randperm
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.ops.create import ranges
+from adjoint.engine.ops.random.random import randperm
+from adjoint.engine.tensor.tensor import Tensor
 
 _GAINS = {"sigmoid": 1, "tanh": 5.0 / 3, "relu": sqrt(2.0), "selu": 3.0 / 4}
 _LINEAR = (

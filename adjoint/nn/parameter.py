@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.device import Device
-from adjoint.core.dtype import DType
-from adjoint.core.epoch import EPOCH
-from adjoint.ops.creation import empty
-from adjoint.tensor.printing import to_string
-from adjoint.tensor.tensor import Tensor, TensorType, alias, wrap
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.tensor.printing import to_string
+from adjoint.engine.tensor.tensor import Tensor, TensorType, alias, wrap
 
 
 class _ParameterType(TensorType):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.numeric_limits import finfo
-from adjoint.core.record import is_tensor
-from adjoint.ops.bounds import minimum
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.elementwise.bounds import minimum
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, compute, new_counter, scalar
-from adjoint.tensor.tensor import Tensor
 
 
 def _mean_square(x: Tensor, dim: int) -> Tensor:

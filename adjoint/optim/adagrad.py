@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.creation import full_like
+from adjoint.engine.ops.create.creation import full_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_fused, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import decay
-from adjoint.tensor.tensor import Tensor
 
 
 class Adagrad(RuleOptimizer):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.record import is_tensor
-from adjoint.ops.bounds import maximum
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.elementwise.bounds import maximum
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_fused, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import average, average_square, decay
-from adjoint.tensor.tensor import Tensor
 
 
 class Adam(RuleOptimizer):

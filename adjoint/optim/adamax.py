@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.bounds import maximum
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.elementwise.bounds import maximum
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import average, decay
-from adjoint.tensor.tensor import Tensor
 
 
 class Adamax(RuleOptimizer):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
-from adjoint.ops.condition import where
-from adjoint.ops.creation import ones, zeros_like
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import ones, zeros_like
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
 from adjoint.optim.terms import decay
-from adjoint.tensor.tensor import Tensor
 
 
 class ASGD(RuleOptimizer):

@@ -7,9 +7,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.host import HostScalar
-from adjoint.core.record import HOOKS
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
 
 # Numbers that shape the computation, not only scale it: a captured step is traced for each value.
 STATIC = frozenset({"eps", "etas", "step_sizes", "ns_coefficients", "ns_steps", "d", "max_iter"})

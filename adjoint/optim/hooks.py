@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.autodiff.hooks import Handle
-from adjoint.core.epoch import EPOCH
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.core.state.epoch import EPOCH
 
 Table = OrderedDict[int, Callable[..., Any]]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.condition import where
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, move, new_counter, scalar
 from adjoint.optim.terms import average, average_square
-from adjoint.tensor.tensor import Tensor
 
 
 class LAMB(RuleOptimizer):

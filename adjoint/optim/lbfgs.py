@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from adjoint.autodiff.modes import enable_grad, no_grad
-from adjoint.core.context import CONTEXT
-from adjoint.core.errors import users_line
-from adjoint.ops.join import cat
-from adjoint.ops.reinterpret import view_as_real
+from adjoint.engine.autodiff.tape.modes import enable_grad, no_grad
+from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.ops.shape.reinterpret import view_as_real
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.line_search import Point, StrongWolfe
 from adjoint.optim.optimizer import Closure, Optimizer, ParamsT, check_rate
 from adjoint.optim.scalars import scalar
-from adjoint.tensor.tensor import Tensor
 
 
 class LBFGS(Optimizer):

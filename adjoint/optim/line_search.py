@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 DESCENT, FLATNESS = 1e-4, 0.9  # the constants c1 and c2 of Nocedal and Wright
 

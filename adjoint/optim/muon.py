@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.ops.creation import zeros_like
-from adjoint.ops.products import addmm
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.products.products import addmm
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average
-from adjoint.tensor.tensor import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # steepest at zero; singular values end in about 0.7-1.2
 ADJUSTMENTS = ("original", "match_rms_adamw")

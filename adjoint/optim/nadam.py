@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.creation import ones, zeros_like
+from adjoint.engine.ops.create.creation import ones, zeros_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
@@ -17,7 +18,6 @@ from adjoint.optim.scalars import (
     scalar,
 )
 from adjoint.optim.terms import average, average_square, decay
-from adjoint.tensor.tensor import Tensor
 
 
 class NAdam(RuleOptimizer):

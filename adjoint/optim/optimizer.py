@@ -10,11 +10,12 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from adjoint.autodiff.hooks import Handle
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import float32
-from adjoint.core.record import is_tensor
-from adjoint.ops.creation import full
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import full
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
 from adjoint.optim.hooks import (
@@ -22,7 +23,6 @@ from adjoint.optim.hooks import (
 )
 from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from adjoint.optim.scalars import counter_dtype
-from adjoint.tensor.tensor import Tensor
 
 ParamsT = Iterable[Any]
 Closure = Callable[[], Any]

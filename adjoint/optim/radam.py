@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, compute, new_counter, scalar, select
 from adjoint.optim.terms import average, average_square, decay
-from adjoint.tensor.tensor import Tensor
 
 
 class RAdam(RuleOptimizer):

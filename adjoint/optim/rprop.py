@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.ops.condition import where
-from adjoint.ops.creation import full_like, zeros_like
+from adjoint.engine.ops.create.creation import full_like, zeros_like
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import advance, new_counter
-from adjoint.tensor.tensor import Tensor
 
 
 class Rprop(RuleOptimizer):

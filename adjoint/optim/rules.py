@@ -6,14 +6,14 @@ from functools import partial
 from operator import is_
 from typing import Any, ClassVar
 
-from adjoint.autodiff.modes import enable_grad
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import HOOKS, is_tensor
-from adjoint.ops.reinterpret import view_as_complex, view_as_real
+from adjoint.engine.autodiff.tape.modes import enable_grad
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
 from adjoint.optim.together import Plans
-from adjoint.tensor.tensor import Tensor
 
 
 class RuleOptimizer(Optimizer):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.device import Device
-from adjoint.core.dtype import DType, float32, float64, get_default_dtype
-from adjoint.core.host import HostScalar
-from adjoint.core.record import is_tensor
-from adjoint.ops.condition import where
-from adjoint.ops.creation import zeros
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType, float32, float64, get_default_dtype
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def counter_dtype() -> DType:

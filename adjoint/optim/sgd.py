@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
-from adjoint.ops.creation import empty_like
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import empty_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_fused, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import move, scalar
-from adjoint.tensor.tensor import Tensor
 
 
 class SGD(RuleOptimizer):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from adjoint.ops.creation import zeros_like
+from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
 from adjoint.optim.rules import RuleOptimizer
 from adjoint.optim.scalars import scalar
-from adjoint.tensor.tensor import Tensor
 
 
 class SparseAdam(RuleOptimizer):

@@ -12,17 +12,17 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.backends.array.many import update_many
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import int64
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.backends.array.many import update_many
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.elementwise.condition import where
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.batchnorm import _BatchNorm
 from adjoint.nn.modules.module import Module
-from adjoint.ops.condition import where
-from adjoint.ops.creation import zeros
 from adjoint.optim.lr_scheduler.base import LRScheduler, per_group
 from adjoint.optim.optimizer import Optimizer
-from adjoint.tensor.tensor import Tensor
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 MultiAverage = Callable[[list[Tensor], list[Tensor], Any], None]

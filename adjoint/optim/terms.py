@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.record import is_tensor
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.tensor.tensor import Tensor
 
 
 def decay(p: Tensor, grad: Tensor, lr: Any, group: ParamGroup) -> Tensor:

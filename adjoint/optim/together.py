@@ -18,14 +18,14 @@ from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import Any
 
-from adjoint.backends.array.buffers import address
-from adjoint.backends.array.devices import active, library
-from adjoint.backends.array.many import SMALL
-from adjoint.core.epoch import EPOCH
-from adjoint.core.record import is_tensor
-from adjoint.tensor.mutation import leak_message
-from adjoint.tensor.storage import Window
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.backends.array.buffers import address
+from adjoint.engine.backends.array.devices import active, library
+from adjoint.engine.backends.array.many import SMALL
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.tensor.mutation import leak_message
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 Array = Any
 State = dict[str, Any]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.core.device import Device
-from adjoint.core.rng import (
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.state.rng import (
     Generator,
     default_generator,
     default_generator_of,

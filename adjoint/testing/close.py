@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import as_tensor
-from adjoint.core import dtype as dt
-from adjoint.core.layout import strided
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import as_tensor
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.layout import strided
+from adjoint.engine.tensor.tensor import Tensor
 
 # Relative and absolute tolerance by dtype; all others must be equal.
 TOLERANCES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core import dtype as dt
-from adjoint.ops.creation import empty
-from adjoint.ops.random import randint
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.random.random import randint
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _bounds(dtype: dt.DType, low: float | None, high: float | None) -> tuple[float, float]:
@@ -76,6 +76,6 @@ def make_tensor(
 
 def dt_smallest(dtype: dt.DType) -> float:
     """The smallest normal number of a dtype."""
-    from adjoint.core.numeric_limits import finfo
+    from adjoint.engine.core.numeric_limits import finfo
 
     return float(finfo(dtype).tiny)

@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.autodiff.anomaly import call_site, has_nan
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
+from adjoint.engine.autodiff.tape.anomaly import call_site, has_nan
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
 
 
 class NonFiniteLoss(RuntimeError):

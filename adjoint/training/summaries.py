@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.readers import png
-from adjoint.graph.ir import Graph
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.graph.ir import Graph
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.training.events import double, nested, number, text
 
 # Edges of buckets that grow by a tenth, in both directions from zero.

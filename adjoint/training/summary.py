@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.nn import Module
 
 

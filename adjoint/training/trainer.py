@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.amp import GradScaler, autocast
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType, bfloat16, float16
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType, bfloat16, float16
+from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.metrics import Metric
-from adjoint.ops.join import cat
 from adjoint.training import state as parts
 from adjoint.training.curves import save_plot
 from adjoint.training.nan import NonFiniteLoss, name_of_first_nan

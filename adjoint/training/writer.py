@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.graph.capture import capture
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.capture.capture import capture
 from adjoint.training import summaries
 from adjoint.training.events import EventFile
 

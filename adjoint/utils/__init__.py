@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from adjoint.core import config
+from adjoint.engine.core.state import config
 from adjoint.utils import checkpoint as checkpoint
 
 # `data` brings in multiprocessing, `tensorboard` the training package.

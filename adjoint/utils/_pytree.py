@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.core.tree import TreeDef as TreeSpec
-from adjoint.core.tree import flatten, map_tree, unflatten
+from adjoint.engine.core.tree import TreeDef as TreeSpec
+from adjoint.engine.core.tree import flatten, map_tree, unflatten
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoint.backends.threads import get_num_threads, set_num_threads
+from adjoint.engine.backends.threads import get_num_threads, set_num_threads
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (0.0, "ns"))
 

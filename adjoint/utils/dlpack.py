@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from adjoint.backends.array.interop import from_dlpack as from_dlpack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import from_dlpack as from_dlpack
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def to_dlpack(tensor: Tensor) -> Any:

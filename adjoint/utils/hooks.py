@@ -1,5 +1,5 @@
 """What registering a hook returns."""
 
-from adjoint.autodiff.hooks import Handle as RemovableHandle
+from adjoint.engine.autodiff.tape.hooks import Handle as RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.core.rng import Generator
 from adjoint.data.readers import CIFAR10 as _CIFAR10
 from adjoint.data.readers import CIFAR100 as _CIFAR100
 from adjoint.data.readers import MNIST as _MNIST
@@ -14,8 +13,9 @@ from adjoint.data.readers import FashionMNIST as _FashionMNIST
 from adjoint.data.readers import ImageFolder as _ImageFolder
 from adjoint.data.readers.images import EXTENSIONS as IMG_EXTENSIONS
 from adjoint.data.readers.labelled import Labelled
-from adjoint.ops.random import randint
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.ops.random.random import randint
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.pictures import default_loader, picture
 
 __all__ = [

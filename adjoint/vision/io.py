@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import from_numpy
 from adjoint.data.readers import png
 from adjoint.data.readers.images import read_image as _read
 from adjoint.data.readers.images import rgb
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class ImageReadMode(Enum):

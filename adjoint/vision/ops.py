@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from adjoint import nn
-from adjoint.backends.array.interop import from_numpy
-from adjoint.core.dtype import int64
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.ops.elementwise.bounds import maximum, minimum
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.ops.bounds import maximum, minimum
-from adjoint.ops.join import stack
-from adjoint.tensor.tensor import Tensor
 
 
 def box_area(boxes: Tensor) -> Tensor:

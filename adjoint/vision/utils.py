@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.autodiff.modes import no_grad
 from adjoint.data.readers import png
-from adjoint.ops.join import cat, stack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.shape.join import cat, stack
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.pictures import pillow
 
 

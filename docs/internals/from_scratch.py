@@ -18,10 +18,10 @@ import numpy as np
 # fmt: off
 
 # -- 1. The record -----------------------------------------------------------------------------
-# (core/record.py) Everything the framework knows about an operation is stated once, in a record:
-# how the result looks (`infer`), its derivative (`rules`, one per operand), how its parameters
-# change when a batch dimension is put in front (`shift`), and whether it is a view. How it is
-# computed is not here: each backend keeps its own table of kernels.
+# (core/operations/record.py) Everything the framework knows about an operation is stated once, in a
+# record: how the result looks (`infer`), its derivative (`rules`, one per operand), how its
+# parameters change when a batch dimension is put in front (`shift`), and whether it is a view. How
+# it is computed is not here: each backend keeps its own table of kernels.
 
 class Rule:
     """A derivative rule. Its parameter names declare what it needs, and only that is saved:
@@ -45,10 +45,10 @@ class Record:
         return bind(self, operands, params)
 
 # -- 2. Families -------------------------------------------------------------------------------
-# (core/families.py) From the mathematical kind of an operation its rules follow. Elementwise
-# operations state a partial per operand; linear ones their transpose; bilinear ones a transpose
-# per operand. Reverse mode (`pull`) and forward mode (`push`) are both derived from that one
-# statement, so they cannot disagree.
+# (core/operations/families.py) From the mathematical kind of an operation its rules follow.
+# Elementwise operations state a partial per operand; linear ones their transpose; bilinear ones a
+# transpose per operand. Reverse mode (`pull`) and forward mode (`push`) are both derived from that
+# one statement, so they cannot disagree.
 
 def elementwise(name, *partials):
     return Record(name, "elementwise", np.broadcast_shapes, partials)
@@ -235,8 +235,8 @@ def read(x):
     return value
 
 # -- 6. The one door ---------------------------------------------------------------------------
-# (core/dispatch.py) Transforms form a stack of levels. An operation goes to the highest level
-# among its operands, which expresses it in operations on payloads; those meet the next level
+# (core/operations/dispatch.py) Transforms form a stack of levels. An operation goes to the highest
+# level among its operands, which expresses it in operations on payloads; those meet the next level
 # down, and so on, to capture or execution. The tape is level 0.
 
 LEVELS = []  # the active transforms
@@ -392,9 +392,9 @@ except RuntimeError as error:
     assert "sin: a saved tensor was modified" in str(error)
 
 # -- 9. Levels ---------------------------------------------------------------------------------
-# (core/levels.py, autodiff/*_level.py) A transform pushes a level and wraps its arguments. What
-# tells the transforms apart is the payload: a tensor one level down (grad), a pair of them (jvp),
-# or one with a batch in front (vmap).
+# (core/operations/levels.py, autodiff/levels/) A transform pushes a level and wraps its arguments.
+# What tells the transforms apart is the payload: a tensor one level down (grad), a pair of them
+# (jvp), or one with a batch in front (vmap).
 
 class Level:
     def __enter__(self):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import adjoint as ad
-from adjoint.core.dtype import DTYPES
+from adjoint.engine.core.dtype import DTYPES
 
 TORCH_OF = {d: getattr(torch, d.name) for d in DTYPES}
 OURS_OF = {v: k for k, v in TORCH_OF.items()}

@@ -25,7 +25,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 import adjoint as ad
-from adjoint.core.tree import flatten
+from adjoint.engine.core.tree import flatten
 from adjoint.graph import capture
 from tests.compare.bridge import Unsupported, ours, theirs
 

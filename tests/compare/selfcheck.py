@@ -21,8 +21,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import adjoint as ad
-from adjoint.core.spec import UnknownShapeError
-from adjoint.core.tree import flatten, unflatten
+from adjoint.engine.core.spec import UnknownShapeError
+from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.graph import capture
 from tests.compare.bridge import Unsupported, ours
 from tests.compare.names import NONDETERMINISTIC, WANTED

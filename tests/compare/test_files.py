@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.dtype import DTYPES
+from adjoint.engine.core.dtype import DTYPES
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare
 
-from adjoint import assembly  # noqa: E402
-from adjoint.core.public import PUBLIC  # noqa: E402
+from adjoint.engine import assembly  # noqa: E402
+from adjoint.engine.core.operations.public import PUBLIC  # noqa: E402
 
 # Parameters PyTorch documents that mean nothing here, or spells in more than one way.
 LOOSE = {"size", "shape", "sizes", "dims", "tensors", "operands", "layout", "pin_memory"}

@@ -13,7 +13,7 @@ import numpy as np
 
 import adjoint as ad
 import tests.samples
-from adjoint.core.tree import flatten
+from adjoint.engine.core.tree import flatten
 from tests.samples import S, T
 
 

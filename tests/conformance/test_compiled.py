@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.compiler import compile, draft, native
+from adjoint.compiler import compile
+from adjoint.engine.backends.llvm import native
+from adjoint.engine.compiler.package import draft
 from tests.conformance.cases import Case, make, rows
 
 ROWS = [row for row in rows() if row.capture]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.core.spec import UnknownShapeError
-from adjoint.graph.passes import inline, run_passes
+from adjoint.engine.core.spec import UnknownShapeError
+from adjoint.engine.graph.passes import inline, run_passes
 from tests.conformance.cases import Case, make, rows
 from tests.graph_checks import graph_of, same_results
 from tests.samples import S

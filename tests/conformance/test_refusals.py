@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint import assembly
-from adjoint.core.record import REGISTRY, Record
+from adjoint.engine import assembly
+from adjoint.engine.core.operations.record import REGISTRY, Record
 
 assembly.load_lazy()
 ELEMENTWISE = [r for r in REGISTRY.values() if r.family == "elementwise"]

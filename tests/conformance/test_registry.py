@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint import assembly
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import REGISTRY, Record, is_tensor
-from adjoint.core.spec import Spec, UnknownShapeError
+from adjoint.engine import assembly
+from adjoint.engine.core.operations.record import REGISTRY, Record, is_tensor
+from adjoint.engine.core.spec import Spec, UnknownShapeError
+from adjoint.engine.core.state.context import CONTEXT
 from tests.conformance.cases import Case, make, rows
 
 ROWS = rows()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import from_numpy
 from adjoint.data.readers.labelled import Labelled
+from adjoint.engine.backends.array.interop import from_numpy
 
 PIXELS = 3 * 32 * 32
 

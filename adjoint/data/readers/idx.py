@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import from_numpy
 from adjoint.data.readers.labelled import Labelled
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.tensor.tensor import Tensor
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.backends.array.interop import tensor
-from adjoint.core.dtype import DType, float32
 from adjoint.data.dataset import Dataset
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def read_csv(

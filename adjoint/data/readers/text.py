@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from adjoint.backends.array.interop import tensor
 from adjoint.data.dataset import Dataset, IterableDataset
 from adjoint.data.worker_info import get_worker_info
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 Path = str | os.PathLike[str]
 

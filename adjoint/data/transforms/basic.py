@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.backends.array.interop import from_numpy
-from adjoint.core.dtype import DType, float32, get_default_dtype, uint8
 from adjoint.data.transforms.draw import chance, integer
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.dtype import DType, float32, get_default_dtype, uint8
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
 class Transform:

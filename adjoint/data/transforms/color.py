@@ -10,8 +10,8 @@ import numpy as np
 
 from adjoint.data.transforms.basic import ImageTransform, Transform
 from adjoint.data.transforms.draw import chance, integer, uniform
-from adjoint.ops.random import randn, randperm
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.ops.random.random import randn, randperm
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 _LUMA = np.array([0.2989, 0.587, 0.114], np.float32).reshape(3, 1, 1)
 Bounds = tuple[float, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.ops.random import rand, randint
+from adjoint.engine.ops.random.random import rand, randint
 
 
 def uniform(low: float, high: float) -> float:

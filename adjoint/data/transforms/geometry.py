@@ -10,7 +10,7 @@ import numpy as np
 
 from adjoint.data.transforms.basic import ImageTransform
 from adjoint.data.transforms.draw import chance, integer, uniform
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
 def _pair(size: int | Sequence[int]) -> tuple[int, int]:

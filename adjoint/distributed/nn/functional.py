@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.processes import default_group
 from adjoint.distributed import ReduceOp
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.state.processes import default_group
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def _of_one(tensor: Tensor) -> Tensor:

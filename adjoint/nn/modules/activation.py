@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
-from adjoint.ops.creation import empty
-from adjoint.tensor.tensor import Tensor
 
 
 def _flag(inplace: bool, lead: str = "") -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.nn.multi_head import multi_head_attention_forward
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.linear import NonDynamicallyQuantizableLinear
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
-from adjoint.ops.creation import empty
-from adjoint.ops.nn.multi_head import multi_head_attention_forward
-from adjoint.tensor.tensor import Tensor
 
 
 class MultiheadAttention(Module):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType, int64
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.ops.create.creation import empty, ones, zeros
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.lazy import LazyModuleMixin
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
-from adjoint.ops.creation import empty, ones, zeros
-from adjoint.tensor.tensor import Tensor
 
 
 class _NormBase(Module):

@@ -7,17 +7,17 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.common.checks import require
+from adjoint.engine.ops.elementwise.records import WHERE
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.container import ModuleList, Sequential
 from adjoint.nn.modules.linear import Linear
 from adjoint.nn.modules.loss import _WeightedLoss
 from adjoint.nn.modules.module import Module
-from adjoint.ops.checks import require
-from adjoint.ops.elementwise import WHERE
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):

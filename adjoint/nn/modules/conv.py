@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any, ClassVar
 
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
 from adjoint.nn.modules.utils import _ntuple, _reverse_repeat_tuple
 from adjoint.nn.parameter import Parameter
-from adjoint.ops.creation import empty
-from adjoint.tensor.tensor import Tensor
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 

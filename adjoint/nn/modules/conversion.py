@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core import dtype as dt
-from adjoint.core.device import Device
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
-from adjoint.ops.creation import empty_like
-from adjoint.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from adjoint.nn.modules.module import Module

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.create.ranges import arange
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.linear import Linear
 from adjoint.nn.modules.module import Module
-from adjoint.ops.creation import zeros
-from adjoint.ops.join import cat
-from adjoint.ops.ranges import arange
-from adjoint.tensor.tensor import Tensor
 
 
 class RotaryEmbedding(Module):

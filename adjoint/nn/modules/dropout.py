@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
-from adjoint.tensor.tensor import Tensor
 
 
 class _DropoutNd(Module):

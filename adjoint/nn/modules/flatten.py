@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
-from adjoint.tensor.tensor import Tensor
 
 
 class Flatten(Module):

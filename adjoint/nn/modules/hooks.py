@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from adjoint.autodiff.function import Function
-from adjoint.autodiff.hooks import Handle
-from adjoint.core.context import CONTEXT
-from adjoint.core.epoch import TrackedDict
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.levels.function import Function
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.epoch import TrackedDict
+from adjoint.engine.tensor.tensor import Tensor
 
 Table = TrackedDict
 

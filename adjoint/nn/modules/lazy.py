@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.context import concrete
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.state.context import concrete
 from adjoint.nn.parameter import is_lazy
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules import conv
 from adjoint.nn.modules.lazy import LazyModuleMixin
 from adjoint.nn.parameter import UninitializedParameter
-from adjoint.tensor.tensor import Tensor
 
 
 class _LazyConvXdMixin(LazyModuleMixin):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.dtype import DType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn import init
 from adjoint.nn.modules.lazy import LazyModuleMixin
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter, UninitializedParameter
-from adjoint.ops.creation import empty
-from adjoint.tensor.tensor import Tensor
 
 
 class Identity(Module):

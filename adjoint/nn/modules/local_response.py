@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from adjoint.engine.ops.image.resample import resampled
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
-from adjoint.ops.join import cat
-from adjoint.ops.resample import resampled
-from adjoint.tensor.tensor import Tensor
 
 
 class LocalResponseNorm(Module):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.ops.nn.reductions import reduction_of
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.distance import PairwiseDistance
 from adjoint.nn.modules.module import Module
-from adjoint.ops.nn.reductions import reduction_of
-from adjoint.tensor.tensor import Tensor
 
 Flag = bool | None
 

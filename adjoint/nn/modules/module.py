@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
 
-from adjoint.autodiff.hooks import Handle
-from adjoint.core.epoch import EPOCH, TrackedDict
-from adjoint.graph.graph import Graph
-from adjoint.graph.recording import record_call
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.capture.recording import record_call
+from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
+from adjoint.engine.graph.session.graph import Graph
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.conversion import Conversion
 from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
 from adjoint.nn.modules.hooks import (
@@ -38,7 +39,6 @@ from adjoint.nn.modules.naming import NAMED, name_layer
 from adjoint.nn.modules.state import StateDict
 from adjoint.nn.modules.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
-from adjoint.tensor.tensor import Tensor
 
 TABLES = (
     "_parameters",
@@ -162,7 +162,7 @@ class Module(Traversal, Conversion, StateDict):
         >>> layer(ad.ones(3, 2)).shape
         adjoint.Size([3, 1])
         """
-        from adjoint.compiler.api import compile  # loads what few programs need
+        from adjoint.engine.compiler.api import compile  # loads what few programs need
 
         object.__setattr__(self, "_compiled_call_impl", compile(self._call_impl, *args, **kwargs))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor
 
 # Only these exactly: a subclass may carry more than its message, or be caught by what it says.
 NAMED: Final = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
 from adjoint.nn.modules.utils import _ntuple
-from adjoint.tensor.tensor import Tensor
 
 
 class _PadNd(Module):

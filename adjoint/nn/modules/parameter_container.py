@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module, type_name
 from adjoint.nn.parameter import Parameter
-from adjoint.tensor.tensor import Tensor
 
 
 def _as_parameter(value: Any) -> Any:

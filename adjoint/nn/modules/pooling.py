@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
 from adjoint.nn.modules.utils import _ntuple, _single
-from adjoint.tensor.tensor import Tensor
 
 
 class _MaxPoolNd(Module):

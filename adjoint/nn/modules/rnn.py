@@ -7,8 +7,11 @@ import warnings
 from math import sqrt
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.nn.recurrent import CELLS, run
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
 from adjoint.nn.modules.rnn_cells import GRUCell as GRUCell
@@ -17,9 +20,6 @@ from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
 from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
 from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.rnn import PackedSequence, integers_of
-from adjoint.ops.creation import empty
-from adjoint.ops.nn.recurrent import CELLS, run
-from adjoint.tensor.tensor import Tensor
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 

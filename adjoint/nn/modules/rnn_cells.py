@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.nn.recurrent import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
-from adjoint.ops.creation import empty
-from adjoint.ops.nn.recurrent import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
-from adjoint.tensor.tensor import Tensor
 
 
 class RNNCellBase(Module):

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoint.autodiff.hooks import Handle
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
-from adjoint.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from adjoint.nn.modules.module import Module

@@ -6,8 +6,10 @@ import copy
 import math
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import full
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.container import ModuleList
 from adjoint.nn.modules.module import Module
@@ -18,8 +20,6 @@ from adjoint.nn.modules.transformer_layers import (
     TransformerEncoderLayer,
     activation_named,
 )
-from adjoint.ops.creation import full
-from adjoint.tensor.tensor import Tensor
 
 
 def causal_mask(size: int, device: Any = None, dtype: DType | None = None) -> Tensor:

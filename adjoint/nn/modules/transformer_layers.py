@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.core.dtype import DType
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.attention import MultiheadAttention
 from adjoint.nn.modules.dropout import Dropout
 from adjoint.nn.modules.linear import Linear
 from adjoint.nn.modules.module import Module
 from adjoint.nn.modules.normalization import LayerNorm
-from adjoint.tensor.tensor import Tensor
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter
-from adjoint.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from adjoint.nn.modules.module import Module

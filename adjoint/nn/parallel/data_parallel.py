@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.core.device import Device
+from adjoint.engine.core.device import Device
 from adjoint.nn.modules.module import Module
 
 

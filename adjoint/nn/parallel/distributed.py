@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.core.processes import default_group
+from adjoint.engine.core.state.processes import default_group
 from adjoint.nn.modules.module import Module
 
 

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
-from adjoint.backends.array.many import bundles, each, join, update_many
-from adjoint.core.dtype import float32, float64
-from adjoint.ops.creation import zeros
-from adjoint.ops.join import stack
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.backends.array.many import bundles, each, join, update_many
+from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.tensor.tensor import Tensor
 
 Tensors = Tensor | Iterable[Tensor]
 _EXACT = (float32, float64)

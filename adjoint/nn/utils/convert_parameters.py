@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import type_name
-from adjoint.ops.join import cat
-from adjoint.tensor.tensor import Tensor
 
 
 def _check_device(tensor: Tensor, first: Tensor) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter
-from adjoint.tensor.tensor import Tensor
 
 
 def _check_eval(*modules: Any) -> None:

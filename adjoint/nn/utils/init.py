@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.rng import default_generator
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import default_generator
 from adjoint.nn.modules.module import Module
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from adjoint import assembly
-from adjoint.autodiff.modes import no_grad
-from adjoint.core.numeric_limits import finfo
+from adjoint.engine import assembly
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import eye
+from adjoint.engine.ops.random.random import randn
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.utils.parametrize import register_parametrization
 from adjoint.nn.utils.spectral_norm import as_matrix, normalize, output_dim
 from adjoint.nn.utils.weight_norm import norm_except_dim, normalised
-from adjoint.ops.join import cat
-from adjoint.ops.random import randn
-from adjoint.ops.ranges import eye
-from adjoint.tensor.tensor import Tensor
 
 linalg: Any = SimpleNamespace(**assembly.namespace("linalg"))
 MAPS = ("matrix_exp", "cayley", "householder")

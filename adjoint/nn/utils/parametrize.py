@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.container import ModuleDict, ModuleList
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
-from adjoint.tensor.tensor import Tensor
 
 
 class _Cache:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.creation import ones_like, zeros_like
+from adjoint.engine.ops.random.random import rand, rand_like
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.utils.convert_parameters import parameters_to_vector
-from adjoint.ops.creation import ones_like, zeros_like
-from adjoint.ops.random import rand, rand_like
-from adjoint.tensor.tensor import Tensor
 
 
 class BasePruningMethod(ABC):

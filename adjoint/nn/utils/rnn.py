@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from adjoint.backends.array.interop import tensor
-from adjoint.core.device import CPU
-from adjoint.core.dtype import int64
-from adjoint.ops.creation import full
-from adjoint.ops.join import cat, stack
-from adjoint.tensor.item import elements
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.device import CPU
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.ops.create.creation import full
+from adjoint.engine.ops.shape.join import cat, stack
+from adjoint.engine.tensor.item import elements
+from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = [
     "PackedSequence",

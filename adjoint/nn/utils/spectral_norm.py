@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from adjoint.autodiff.modes import no_grad
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter, is_lazy
-from adjoint.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from adjoint.autodiff import modules
+from adjoint.engine.autodiff.transforms import modules
 
 
 def functional_call(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter, is_lazy
-from adjoint.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Module)
 

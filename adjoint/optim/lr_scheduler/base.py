@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.core.context import CONTEXT
-from adjoint.core.record import is_tensor
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.optim.optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (

@@ -1,5 +1,5 @@
 """Window functions."""
 
-from adjoint import assembly as _assembly
+from adjoint.engine import assembly as _assembly
 
 globals().update(_assembly.namespace("signal.windows"))

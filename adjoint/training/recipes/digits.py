@@ -10,8 +10,8 @@ from typing import Any
 from adjoint import nn, optim
 from adjoint.data import DataLoader, TensorDataset
 from adjoint.datasets import digits
+from adjoint.engine.ops.random.random import randperm
 from adjoint.metrics import Accuracy
-from adjoint.ops.random import randperm
 from adjoint.random import manual_seed
 from adjoint.training.summary import summary
 from adjoint.training.trainer import Trainer

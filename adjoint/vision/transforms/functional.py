@@ -24,7 +24,7 @@ from adjoint.data.transforms.color import grey, shift_hue
 from adjoint.data.transforms.geometry import crop as _crop
 from adjoint.data.transforms.geometry import rotate as _rotate
 from adjoint.data.transforms.geometry import sample
-from adjoint.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.vision.pictures import pillow
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.data.transforms.basic import Transform
 from adjoint.data.transforms.draw import chance, uniform
-from adjoint.ops.random import randperm
+from adjoint.engine.ops.random.random import randperm
 from adjoint.vision.transforms import functional as F
 
 

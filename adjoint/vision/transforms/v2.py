@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.core.dtype import DType
 from adjoint.data.transforms.basic import ConvertImageDtype, Transform, to_channels_first
-from adjoint.tensor.tensor import Tensor
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import *  # noqa: F403
 from adjoint.vision.transforms import functional as functional
 

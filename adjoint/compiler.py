@@ -1,0 +1,13 @@
+"""The compiler: from a function to a program that runs without it. `compile` is its front."""
+
+from adjoint.engine.capture.capture import is_compiling as is_compiling
+from adjoint.engine.capture.capture import reset as reset
+from adjoint.engine.compiler.api import compile as compile
+from adjoint.engine.compiler.executors import list_backends as list_backends
+from adjoint.engine.compiler.executors import register_backend as register_backend
+from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
+from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
+from adjoint.engine.compiler.marks import cudagraph_mark_step_begin as cudagraph_mark_step_begin
+from adjoint.engine.compiler.marks import disable as disable
+from adjoint.engine.compiler.marks import is_dynamo_compiling as is_dynamo_compiling
+from adjoint.engine.compiler.marks import is_exporting as is_exporting

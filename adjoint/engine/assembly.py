@@ -1,0 +1,398 @@
+"""Putting the layers together: which modules load at import, which on first use.
+
+Importing an operation module fills the public table; importing its array kernels fills the eager
+table. The families below load at once; the lazy ones when a name is asked for that is not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from typing import Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core import layout
+from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state import config
+from adjoint.engine.tensor.install import install
+from adjoint.engine.tensor.tensor import Tensor
+
+EAGER = (
+    "adjoint.engine.ops.elementwise.records",
+    "adjoint.engine.ops.shape.convert",
+    "adjoint.engine.ops.shape.views",
+    "adjoint.engine.ops.shape.dims",
+    "adjoint.engine.ops.shape.select",
+    "adjoint.engine.ops.shape.strided",
+    "adjoint.engine.ops.shape.reinterpret",
+    "adjoint.engine.ops.shape.split",
+    "adjoint.engine.ops.shape.join",
+    "adjoint.engine.ops.shape.rearrange",
+    "adjoint.engine.ops.shape.triangular",
+    "adjoint.engine.ops.shape.pad",
+    "adjoint.engine.ops.shape.metadata",
+    "adjoint.engine.ops.reduce.reduction",
+    "adjoint.engine.ops.reduce.scan",
+    "adjoint.engine.ops.reduce.product",
+    "adjoint.engine.ops.reduce.extremes",
+    "adjoint.engine.ops.reduce.statistics",
+    "adjoint.engine.ops.reduce.norms",
+    "adjoint.engine.ops.order.sort",
+    "adjoint.engine.ops.products.matmul",
+    "adjoint.engine.ops.products.products",
+    "adjoint.engine.ops.products.linear",
+    "adjoint.engine.ops.products.einsum",
+    "adjoint.engine.ops.index.index",
+    "adjoint.engine.ops.index.gather",
+    "adjoint.engine.ops.index.scatter",
+    "adjoint.engine.ops.index.selection",
+    "adjoint.engine.ops.index.nonzero",
+    "adjoint.engine.ops.create.creation",
+    "adjoint.engine.ops.create.ranges",
+    "adjoint.engine.ops.reduce.softmax",
+    "adjoint.engine.ops.random.random",
+    "adjoint.engine.ops.random.samplers",
+    "adjoint.engine.ops.random.counts",
+    "adjoint.engine.core.state.placement",
+    "adjoint.engine.tensor.info",
+    "adjoint.engine.tensor.typing_rules",
+    "adjoint.engine.tensor.memory",
+    "adjoint.engine.tensor.out",
+    "adjoint.engine.autodiff.tape.flags",
+    "adjoint.engine.tensor.item",
+    "adjoint.engine.tensor.filling",
+    "adjoint.engine.autodiff.tape.hooks",
+    "adjoint.engine.autodiff.tape.reverse",
+    "adjoint.engine.backends.array.allocator",
+    "adjoint.engine.backends.array.executor",
+    "adjoint.engine.backends.array.buffers",
+    "adjoint.engine.backends.array.interop",
+    "adjoint.engine.backends.array.tensor_types",
+    "adjoint.engine.backends.array.elementwise.kernels",
+    "adjoint.engine.backends.array.elementwise.error_functions",
+    "adjoint.engine.backends.array.index.indexing",
+    "adjoint.engine.backends.array.reduce.reduction",
+    "adjoint.engine.backends.array.reduce.scan",
+    "adjoint.engine.backends.array.order.sort",
+    "adjoint.engine.backends.array.products.matmul",
+    "adjoint.engine.backends.array.random.random",
+    "adjoint.engine.backends.array.random.counts",
+    "adjoint.engine.backends.array.shape.views",
+    "adjoint.engine.backends.array.shape.copies",
+    "adjoint.engine.backends.array.create.creation",
+)
+# What networks need: loaded by the first name asked for in nn.functional.
+NETWORKS: tuple[str, ...] = (
+    "adjoint.engine.ops.nn.attention",
+    "adjoint.engine.ops.nn.multi_head",
+    "adjoint.engine.ops.nn.recurrent",
+    "adjoint.engine.ops.image.conv",
+    "adjoint.engine.ops.image.grid",
+    "adjoint.engine.ops.image.pooling",
+    "adjoint.engine.ops.image.adaptive_pooling",
+    "adjoint.engine.ops.image.unpooling",
+    "adjoint.engine.ops.image.fold",
+    "adjoint.engine.ops.image.padding",
+    "adjoint.engine.ops.image.interpolate",
+    "adjoint.engine.ops.image.pixels",
+    "adjoint.engine.ops.nn.activations",
+    "adjoint.engine.ops.nn.channel_norm",
+    "adjoint.engine.ops.nn.classification",
+    "adjoint.engine.ops.nn.ctc",
+    "adjoint.engine.ops.nn.distances",
+    "adjoint.engine.ops.nn.dropout",
+    "adjoint.engine.ops.nn.embedding",
+    "adjoint.engine.ops.nn.grouped",
+    "adjoint.engine.ops.nn.margins",
+    "adjoint.engine.ops.nn.normalization",
+    "adjoint.engine.ops.nn.piecewise",
+    "adjoint.engine.ops.nn.regression",
+    "adjoint.engine.ops.nn.softmax",
+    "adjoint.engine.backends.array.checks",
+    "adjoint.engine.backends.array.image.convolution",
+    "adjoint.engine.backends.array.image.resample",
+    "adjoint.engine.backends.array.image.pooling",
+    "adjoint.engine.backends.array.image.fold",
+    "adjoint.engine.backends.array.nn.gates",
+)
+LAZY: tuple[str, ...] = (
+    *NETWORKS,
+    "adjoint.engine.ops.special.gamma_family",
+    "adjoint.engine.ops.random.gamma_samples",
+    "adjoint.engine.backends.array.special.gamma",
+    "adjoint.engine.backends.array.random.gamma_samples",
+    "adjoint.engine.ops.reduce.calculus",
+    "adjoint.engine.ops.reduce.covariance",
+    "adjoint.engine.ops.reduce.quantile",
+    "adjoint.engine.ops.order.search",
+    "adjoint.engine.ops.order.unique",
+    "adjoint.engine.ops.order.histogram",
+    "adjoint.engine.ops.order.hashing",
+    "adjoint.engine.ops.reduce.masked",
+    "adjoint.engine.backends.array.order.search",
+    "adjoint.engine.backends.array.order.histogram",
+    "adjoint.engine.ops.linalg.cholesky",
+    "adjoint.engine.ops.linalg.det",
+    "adjoint.engine.ops.linalg.eigen",
+    "adjoint.engine.ops.linalg.ldl",
+    "adjoint.engine.ops.linalg.lowrank",
+    "adjoint.engine.ops.linalg.lstsq",
+    "adjoint.engine.ops.linalg.lu",
+    "adjoint.engine.ops.linalg.norms",
+    "adjoint.engine.ops.linalg.powers",
+    "adjoint.engine.ops.linalg.qr",
+    "adjoint.engine.ops.linalg.solve",
+    "adjoint.engine.ops.linalg.svd",
+    "adjoint.engine.ops.signal.fft",
+    "adjoint.engine.ops.signal.frequencies",
+    "adjoint.engine.ops.signal.spectral",
+    "adjoint.engine.ops.signal.signal_windows",
+    "adjoint.engine.ops.signal.windows",
+    "adjoint.engine.ops.special.aliases",
+    "adjoint.engine.ops.special.bessel",
+    "adjoint.engine.ops.special.zeta",
+    "adjoint.engine.ops.special.normal",
+    "adjoint.engine.ops.special.polynomials",
+    "adjoint.engine.backends.array.signal.fft",
+    "adjoint.engine.backends.array.linalg.lapack",
+    "adjoint.engine.backends.array.linalg.linalg",
+    "adjoint.engine.backends.array.special.polynomials",
+    "adjoint.engine.backends.array.special.special",
+    "adjoint.engine.backends.array.sharing",
+    "adjoint.engine.sparse.creation",
+    "adjoint.engine.backends.array.sparse",
+)
+# Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
+SUBMODULES = (
+    "_C",
+    "_dynamo",
+    "_higher_order_ops",
+    "__config__",
+    "accelerator",
+    "amp",
+    "autograd",
+    "backends",
+    "compiler",
+    "cpu",
+    "cuda",
+    "data",
+    "datasets",
+    "distributed",
+    "distributions",
+    "fft",
+    "func",
+    "functional",
+    "graph",
+    "hub",
+    "io",
+    "jit",
+    "linalg",
+    "masked",
+    "models",
+    "metrics",
+    "mps",
+    "multiprocessing",
+    "nn",
+    "optim",
+    "quasirandom",
+    "random",
+    "return_types",
+    "serialization",
+    "signal",
+    "sparse",
+    "special",
+    "storage",
+    "testing",
+    "training",
+    "types",
+    "utils",
+    "version",
+    "vision",
+    "xpu",
+)
+
+# Top-level names that are no operations, with the module that has them.
+ELSEWHERE = {
+    "autocast": "adjoint.amp.autocast_mode",
+    "clear_autocast_cache": "adjoint.amp.autocast_mode",
+    "get_autocast_cpu_dtype": "adjoint.amp.autocast_mode",
+    "get_autocast_dtype": "adjoint.amp.autocast_mode",
+    "get_autocast_gpu_dtype": "adjoint.amp.autocast_mode",
+    "is_autocast_cache_enabled": "adjoint.amp.autocast_mode",
+    "is_autocast_cpu_enabled": "adjoint.amp.autocast_mode",
+    "is_autocast_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_cache_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_cpu_dtype": "adjoint.amp.autocast_mode",
+    "set_autocast_cpu_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_dtype": "adjoint.amp.autocast_mode",
+    "set_autocast_enabled": "adjoint.amp.autocast_mode",
+    "set_autocast_gpu_dtype": "adjoint.amp.autocast_mode",
+    "get_float32_matmul_precision": "adjoint.engine.core.state.precision",
+    "set_float32_matmul_precision": "adjoint.engine.core.state.precision",
+    "are_deterministic_algorithms_enabled": "adjoint.engine.core.state.determinism",
+    "get_deterministic_debug_mode": "adjoint.engine.core.state.determinism",
+    "get_num_interop_threads": "adjoint.engine.backends.threads",
+    "get_num_threads": "adjoint.engine.backends.threads",
+    "is_deterministic_algorithms_warn_only_enabled": "adjoint.engine.core.state.determinism",
+    "set_deterministic_debug_mode": "adjoint.engine.core.state.determinism",
+    "set_num_interop_threads": "adjoint.engine.backends.threads",
+    "set_num_threads": "adjoint.engine.backends.threads",
+    "use_deterministic_algorithms": "adjoint.engine.core.state.determinism",
+    "compile": "adjoint.engine.compiler.api",
+    "mark_dynamic": "adjoint.engine.capture.dynamic.dynamic",
+    "GradScaler": "adjoint.amp.grad_scaler",
+    "GradientTape": "adjoint.engine.autodiff.tape.gradient_tape",
+    "Graph": "adjoint.engine.graph.session.graph",
+    "Session": "adjoint.engine.graph.session.session",
+    "placeholder": "adjoint.engine.graph.session.graph",
+    "associative_scan": "adjoint.engine.graph.flow.associative",
+    "cond": "adjoint.engine.graph.flow.cond",
+    "scan": "adjoint.engine.graph.flow.scan",
+    "while_loop": "adjoint.engine.graph.flow.while_loop",
+    "TypedStorage": "adjoint.engine.tensor.memory",
+    "UntypedStorage": "adjoint.engine.tensor.memory",
+    "is_storage": "adjoint.engine.tensor.memory",
+    "is_warn_always_enabled": "adjoint.engine.core.state.config",
+    "set_warn_always": "adjoint.engine.core.state.config",
+    "set_default_tensor_type": "adjoint.engine.backends.array.tensor_types",
+    "set_flush_denormal": "adjoint.engine.backends.threads",
+    "typename": "adjoint.engine.tensor.typing_rules",
+    "load": "adjoint.io.files",
+    "save": "adjoint.io.files",
+    "is_anomaly_check_nan_enabled": "adjoint.engine.autodiff.tape.anomaly",
+    "is_anomaly_enabled": "adjoint.engine.autodiff.tape.anomaly",
+    "vmap": "adjoint.engine.autodiff.transforms.batching",
+}
+
+# In-place methods that are also functions in PyTorch (`relu_(x)`).
+INPLACE_FUNCTIONS = frozenset(
+    """
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_
+    asinh_ atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_
+    detach_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_
+    log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_
+    round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+    """.split()
+)
+
+for _name in EAGER:
+    importlib.import_module(_name)
+install(Tensor)
+_loaded = False
+
+
+def top_level() -> dict[str, Any]:
+    """The names of the top namespace that are there at once."""
+    names: dict[str, Any] = {d.name: d for d in dt.DTYPES}
+    names |= dt.ALIASES | layout.CONSTANTS
+    names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
+    names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}
+    return names
+
+
+def load_lazy() -> None:
+    """Import the families that wait for first use."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for name in LAZY:
+            importlib.import_module(name)
+        install(Tensor)
+
+
+HOOKS.load_rest = load_lazy
+
+
+def load_sparse() -> Any:
+    """Sparse tensors, which few programs have."""
+    importlib.import_module("adjoint.engine.backends.array.sparse")
+    return HOOKS.sparse
+
+
+HOOKS.load_sparse = load_sparse
+
+
+def load_networks() -> None:
+    """Import the families behind nn.functional, without the rest of those that wait."""
+    for name in NETWORKS:
+        importlib.import_module(name)
+    install(Tensor)
+
+
+def find_method(cls: type[Tensor], name: str) -> Any:
+    """A method or property that was not on the class at import."""
+    if not name.startswith("_") and not _loaded:
+        load_lazy()
+        found = inspect.getattr_static(cls, name, None)
+        if found is not None:
+            return found
+    raise AttributeError(
+        f"'Tensor' object has no attribute {name!r}. If PyTorch has it, Adjoint does not yet.",
+        name=name,
+        obj=cls,
+    )
+
+
+HOOKS.find_method = find_method
+
+
+def executor_named(name: str) -> Any:
+    """The factory of executables that `compile(backend=name)` would use."""
+    executors = importlib.import_module("adjoint.engine.compiler.executors")
+    return executors.factory_for(name, "default", {})
+
+
+HOOKS.executor = executor_named
+
+
+def find(name: str) -> Any:
+    """A top-level name that was not there at import."""
+    if name in SUBMODULES:
+        return importlib.import_module(f"adjoint.{name}")
+    if name in ELSEWHERE:
+        return getattr(importlib.import_module(ELSEWHERE[name]), name)
+    if name.startswith("_foreach_"):
+        found = importlib.import_module("adjoint.engine.backends.array.foreach").find(name)
+        if found is not None:
+            return found
+    if not name.startswith("__"):
+        load_lazy()
+        if ("", name) in PUBLIC:
+            return PUBLIC["", name].fn
+        if name in INPLACE_FUNCTIONS:
+            return getattr(Tensor, name)
+    raise AttributeError(
+        f"module {config.display_name!r} has no attribute {name!r}. If PyTorch has it, Adjoint "
+        "does not yet.",
+        name=name,
+        obj=sys.modules["adjoint"],
+    )
+
+
+def all_names() -> set[str]:
+    """Every public name, lazy ones included."""
+    load_lazy()
+    return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *ELSEWHERE}
+
+
+def find_in(space: str, name: str) -> Any:
+    """A function of a namespace such as "nn.functional", loading lazy families if need be."""
+    for load in (load_networks, load_lazy):
+        if (space, name) not in PUBLIC:
+            load()
+    if (space, name) in PUBLIC:
+        return PUBLIC[space, name].fn
+    raise AttributeError(
+        f"module '{config.display_name}.{space}' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet.",
+        name=name,
+        obj=sys.modules[f"adjoint.{space}"],
+    )
+
+
+def namespace(space: str) -> dict[str, Any]:
+    """The functions of a namespace such as "linalg"."""
+    load_lazy()
+    return {name: p.fn for (s, name), p in PUBLIC.items() if s == space}

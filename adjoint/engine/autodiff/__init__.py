@@ -1,0 +1,1 @@
+"""Derivatives: the tape, the levels of transforms, and the functions people call."""

@@ -1,0 +1,1 @@
+"""Transforms as levels: grad, jvp and vmap, each in terms of the level below."""

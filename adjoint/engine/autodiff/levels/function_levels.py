@@ -1,0 +1,269 @@
+"""Custom functions inside transforms: one node, one dual, one batch per level.
+
+A function is performed once, at the bottom; each level above gives it a context of its own whose
+saved tensors are the level's. Inputs and results among them are known by identity; anything else
+that was saved is a constant to the levels above, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.autodiff.levels.function import (
+    Function,
+    FunctionCtx,
+    Said,
+    VmapInfo,
+    as_tuple,
+    attach_function,
+    position,
+    run_forward,
+)
+from adjoint.engine.autodiff.levels.grad_level import GradLevel
+from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
+from adjoint.engine.autodiff.levels.stack import entered, next_depth
+from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
+from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.core.operations.dispatch import highest_level
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.tensor import Tensor
+
+Needs = tuple[bool, ...]
+
+
+def call(cls: type[Function], args: tuple[Any, ...], needs: Needs) -> tuple[Any, Any]:
+    """The result of a custom function and the context it left, at the highest level involved."""
+    level = highest_level(args)
+    if isinstance(level, GradLevel):
+        return _call_grad(cls, level, args, needs)
+    if isinstance(level, JvpLevel):
+        return _call_jvp(cls, level, args, needs)
+    if isinstance(level, VmapLevel):
+        return _call_vmap(cls, level, args), None
+    return run_forward(cls, args, needs)
+
+
+def _below(level: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(payload(a) if is_tensor(a) and a._storage.level is level else a for a in args)
+
+
+def _context(
+    cls: type[Function], said: Said | None, needs: Needs, args: tuple[Any, ...], out: Any
+) -> FunctionCtx:
+    """A context for one level, from the values below it."""
+    ctx = FunctionCtx(needs)
+    if cls.has_setup():
+        with CONTEXT.having(grad_enabled=False):
+            cls.setup_context(ctx, args, out)
+        return ctx
+    if said is None:
+        raise RuntimeError(
+            f"{cls.__name__}: to use an autograd.Function with vmap, it must override the "
+            "setup_context staticmethod and take no ctx in forward."
+        )
+    ctx.__dict__.update(said.attributes)
+    ctx._materialize = said.materialize
+    ctx._to_save, ctx._dirty = said.to_save, said.dirty
+    ctx._silent = said.non_differentiable
+    return ctx
+
+
+def _lifted(values: Any, inner: tuple[Any, ...], outer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values of the level below, those that are inputs or results replaced by this level's."""
+    found = []
+    for v in values:
+        place = position(inner, v)
+        found.append(v if place is None else outer[place])
+    return tuple(found)
+
+
+def _call_grad(
+    cls: type[Function], level: GradLevel, args: tuple[Any, ...], needs: Needs
+) -> tuple[Any, Any]:
+    recording = CONTEXT.grad_enabled
+    edges = [edge_of(a) if recording else None for a in args]
+    wanted = tuple(e is not None or n for e, n in zip(edges, needs, strict=True))
+    inner = _below(level, args)
+    with CONTEXT.having(grad_enabled=level.outer_grad and recording):
+        out, said = call(cls, inner, wanted)
+    ctx = _context(cls, said, wanted, inner, out)
+    ctx._level = level
+    inner_outs = as_tuple(out)
+    outs = tuple(_raised(level, o, inner, args) if is_tensor(o) else o for o in inner_outs)
+    below, above = (*inner, *inner_outs), (*args, *outs)
+    for t in ctx._dirty:
+        if (place := position(inner, t)) is not None and args[place] is not t:
+            args[place]._storage.version += 1
+    ctx._to_save = _lifted(ctx._to_save, below, above)
+    ctx._dirty = _lifted(ctx._dirty, below, above)
+    ctx._silent = _lifted(ctx._silent, below, above)
+    outs, said = attach_function(cls, ctx, args, outs, edges, {})
+    return (outs if isinstance(out, tuple) else outs[0]), said
+
+
+def _raised(level: GradLevel, out: Any, inner: tuple[Any, ...], args: tuple[Any, ...]) -> Tensor:
+    """A result as a tensor of the level: the argument itself where that was returned."""
+    place = position(inner, out)
+    return make_level_tensor(level, out._spec, out) if place is None else args[place]
+
+
+def _call_jvp(
+    cls: type[Function], level: JvpLevel, args: tuple[Any, ...], needs: Needs
+) -> tuple[Any, Any]:
+    duals = [level.dual(a) for a in args]
+    primals = tuple(d.primal for d in duals)
+    out, said = call(cls, primals, tuple(True for _ in needs))
+    ctx = _context(cls, said, tuple(d.tangent is not None for d in duals), primals, out)
+    ctx._fixed = tuple(ctx._to_save)
+    tangents = [
+        a.primal.new_zeros(a.primal.shape)
+        if a.tangent is None
+        and is_tensor(a.primal)
+        and a.primal.dtype.is_inexact
+        and ctx._materialize
+        else a.tangent
+        for a in duals
+    ]
+    pushed = as_tuple(cls.jvp(ctx, *tangents))
+    outs = as_tuple(out)
+    if len(pushed) != len(outs):
+        raise RuntimeError(
+            f"{cls.__name__}.jvp returned {len(pushed)} tangents for {len(outs)} outputs"
+        )
+    wrapped = tuple(
+        make_level_tensor(level, o._spec, Dual(o, t)) if is_tensor(o) and t is not None else o
+        for o, t in zip(outs, pushed, strict=True)
+    )
+    below, above = (*primals, *outs), (*args, *wrapped)
+    said = Said(
+        ctx.__dict__,
+        ctx._materialize,
+        _lifted(ctx._to_save, below, above),
+        _lifted(ctx._dirty, below, above),
+        _lifted(ctx._silent, below, above),
+    )
+    return (wrapped if isinstance(out, tuple) else wrapped[0]), said
+
+
+def _call_vmap(cls: type[Function], level: VmapLevel, args: tuple[Any, ...]) -> Any:
+    inner = _below(level, args)
+    batched = tuple(is_tensor(a) and a._storage.level is level for a in args)
+    if cls.vmap is not Function.vmap:
+        in_dims = tuple(0 if b else None for b in batched)
+        out, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), in_dims, *inner)
+        dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(as_tuple(out))
+        outs = tuple(
+            o if d is None else level.wrap_payload(o.movedim(d, 0))
+            for o, d in zip(as_tuple(out), dims, strict=True)
+        )
+        return outs if isinstance(out, tuple) else outs[0]
+    if not cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
+            "override and implement the vmap staticmethod or set generate_vmap_rule=True."
+        )
+    if not cls.has_setup():
+        raise RuntimeError(
+            f"{cls.__name__}: generate_vmap_rule needs the setup_context staticmethod, and a "
+            "forward that takes no ctx."
+        )
+    rule = batched_function(cls, level.size, batched, level.randomness)
+    out = call(rule, inner, (False,) * len(inner))[0]
+    flags = rule.out_batched  # type: ignore[attr-defined]
+    outs = tuple(
+        level.wrap_payload(o) if b else o for o, b in zip(as_tuple(out), flags, strict=True)
+    )
+    return outs if isinstance(out, tuple) else outs[0]
+
+
+def batched_function(
+    cls: type[Function], size: int, batched: tuple[bool, ...], randomness: str
+) -> type[Function]:
+    """The function that a custom function is on batched values: forward and backward under vmap."""
+
+    def wrap(level: VmapLevel, values: Any, flags: Any) -> tuple[Any, ...]:
+        return tuple(level.wrap_payload(v) if b else v for v, b in zip(values, flags, strict=True))
+
+    def at(level: VmapLevel, values: Any) -> tuple[bool, ...]:
+        return tuple(is_tensor(v) and v._storage.level is level for v in values)
+
+    class Batched(Function):
+        generate_vmap_rule = True
+        out_batched: tuple[bool, ...] = ()
+
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            with entered(VmapLevel(next_depth(), size, randomness)) as level:
+                out = cls.forward(*wrap(level, args, batched))
+                outs = as_tuple(out)
+                Batched.out_batched = at(level, outs)
+                shown = _below(level, outs)
+            return shown if isinstance(out, tuple) else shown[0]
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            with entered(VmapLevel(next_depth(), size, randomness)) as level:
+                outs = as_tuple(output)
+                args = wrap(level, inputs, batched)
+                results = wrap(level, outs, Batched.out_batched)
+                inner = FunctionCtx(ctx.needs_input_grad)
+                cls.setup_context(inner, args, results if isinstance(output, tuple) else results[0])
+                ctx.flags = at(level, inner._to_save)
+                saved = _below(level, _lifted(inner._to_save, (*args, *results), (*inputs, *outs)))
+                attributes = inner.__dict__
+                ctx.plain = {
+                    k: (payload(v), True) if at(level, (v,))[0] else (v, False)
+                    for k, v in attributes.items()
+                }
+            ctx.save_for_backward(*saved)
+            ctx.set_materialize_grads(inner._materialize)
+
+        @staticmethod
+        def restore(ctx: Any, level: VmapLevel) -> FunctionCtx:
+            inner = FunctionCtx(ctx.needs_input_grad)
+            inner._fixed = wrap(level, ctx.saved_tensors, ctx.flags)
+            for k, (v, b) in ctx.plain.items():
+                setattr(inner, k, level.wrap_payload(v) if b else v)
+            return inner
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            with entered(VmapLevel(next_depth(), size, randomness)) as level:
+                given = tuple(
+                    level.wrap_payload(g) if b and g is not None else g
+                    for g, b in zip(grads, Batched.out_batched, strict=True)
+                )
+                pulled = as_tuple(cls.pull_back(Batched.restore(ctx, level), *given))
+                results: list[Any] = []
+                for g, b in zip(pulled, batched, strict=True):
+                    if g is None:
+                        results.append(None)
+                        continue
+                    whole = payload(g) if at(level, (g,))[0] else level.lift(g)
+                    results.append(whole if b else whole.sum(0))
+            return tuple(results)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            with entered(VmapLevel(next_depth(), size, randomness)) as level:
+                given = tuple(
+                    level.wrap_payload(t) if b and t is not None else t
+                    for t, b in zip(tangents, batched, strict=True)
+                )
+                pushed = as_tuple(cls.jvp(Batched.restore(ctx, level), *given))
+                results = tuple(
+                    t
+                    if t is None
+                    else payload(t)
+                    if at(level, (t,))[0]
+                    else level.lift(t)
+                    if b
+                    else t
+                    for t, b in zip(pushed, Batched.out_batched, strict=True)
+                )
+            return results
+
+    Batched.__name__ = f"Batched{cls.__name__}"
+    return Batched

@@ -1,0 +1,1 @@
+"""Reverse mode on a dynamic tape: `.backward()` and what surrounds it."""

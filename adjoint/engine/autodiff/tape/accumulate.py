@@ -1,0 +1,113 @@
+"""Adding gradients up: between nodes, and into `.grad`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.elementwise.arithmetic import ADD
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor, alias, set_grad
+
+
+def add(held: Any, grad: Any) -> Any:
+    """The sum of two cotangents; of a sparse and a dense one, the dense one comes first."""
+    if HOOKS.sparse is not None and held.is_sparse:
+        return ADD(grad, held)
+    return ADD(held, grad)
+
+
+def add_owned(held: Any, grad: Any) -> bool:
+    """Add in place to a sum nobody else has seen, where that is a matter of arrays alone."""
+    if not CONTEXT.plain or CONTEXT.grad_enabled:
+        return False
+    into, array = held._array, grad._array
+    if type(into) is Window or into.dtype != array.dtype or into.shape != array.shape:
+        return False
+    HOOKS.array.add_into(into, array)
+    return True
+
+
+def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
+    """Add to `.grad`: in place where the tape does not need the old value."""
+    held = leaf.grad
+    if HOOKS.sparse is not None and (grad.is_sparse or (held is not None and held.is_sparse)):
+        accumulate_sparse(leaf, held, grad, keep_graph=keep_graph)
+    elif held is None:
+        set_grad(leaf, as_first(leaf, grad, keep_graph=keep_graph))
+    elif keep_graph:
+        set_grad(leaf, held + grad)
+    elif not held._requires_grad and add_owned(held, grad):
+        held._storage.version += 1
+    else:
+        with CONTEXT.having(grad_enabled=False):
+            held.add_(grad)
+
+
+def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool) -> None:
+    """The same where either is sparse: sparse as long as both are, dense from then on."""
+    if held is None:
+        if not keep_graph:
+            elements = grad._values()
+            shared = bool(elements._chain) or is_shared(elements) or not elements.is_contiguous()
+            grad = grad.with_elements(row_major(elements) if shared else elements)
+        set_grad(leaf, grad)
+    elif keep_graph or (held.is_sparse and not grad.is_sparse):
+        set_grad(leaf, add(held, grad))
+    else:
+        with CONTEXT.having(grad_enabled=False):
+            held.add_(grad)
+
+
+def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
+    """A gradient nobody else will write to, in the memory layout of the leaf.
+
+    As in PyTorch: the leaf's own strides where they are dense, row-major otherwise.
+    """
+    order = None if leaf.is_contiguous() else dense_order(leaf)
+    if order is not None:
+        inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+        grad = row_major(grad.permute(order)).permute(inverse)
+        return grad if keep_graph else alias(grad)
+    if keep_graph:
+        return row_major(grad)
+    shared = bool(grad._chain) or is_shared(grad) or not grad.is_contiguous()
+    return alias(row_major(grad) if shared else grad)
+
+
+def row_major(grad: Tensor) -> Tensor:
+    """A contiguous copy."""
+    return grad.clone() if grad.is_contiguous() else grad.contiguous()
+
+
+def dense_order(leaf: Tensor) -> tuple[int, ...] | None:
+    """The dimensions by falling stride, if in that order the elements have no gaps."""
+    strides = leaf.stride()
+    order = tuple(sorted(range(leaf.ndim), key=lambda d: -strides[d]))
+    step = 1
+    for d in reversed(order):
+        if leaf.shape[d] != 1 and strides[d] != step:
+            return None
+        step *= leaf.shape[d]
+    return order
+
+
+def is_shared(grad: Tensor) -> bool:
+    """Whether the storage is somebody's already; if not, it is now.
+
+    A cotangent may be passed on unchanged (add gives g to both operands), so two leaves could end
+    up with one storage; a storage is claimed by the first.
+    """
+    storage = grad._storage
+    if storage.level is not None:
+        return True
+    claimed = getattr(storage, "claimed", False)
+    storage.claimed = True
+    return claimed
+
+
+def claim(grad: Tensor) -> Tensor:
+    """Mark a tensor that belongs to the user, so that no leaf takes it as its own gradient."""
+    grad._storage.claimed = True
+    return grad

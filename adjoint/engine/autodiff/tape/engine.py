@@ -1,0 +1,223 @@
+"""Backward: cotangents flow from results to leaves, latest operation first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any
+
+from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
+from adjoint.engine.autodiff.tape.node import Edge, Node
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.tensor import Tensor
+
+
+def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node]:
+    """The nodes through which some target is reached; `nodes` are those targets belong to."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack = [r[0] for r in roots if isinstance(r[0], Node)]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        order.append(node)
+        stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], Node)]
+    order.sort(key=attrgetter("sequence"))  # operands before results
+    keep: set[Node] = set()
+    for node in order:
+        for e in node.edges:
+            if e is not None and (e[0] in keep or e[0] in nodes or e in targets):
+                keep.add(node)
+                break
+    return keep
+
+
+class _Active(threading.local):
+    """How many runs for chosen targets this thread is inside of."""
+
+    depth = 0
+
+
+_ACTIVE = _Active()
+
+
+def running_for_targets() -> bool:
+    """Whether the current backward is for chosen tensors only."""
+    return _ACTIVE.depth > 0
+
+
+class Backward:
+    """One run of the engine."""
+
+    def __init__(
+        self,
+        *,
+        retain_graph: bool,
+        create_graph: bool,
+        targets: Sequence[Edge] | None,
+        accumulate: bool,
+        level: Any,
+    ) -> None:
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.targets = None if targets is None else set(targets)  # None: every leaf reached
+        self.nodes = {e[0] for e in targets or () if isinstance(e[0], Node)}
+        self.accumulate = accumulate
+        self.level = level
+        self.found: dict[Edge, Any] = {}
+        self.buffers: dict[Node, list[Any]] = {}
+        self.queue: list[tuple[int, Node]] = []
+        self.keep: set[Node] = set()
+        # By id: the leaf, its gradient so far, whether that is a sum made here.
+        self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
+
+    def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
+        """Propagate from the roots."""
+        if self.targets is None:
+            self.propagate(roots)
+            return
+        self.keep = reaching([e for e, _ in roots], self.targets, self.nodes)
+        _ACTIVE.depth += 1
+        try:
+            self.propagate(roots)
+        finally:
+            _ACTIVE.depth -= 1
+
+    def propagate(self, roots: Sequence[tuple[Edge, Any]]) -> None:
+        """Node after node, then the leaves."""
+        self.send([e for e, _ in roots], [g for _, g in roots])
+        queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
+        simple = self.targets is None and not CONTEXT.anomaly
+        while queue:
+            node = heappop(queue)[1]
+            grads = buffers.pop(node)
+            if simple and node.extra is None:
+                results = node.apply(grads, None, level)
+                if not retain:
+                    node.release()
+            else:
+                results = self.step(node, grads)
+            self.send(node.edges, results)
+        while self.leaves:  # a hook may have put new ones there
+            leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
+            self.arrive(leaf, grad)
+
+    def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
+        """Send cotangents along edges."""
+        buffers = self.buffers
+        for edge, grad in zip(edges, grads, strict=False):
+            if grad is None or edge is None:
+                continue
+            target, nr = edge
+            if isinstance(target, TensorBase):
+                self.send_leaf(target, grad)
+                continue
+            buffer = buffers.get(target)
+            if buffer is None:
+                heappush(self.queue, (-target.sequence, target))
+                if target.outputs == 1:
+                    buffers[target] = [grad]
+                    continue
+                buffer = buffers[target] = [None] * target.outputs
+            held = buffer[nr]
+            buffer[nr] = grad if held is None else add(held, grad)
+
+    def send_leaf(self, leaf: Any, grad: Any) -> None:
+        """Add to a leaf's total. The order of last contributions is the order of arrival."""
+        held = self.leaves.pop(id(leaf), None)
+        if held is None:
+            self.leaves[id(leaf)] = (leaf, grad, False)
+        elif held[2] and add_owned(held[1], grad):
+            self.leaves[id(leaf)] = held
+        else:
+            self.leaves[id(leaf)] = (leaf, add(held[1], grad), not CONTEXT.grad_enabled)
+
+    def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+        """Run a node that has hooks, or of which only some results are wanted."""
+        extra = node.extra
+        needed = None
+        # As in PyTorch: a target on the way to another is seen before its hooks change it.
+        if self.targets is not None and node in self.keep:
+            self.capture(node, grads)
+        if extra is not None:
+            for nr, hooks in tuple(extra.tensor_hooks.items()):
+                if grads[nr] is not None:
+                    grads[nr] = hooks(grads[nr])
+        if self.targets is not None:
+            if node not in self.keep:
+                self.capture(node, grads)
+                return ()
+            needed = [e is not None and self.wanted(e) for e in node.edges]
+        if extra is not None:
+            for prehook in tuple(extra.node_prehooks.values()):
+                replaced = prehook(tuple(grads))
+                if replaced is not None:
+                    grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+        results = self.apply(node, grads, needed)
+        if extra is not None:
+            for hook in tuple(extra.hooks.values()):
+                replaced = hook(tuple(results), tuple(grads))
+                if replaced is not None:
+                    results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
+        if not self.retain_graph:
+            node.release()
+        return results
+
+    def capture(self, node: Node, grads: list[Any]) -> None:
+        """Keep the cotangents that were asked for."""
+        for nr, grad in enumerate(grads):
+            if grad is not None and (node, nr) in self.targets:  # type: ignore[operator]
+                self.found[node, nr] = grad
+
+    def wanted(self, edge: Edge) -> bool:
+        """Whether some target is reached along an edge."""
+        return edge[0] in self.keep or edge[0] in self.nodes or edge in self.targets  # type: ignore[operator]
+
+    def apply(self, node: Node, grads: list[Any], needed: list[bool] | None) -> Sequence[Any]:
+        """The node's vjp; in anomaly mode, errors and NaNs name the forward line."""
+        if not CONTEXT.anomaly:
+            return node.apply(grads, needed, self.level)
+        from adjoint.engine.autodiff.tape.anomaly import guarded
+
+        return guarded(node, grads, needed, self.level)
+
+    def arrive(self, leaf: Tensor, grad: Any) -> None:
+        """A leaf's total: hooks, then accumulation or capture."""
+        meta = leaf._meta
+        if meta is not None and meta.hooks:
+            for hook in tuple(meta.hooks.values()):
+                replaced = hook(grad)
+                grad = grad if replaced is None else replaced
+            grad = claim(grad)  # a hook may have kept it
+        edge = (leaf, 0)
+        if self.targets is not None:
+            if edge not in self.targets:
+                return
+            self.found[edge] = grad
+        if not self.accumulate:
+            return
+        extra = None if meta is None else meta.leaf_extra
+        if extra is not None:
+            for prehook in tuple(extra.node_prehooks.values()):
+                replaced = prehook((grad,))
+                grad = grad if replaced is None else as_one(replaced)
+            grad = claim(grad)  # a hook may have kept it
+        accumulate_grad(leaf, grad, keep_graph=self.create_graph)
+        meta = leaf._meta
+        if meta is not None and meta.accumulate_hooks:
+            for hook in tuple(meta.accumulate_hooks.values()):
+                hook(leaf)
+        if extra is not None:
+            for hook in tuple(extra.hooks.values()):
+                hook((), (grad,))
+
+
+def as_one(x: Any) -> Any:
+    """A tensor, or the first of a tuple."""
+    return x if is_tensor(x) else x[0]

@@ -1,0 +1,129 @@
+"""A tensor's relation to the tape: asking for gradients, leaving the tape, versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.operations.public import method, prop, public
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.tensor.storage import Storage
+from adjoint.engine.tensor.tensor import Tensor, alias, sync_view
+
+
+@method
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Ask for this tensor's gradient (or stop asking); returns the tensor."""
+    if self._base is not None:
+        sync_view(self)
+    if self._node is not None:
+        if not requires_grad:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        return self
+    if requires_grad and not self.dtype.is_inexact:
+        raise RuntimeError(
+            "only Tensors of floating point and complex dtype can require gradients, received "
+            f"{self.dtype.name}"
+        )
+    if requires_grad and self._storage.version < 0 and not CONTEXT.inference:
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(self)
+    self._requires_grad = bool(requires_grad)
+    return self
+
+
+@public(method=True)
+def detach(input: Tensor) -> Tensor:
+    """The same elements, off the tape; writes to it are seen by the original's version."""
+    if CONTEXT.capture is not None and CONTEXT.capture.closes:
+        return CONTEXT.capture.detach(input)
+    if CONTEXT.levels and input._storage.level is not None:
+        return input._storage.level.detach(input)
+    out = alias(input)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.derive(out, input)
+    return out
+
+
+@public(method=True, name="detach_")
+def detach_(input: Tensor) -> Tensor:
+    """Take this tensor off the tape: it becomes a leaf."""
+    if input._base is not None and input.requires_grad:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using "
+            "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
+            "True, gradients are views of DDP buckets."
+        )
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(input)
+    input._node, input._nr, input._requires_grad, input._base = None, 0, False, None
+    return input
+
+
+@prop
+def output_nr(self: Tensor) -> int:
+    """Which result of its `grad_fn` this tensor is."""
+    return self._nr if self.grad_fn is not None else 0
+
+
+@prop
+def _version(self: Tensor) -> int:
+    """How often the storage was written to."""
+    if self._storage.version < 0:
+        raise RuntimeError("Inference tensors do not track version counter.")
+    return self._storage.version
+
+
+@public(method=True)
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    return input._storage.version < 0
+
+
+@method
+def _is_view(self: Tensor) -> bool:
+    """Whether the tensor is a view that the tape follows."""
+    return self._base is not None
+
+
+def _get_data(self: Tensor) -> Tensor:
+    """The same elements, off the tape and with a version of its own: writes go unseen."""
+    out = self.detach()
+    storage = self._storage
+    if CONTEXT.capture is None and storage.level is None and storage.trace is None:
+        # A second cell on one buffer; a capture tells by the buffer that they are one.
+        out._storage = Storage(storage.buffer)
+        out._storage.birth = storage.birth
+    return out
+
+
+def _set_data(self: Tensor, value: Any) -> None:
+    """Show `value`'s elements from now on, keeping this tensor's place on the tape."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"data: expected a Tensor, received {type(value).__name__}")
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(self)
+        if self._storage.trace is None and value.shape == self.shape:
+            from adjoint.engine.tensor.mutation import write
+
+            with CONTEXT.having(grad_enabled=False):
+                write(self, value.detach())
+            return
+    storage = value._storage
+    if storage.level is None and storage.trace is None:
+        storage = Storage(storage.buffer)
+        # A tensor saved before is stale: the new cell's version must not look like the old one's.
+        storage.version = max(self._storage.version, value._storage.version) + 1
+    self._array, self._storage, self._chain = value._array, storage, value._chain
+    self._base = None
+    EPOCH.count += 1
+
+
+Tensor.data = property(_get_data, _set_data)  # type: ignore[attr-defined]

@@ -1,0 +1,131 @@
+"""Looking at and reaching into the tape: what `autograd.graph` offers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.autodiff.tape.modes import Mode
+from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep what operations in the block save in main memory, and bring it back for backward."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Any) -> tuple[Any, Any]:
+            return tensor.device, tensor.detach().to("cpu", copy=True)
+
+        def unpack(packed: tuple[Any, Any]) -> Any:
+            device, tensor = packed
+            return tensor.to(device)
+
+        super().__init__(pack, unpack)
+
+
+class disable_saved_tensors_hooks(Mode):
+    """In the block, entering `saved_tensors_hooks` is an error with this message."""
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(saved_hooks_refused=error_message)
+
+    def __enter__(self) -> None:
+        if CONTEXT.saved_hooks:
+            raise RuntimeError(self._fields["saved_hooks_refused"])
+        super().__enter__()
+
+
+def increment_version(tensor: Any) -> None:
+    """Say that a tensor was written to behind the tape's back."""
+    for t in (tensor,) if is_tensor(tensor) else tensor:
+        t._storage.version += 1
+
+
+class Kept:
+    """A saved tensor that is copied when its storage is about to be written to."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+class allow_mutation_on_saved_tensors:
+    """In the block, a write to a tensor that was saved for backward copies it first."""
+
+    def __enter__(self) -> allow_mutation_on_saved_tensors:
+        self._kept: dict[int, list[weakref.ref[Kept]]] = {}
+        hooks = (self._pack, lambda kept: kept.tensor)
+        self._before = CONTEXT.set(
+            saved_hooks=(*CONTEXT.saved_hooks, hooks), before_write=self._copy
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set(**self._before)
+        self._kept.clear()
+
+    def _pack(self, tensor: Any) -> Kept:
+        kept = Kept(tensor)
+        self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(kept))
+        return kept
+
+    def _copy(self, storage: Any) -> None:
+        for reference in self._kept.pop(id(storage), ()):
+            kept = reference()
+            if kept is not None and kept.tensor._storage is storage:
+                with CONTEXT.having(saved_hooks=(), before_write=None, grad_enabled=False):
+                    kept.tensor = kept.tensor.clone()
+
+
+class MultiHandle:
+    """Removes several hooks at once."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: Iterable[Handle]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> MultiHandle:
+    """Call `fn` once all gradients of `tensors` are known, or with the first of them ("any").
+
+    In mode "all" a backward that reaches only some of the tensors does not call it.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    wanted = len(tensors)
+    state: dict[str, Any] = {"found": {}}
+
+    def collect(i: int) -> Callable[[Any], None]:
+        def hook(grad: Any) -> None:
+            if mode == "any":
+                if i in state["found"] or not state["found"]:
+                    state["found"] = {i: grad}
+                    fn(grad)
+                return
+            state["found"][i] = grad
+            if len(state["found"]) == wanted:
+                found, state["found"] = state["found"], {}
+                fn([found.get(k) for k in range(wanted)])
+
+        return hook
+
+    return MultiHandle(t.register_hook(collect(i)) for i, t in enumerate(tensors))

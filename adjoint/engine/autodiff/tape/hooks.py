@@ -1,0 +1,120 @@
+"""Hooks on tensors and nodes."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.autodiff.tape.accumulate import claim
+from adjoint.engine.core.operations.public import method, prop
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.tensor.tensor import Tensor, meta_of, set_grad
+
+_ids = itertools.count()
+
+
+class Handle:
+    """Returned by a registration; `remove()` undoes it. Also a context manager."""
+
+    __slots__ = ("id", "table")
+
+    def __init__(self, table: dict[int, Any], hook: Any) -> None:
+        self.table = table
+        self.id = next(_ids)
+        table[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        self.table.pop(self.id, None)
+        EPOCH.count += 1
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Prehook:
+    """Runs a non-leaf's hooks on its cotangent and keeps its gradient, if asked to."""
+
+    __slots__ = ("hooks", "retain")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[[Any], Any]] = {}
+        self.retain: weakref.ref[Tensor] | None = None  # weak: the tensor holds the node
+
+    def __call__(self, grad: Any) -> Any:
+        for hook in tuple(self.hooks.values()):
+            replaced = hook(grad)
+            grad = grad if replaced is None else replaced
+        tensor = None if self.retain is None else self.retain()
+        if tensor is not None:
+            held = tensor.grad
+            set_grad(tensor, grad if held is None else held + grad)
+            claim(grad)
+        return grad
+
+
+def _prehook(tensor: Tensor) -> Prehook:
+    tensor.grad_fn.separate(tensor)
+    found: Prehook = tensor.grad_fn.rare().tensor_hooks.setdefault(tensor._nr, Prehook())
+    return found
+
+
+@method
+def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
+    """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        return Handle(_prehook(self).hooks, hook)
+    EPOCH.count += 1  # a captured function depends on the hooks of leaves
+    meta = meta_of(self)
+    if meta.hooks is None:
+        meta.hooks = {}
+    return Handle(meta.hooks, hook)
+
+
+@method
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> Handle:
+    """Call `hook(tensor)` after a leaf's `.grad` has been accumulated."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    EPOCH.count += 1
+    meta = meta_of(self)
+    if meta.accumulate_hooks is None:
+        meta.accumulate_hooks = {}
+    return Handle(meta.accumulate_hooks, hook)
+
+
+@method
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of a non-leaf in `.grad`."""
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if self.grad_fn is not None:
+        keep_retaining(self)
+
+
+def keep_retaining(tensor: Tensor) -> None:
+    """Retain at the tensor's present node; an in-place write gives it a new one."""
+    meta = meta_of(tensor)
+    if meta.retains_grad is not None:
+        meta.retains_grad.retain = None
+    meta.retains_grad = _prehook(tensor)
+    meta.retains_grad.retain = weakref.ref(tensor)
+
+
+HOOKS.keep_retaining = keep_retaining
+
+
+@prop
+def retains_grad(self: Tensor) -> bool:
+    """Whether this non-leaf keeps its gradient."""
+    return self._meta is not None and self._meta.retains_grad is not None

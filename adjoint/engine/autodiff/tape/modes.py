@@ -1,0 +1,155 @@
+"""Grad modes: no_grad, enable_grad, set_grad_enabled, inference_mode."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from adjoint.engine.core.state.context import CONTEXT
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Mode:
+    """A context manager on the thread's context that also decorates functions and generators."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+        self._before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(CONTEXT.set(**self._fields))
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set(**self._before.pop())
+
+    def __call__(self, fn: F) -> F:
+        fields = self._fields
+        if inspect.isgeneratorfunction(fn):
+            return _moded_generator(fn, fields)  # type: ignore[return-value]
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with CONTEXT.having(**fields):
+                return fn(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
+
+
+def _moded_generator(fn: Callable[..., Any], fields: dict[str, Any]) -> Callable[..., Any]:
+    """The mode holds while the generator runs, not while it waits."""
+
+    @functools.wraps(fn)
+    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        source = fn(*args, **kwargs)
+        resume: Callable[[], Any] = lambda: next(source)
+        while True:
+            with CONTEXT.having(**fields):
+                try:
+                    item = resume()
+                except StopIteration as stop:
+                    return stop.value
+            try:
+                sent = yield item
+            except GeneratorExit:
+                with CONTEXT.having(**fields):
+                    source.close()
+                raise
+            except BaseException as error:
+                resume = functools.partial(source.throw, error)
+            else:
+                resume = functools.partial(source.send, sent)
+
+    return generator
+
+
+class ImmediateMode(Mode):
+    """A mode that is on from the call on; as a context manager, until the block ends."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._outer = CONTEXT.set(**fields)
+
+    def __enter__(self) -> None:
+        self._before.append(self._outer)
+        CONTEXT.set(**self._fields)
+
+    def __call__(self, fn: F) -> F:
+        CONTEXT.set(**self._outer)  # a decorator changes nothing before the function runs
+        return super().__call__(fn)
+
+
+class no_grad(Mode):
+    """Operations inside are not recorded.
+
+    >>> import adjoint as ad
+    >>> x = ad.ones(1, requires_grad=True)
+    >>> with ad.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    def __new__(cls, fn: Any = None) -> Any:
+        return super().__new__(cls) if fn is None else cls()(fn)
+
+    def __init__(self, fn: Any = None) -> None:
+        super().__init__(grad_enabled=False)
+
+
+class enable_grad(Mode):
+    """Operations inside are recorded, even within `no_grad`."""
+
+    def __new__(cls, fn: Any = None) -> Any:
+        return super().__new__(cls) if fn is None else cls()(fn)
+
+    def __init__(self, fn: Any = None) -> None:
+        super().__init__(grad_enabled=True)
+
+
+class set_grad_enabled(ImmediateMode):
+    """Turn recording on or off, as a function or for a block."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(grad_enabled=bool(mode))
+        self.mode = bool(mode)
+
+
+class inference_mode(Mode):
+    """Like `no_grad`, for code that will never need gradients of what it makes.
+
+    Tensors made inside cannot take part in recorded operations later, and keep no version.
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        return cls()(mode) if callable(mode) else super().__new__(cls)
+
+    def __init__(self, mode: Any = True) -> None:
+        self.mode = bool(mode)
+        # inference_mode(False) inside inference_mode() is ordinary mode again.
+        super().__init__(grad_enabled=not self.mode, inference=self.mode)
+
+    def __enter__(self) -> None:
+        fields = self._fields
+        if not self.mode and not CONTEXT.inference:
+            fields = {}  # nothing to leave: an outer no_grad stays
+        self._before.append(CONTEXT.set(**fields))
+
+
+class set_multithreading_enabled(Mode):
+    """Accepted and without effect: backward runs on the calling thread."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        super().__init__()
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are being recorded."""
+    return CONTEXT.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on."""
+    return CONTEXT.inference

@@ -1,0 +1,149 @@
+"""What the tape keeps of an operation, worked out once per record and pattern of operands.
+
+A rule's parameter names say what it needs (Note [rules] in core.record). Which operands are
+tracked decides which rules will run, so a plan is made per record and set of tracked operands: the
+values to save, and for each rule where its arguments come from. Recording an operation and running
+it backward then only follow lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from adjoint.engine.core.operations.record import Record, Rule
+
+# Where a rule's argument comes from; the key beside it is the index or name meant.
+SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONAL, CONSTANT = range(
+    11
+)
+Argument = tuple[int, Any]
+_CERTAIN = (
+    "same",
+    "float",
+    "real",
+)  # promotions that give an inexact result for an inexact operand
+
+
+class Step(NamedTuple):
+    """One operand's rule: `fn` of arguments, or the constant partial `factor`."""
+
+    position: int
+    fn: Callable[..., Any] | None
+    factor: float
+    single: int  # the index of the one saved value that `fn` takes, or -1
+    arguments: tuple[Argument, ...]
+
+
+class Plan:
+    """How to record one operation and how to run its rules."""
+
+    __slots__ = (
+        "certain", "elementwise", "node_class", "outputs", "pull", "saves", "steps",
+        "wants_out_specs", "wants_specs",
+    )  # fmt: skip
+
+    def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
+        self.node_class = node_class
+        self.outputs = outputs
+        self.elementwise = record.family == "elementwise"
+        self.certain = self.elementwise and record.promotion in _CERTAIN
+        self.wants_specs = False
+        self.wants_out_specs = False
+        self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
+        self.pull = record.pull
+        if self.pull is not None:  # takes all there is
+            self.saves = (*range(len(tracked)), *(-1 - i for i in range(outputs)))
+        self.steps: tuple[Step, ...] = tuple(
+            self._step(record, rule, position, len(tracked))
+            for position, wanted in enumerate(tracked)
+            if wanted and (rule := record.rule_at(position)) is not None
+        )
+
+    def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> Step:
+        if isinstance(rule, float):
+            return Step(position, None, rule, -1, ())
+        arguments: tuple[Argument, ...] = tuple(
+            (OPTIONAL, (n, rule.defaults[n]))
+            if n in rule.defaults
+            else self._argument(record, n, position, count)
+            for n in rule.names
+        )
+        alone = len(arguments) == 1 and arguments[0][0] == SAVED
+        return Step(position, rule.fn, 1.0, arguments[0][1] if alone else -1, arguments)
+
+    def _save(self, code: int) -> int:
+        if code not in self.saves:
+            self.saves += (code,)
+        return self.saves.index(code)
+
+    def _argument(self, record: Record, name: str, position: int, count: int) -> Argument:
+        match name:
+            case "g":
+                return GRAD, None
+            case "gs":
+                return GRADS, None
+            case "out":
+                return SAVED, self._save(-1)
+            case "outs":
+                return SAVED_MANY, [self._save(-1 - i) for i in range(self.outputs)]
+            case "later_outs":
+                return SAVED_MANY, [self._save(-1 - i) for i in range(1, self.outputs)]
+            case "out_spec" | "out_specs":
+                self.wants_out_specs = True
+                return (OUT_SPEC, None) if name == "out_spec" else (OUT_SPECS, None)
+            case "position":
+                return CONSTANT, position
+            case "spec":
+                self.wants_specs = True
+                return SPEC, position
+            case "x_specs":
+                self.wants_specs = True
+                return SPECS, slice(None)
+        if record.has_operand(name):
+            place = record.operand(tuple(range(count)), name)
+            if isinstance(place, tuple):
+                return SAVED_MANY, [self._save(i) for i in place]
+            return SAVED, self._save(place)
+        if name.endswith("_spec") and record.has_operand(name[:-5]):
+            self.wants_specs = True
+            place = record.operand(tuple(range(count)), name[:-5])
+            return (SPECS, slice(place[0], None)) if isinstance(place, tuple) else (SPEC, place)
+        return PARAM, name
+
+
+# PyTorch's names for the nodes of operations that we call by another name.
+_SPELLINGS = {
+    "reshape": "View",
+    "slice": "Slice",
+    "cast": "ToCopy",
+    "to_device": "ToCopy",
+    "view_scatter": "CopySlices",
+    "matmul": "Mm",
+}
+_classes: dict[Record, type] = {}
+
+
+def node_class_of(record: Record, base: type) -> type:
+    """The node class of a record, so that `type(y.grad_fn).__name__` says what was done."""
+    found = _classes.get(record)
+    if found is None:
+        stem = _SPELLINGS.get(record.name) or "".join(
+            part.capitalize() for part in record.name.split("_")
+        )
+        name = stem if stem == "CopySlices" else f"{stem}Backward0"
+        found = _classes[record] = type(name, (base,), {"__slots__": (), "__module__": __name__})
+    return found
+
+
+def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> Plan | None:
+    """The plan for operands tracked as the bits of `key` say; None where none has a rule.
+
+    Where the number of results varies from call to call, the key is (bits, number of results).
+    """
+    bits = key if isinstance(key, int) else key[0]
+    tracked = [bool(bits >> (count - 1 - i) & 1) for i in range(count)]
+    plan = Plan(record, tracked, outputs, node_class_of(record, base))
+    made = plan if plan.steps or plan.pull is not None else None
+    record.tape[key] = made
+    return made

@@ -1,0 +1,279 @@
+"""backward and grad: asking the tape for gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+from adjoint.engine.autodiff.levels.grad_level import GradLevel
+from adjoint.engine.autodiff.levels.jvp_level import JvpLevel
+from adjoint.engine.autodiff.levels.stack import entered, next_depth
+from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
+from adjoint.engine.autodiff.tape.accumulate import claim
+from adjoint.engine.autodiff.tape.engine import Backward
+from adjoint.engine.autodiff.tape.node import (
+    AccumulateGrad,
+    Edge,
+    accumulator_of,
+    attach_constant,
+    edge_of,
+    sequence_now,
+)
+from adjoint.engine.autodiff.tape.tape import attach, preserve
+from adjoint.engine.core.layout import strided
+from adjoint.engine.core.operations.public import method
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.mutation import payload
+from adjoint.engine.tensor.tensor import Tensor, set_grad
+
+HOOKS.attach = attach
+HOOKS.attach_constant = attach_constant
+HOOKS.preserve = preserve
+HOOKS.sequence_now = sequence_now
+
+
+def listed(x: Any) -> list[Any]:
+    """One tensor or a sequence of them, as a list."""
+    return [x] if x is None or is_tensor(x) or isinstance(x, GradientEdge) else list(x)
+
+
+class GradientEdge(NamedTuple):
+    """A place on the tape: a node and which of its results."""
+
+    node: Any
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives."""
+    if not tensor.requires_grad:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
+        )
+    node = tensor.grad_fn
+    return GradientEdge(accumulator_of(tensor) if node is None else node, tensor.output_nr)
+
+
+def place_of(x: Any) -> Edge | None:
+    """The tape's edge of a tensor or GradientEdge; of a dual, its primal's."""
+    if isinstance(x, GradientEdge):
+        return (x.node.variable, 0) if isinstance(x.node, AccumulateGrad) else tuple(x)
+    while is_tensor(x) and isinstance(x._storage.level, JvpLevel):
+        x = payload(x).primal
+    if is_tensor(x) and x.layout is not strided:
+        x = x._elements  # a sparse tensor is where its elements are
+    return edge_of(x)
+
+
+def gradient_of(x: Any, found: Any) -> Any:
+    """What arrived at a tensor's place as its gradient: that of a sparse tensor is sparse."""
+    if found is None or not is_tensor(x) or x.layout is strided:
+        return found
+    return x.as_gradient(found)
+
+
+def level_of(x: Any) -> Any:
+    """The transform a tensor belongs to, if any."""
+    return x._storage.level if is_tensor(x) else None
+
+
+def _seed(i: int, tensor: Any, grad: Any) -> Any:
+    """The cotangent a root starts with."""
+    if isinstance(tensor, GradientEdge):
+        if grad is None:
+            raise RuntimeError(f"a gradient must be given for output {i}, a GradientEdge")
+        return claim(grad)
+    if grad is None:
+        if tensor._array.size != 1:
+            raise RuntimeError(
+                "grad can be implicitly created only for scalar outputs; this one has shape "
+                f"{tuple(tensor.shape)}. Pass `gradient`, or reduce it first."
+            )
+        if not tensor.dtype.is_floating_point:
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{tensor.dtype.name}"
+            )
+        return tensor.new_ones(tensor.shape)
+    if not is_tensor(grad):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if grad.shape != tensor.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(grad.shape)} and "
+            f"output[{i}] has a shape of {tuple(tensor.shape)}."
+        )
+    if grad.dtype.is_complex != tensor.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype.name} and "
+            f"output[{i}] has a dtype of {tensor.dtype.name}."
+        )
+    return claim(grad) if grad.dtype is tensor.dtype else grad.to(tensor.dtype)
+
+
+def _roots(tensors: list[Any], grads: list[Any]) -> list[tuple[Edge, Any]]:
+    if len(grads) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
+    roots: list[tuple[Edge, Any]] = []
+    for i, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
+        edge = place_of(tensor)
+        if edge is None:
+            raise RuntimeError(
+                f"element {i} of tensors does not require grad and does not have a grad_fn"
+            )
+        roots.append((edge, _seed(i, tensor, grad)))
+    return roots
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Accumulate the gradients of `tensors` in the leaves' `.grad`."""
+    roots = listed(tensors)
+    if CONTEXT.levels and any(isinstance(level_of(t), (GradLevel, VmapLevel)) for t in roots):
+        raise RuntimeError(
+            "backward() called inside a function transform. This is not supported: use func.grad "
+            "or func.vjp instead, or call backward() outside of the transform."
+        )
+    grads = [None] * len(roots) if grad_tensors is None else listed(grad_tensors)
+    targets = None
+    inner: list[tuple[Any, Edge]] = []  # chosen tensors that are no leaves keep a gradient too
+    if inputs is not None:
+        chosen = listed(inputs)
+        if not chosen:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        targets = []
+        for t in chosen:
+            edge = place_of(t)
+            if edge is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+            targets.append(edge)
+            if is_tensor(t) and not is_tensor(edge[0]):
+                inner.append((t, edge))
+    run = Backward(
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=targets,
+        accumulate=True,
+        level=None,
+    )
+    with CONTEXT.having(grad_enabled=create_graph):
+        run.run(_roots(roots, grads))
+        for t, edge in inner:
+            if edge in run.found:
+                held = None if t._meta is None else t._meta.grad
+                found = run.found[edge]
+                set_grad(t, claim(found) if held is None else held + found)
+
+
+@method(name="backward")
+def backward_method(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Accumulate the gradient of this tensor in the leaves' `.grad`."""
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, returned rather than accumulated.
+
+    >>> import adjoint as ad
+    >>> x = ad.tensor(3.0, requires_grad=True)
+    >>> ad.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other parts of the graph, please use autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    roots = listed(outputs)
+    chosen = listed(inputs)
+    if not chosen:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
+    edges: list[Edge] = []
+    for t in chosen:
+        if is_tensor(t) and t.grad_fn is not None:
+            t.grad_fn.separate(t)
+        edge = place_of(t)
+        if edge is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+        edges.append(edge)
+    run = Backward(
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=edges,
+        accumulate=False,
+        level=None,
+    )
+    pull = _run_batched if is_grads_batched else _run
+    found = [
+        gradient_of(t, g)
+        for t, g in zip(chosen, pull(run, roots, grads, edges, create_graph), strict=True)
+    ]
+    if materialize_grads:
+        return tuple(
+            t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)
+        )
+    if not allow_unused and any(g is None for g in found):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
+        )
+    return tuple(found)
+
+
+def _run(
+    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+) -> list[Any]:
+    with CONTEXT.having(grad_enabled=create_graph):
+        run.run(_roots(roots, grads))
+    return [run.found.get(e) for e in edges]
+
+
+def _run_batched(
+    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+) -> list[Any]:
+    """`grads` have one more dimension in front: a batch of cotangents, pulled back at once."""
+    sizes = {g.shape[0] for g in grads if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(
+            "grad: with is_grads_batched every grad_output needs the same first dimension, "
+            f"received sizes {sorted(sizes)}"
+        )
+    with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
+        wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
+        run.run(_roots(roots, wrapped))
+        found = [run.found.get(e) for e in edges]
+        return [
+            g if g is None else payload(g) if g._storage.level is level else level.lift(g)
+            for g in found
+        ]

@@ -1,0 +1,283 @@
+"""Recording operations on the tape, and running their rules backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from adjoint.engine.autodiff.tape import plan as kinds
+from adjoint.engine.autodiff.tape.node import SEQUENCE, Edge, Node, TapeNode, edge_of
+from adjoint.engine.autodiff.tape.plan import Plan, Step, plan_for
+from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
+from adjoint.engine.core.dtype import FLOAT
+from adjoint.engine.core.operations.families import apply_partial, fit
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec, same_shape
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view
+
+_new = object.__new__
+_SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
+
+
+class RecordNode(TapeNode):
+    """A recorded primitive or composite: its vjp comes from the record, through a plan."""
+
+    __slots__ = ("out_specs", "params", "plan", "specs")
+    plan: Plan
+    params: dict[str, Any]
+    # Kept only where the plan asks; for an elementwise operation, only where an operand's shape
+    # or dtype differs from the result's, since only then a cotangent must be made to fit.
+    specs: list[Spec | None] | None
+    out_specs: tuple[Spec, ...] | None
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        if self.saved is None:
+            if not self.plan.saves:
+                self.saved = []
+            self.require_saved()
+        capture = CONTEXT.capture
+        if capture is not None and level is None and capture.pulls is not None:
+            return self.apply_captured(capture.pulls, grads, needed)
+        return self.apply_rules(grads, needed, level)
+
+    def apply_captured(
+        self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
+    ) -> Sequence[Any]:
+        """The rules, recorded once for tensors alike (Note [repeats])."""
+        values = [*self.loaded(None), *grads]
+        literals = [x for x in values if not isinstance(x, TensorBase)]
+        tensors = [x for x in values if isinstance(x, TensorBase)]
+        specs = None if self.specs is None else tuple(self.specs)
+        key = (self.plan, self.params, literals, specs, self.out_specs, needed)
+        rule = partial(self.apply_rules, grads, needed, None)
+        found: Sequence[Any] = pulls.run(key, tensors, rule)
+        return found
+
+    def loaded(self, level: Any) -> list[Any]:
+        """Everything that was saved."""
+        return [self.load(k, level, self.output_at(k)) for k in range(len(self.plan.saves))]
+
+    def apply_rules(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """The cotangents of the operands, rule by rule."""
+        plan = self.plan
+        if plan.pull is not None:
+            return self.apply_joint(plan, grads, needed, level)
+        results: list[Any] = [None] * len(self.edges)
+        elementwise = plan.elementwise
+        for step in plan.steps:
+            position, fn, factor, single, _ = step
+            if needed is not None and not needed[position]:
+                continue
+            if fn is None:
+                value: Any = factor
+            elif single >= 0:
+                code = plan.saves[single]
+                value = fn(self.load(single, level, None if code >= 0 else -1 - code))
+            else:
+                value = fn(*self.arguments(step, grads, level))
+            results[position] = self.chain(grads[0], value, position) if elementwise else value
+        return results
+
+    def apply_joint(
+        self, plan: Plan, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """The cotangents of all operands by one rule."""
+        count = len(self.edges)
+        values = self.loaded(level)
+        wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
+        return plan.pull(values[:count], values[count:], grads, wanted, self.params)  # type: ignore[misc]
+
+    def chain(self, g: Any, partial: Any, position: int) -> Any:
+        """The cotangent g through an elementwise partial, made to match the operand."""
+        out = apply_partial(g, partial, conjugate=True)
+        if self.specs is not None:
+            return fit(out, self.specs[position])  # type: ignore[arg-type]
+        # The operand is like the result, so like g; only a wider partial needs a cast.
+        return out if out._array.dtype is g._array.dtype else out.to(g.dtype)
+
+    def arguments(self, step: Step, grads: Sequence[Any], level: Any) -> list[Any]:
+        """What a rule asked for, in its order."""
+        found: list[Any] = []
+        for kind, key in step.arguments:
+            if kind == kinds.SAVED:
+                found.append(self.load(key, level, self.output_at(key)))
+            elif kind == kinds.GRAD:
+                found.append(grads[0])
+            elif kind == kinds.PARAM:
+                found.append(self.params[key])
+            elif kind == kinds.OPTIONAL:
+                found.append(self.params.get(*key))
+            elif kind == kinds.SPEC:
+                found.append(self.specs[key])  # type: ignore[index]
+            elif kind == kinds.SAVED_MANY:
+                found.append([self.load(k, level, self.output_at(k)) for k in key])
+            elif kind == kinds.GRADS:
+                found.append(grads)
+            elif kind == kinds.SPECS:
+                found.append(self.specs[key])  # type: ignore[index]
+            elif kind == kinds.OUT_SPEC:
+                found.append(self.out_specs[0])  # type: ignore[index]
+            elif kind == kinds.OUT_SPECS:
+                found.append(self.out_specs)
+            elif kind == kinds.CONSTANT:
+                found.append(key)
+            else:
+                raise AssertionError(f"{self.name()}: unhandled argument kind {kind}")
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """PyTorch's view on what was saved: `_saved_self`, `_saved_other`, `_saved_result`."""
+        code = _SAVED_NAMES.get(name)
+        plan = object.__getattribute__(self, "plan")
+        if code is None or code not in plan.saves:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.require_saved()
+        k = plan.saves.index(code)
+        return self.load(k, None, self.output_at(k))
+
+    def output_at(self, k: int) -> int | None:
+        """Which result the k-th saved value is, if it is one."""
+        code = self.plan.saves[k]
+        return None if code >= 0 else -1 - code
+
+
+def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
+    """Record an operation on the tape if any operand's gradient is wanted."""
+    edges: list[Edge | None] = []
+    bits = 1
+    for x in operands:
+        bits <<= 1
+        if isinstance(x, TensorBase):
+            base = x._base  # type: ignore[attr-defined]
+            if base is not None and base[0]._node is not base[1]:
+                sync_view(x)  # type: ignore[arg-type]
+            if x._requires_grad:  # type: ignore[attr-defined]
+                node = x._node  # type: ignore[attr-defined]
+                edges.append((x, 0) if node is None else (node, x._nr))  # type: ignore[attr-defined]
+                bits |= 1
+                continue
+        edges.append(None)
+    if bits == 1 << len(operands):
+        return
+    many = outs.__class__ is tuple
+    key: Any = bits if record.outputs else (bits, len(outs))
+    try:
+        plan = record.tape[key]
+    except KeyError:
+        plan = plan_for(record, key, len(operands), len(outs) if many else 1, RecordNode)
+    if plan is None:
+        return
+    results = outs if many else (outs,)
+    node = make_node(plan, operands, params, results, edges)
+    if not CONTEXT.plain:
+        decorate(node, plan, operands, results)
+    if plan.certain:
+        out = results[0]
+        out._node, out._nr, out._requires_grad = node, 0, True
+    else:
+        attach_node(node, results)
+
+
+def make_node(
+    plan: Plan,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    outs: tuple[Tensor, ...],
+    edges: list[Edge | None],
+) -> RecordNode:
+    """A node as a plan says, with what it saves."""
+    node: RecordNode = _new(plan.node_class)
+    node.edges = edges
+    node.outputs = len(outs)
+    node.sequence = next(SEQUENCE)
+    node.extra = None
+    node.plan = plan
+    node.params = params
+    node.specs = node.out_specs = None
+    if plan.wants_specs:
+        node.specs = specs_of(operands)
+    elif plan.elementwise:
+        array = outs[0]._array
+        shape, dtype = array.shape, array.dtype
+        for step in plan.steps:
+            array = operands[step.position]._array
+            if array.dtype is not dtype or not same_shape(array.shape, shape):
+                node.specs = specs_of(operands)
+                break
+    if plan.wants_out_specs:
+        node.out_specs = tuple([o._spec for o in outs])
+    saved: list[Any] = []
+    versions: list[int] = []
+    for code in plan.saves:
+        value = operands[code] if code >= 0 else alias(outs[-1 - code])
+        saved.append(value)
+        version = value._storage.version if isinstance(value, TensorBase) else 0  # type: ignore[attr-defined]
+        if version < 0:
+            raise refuse_inference()
+        versions.append(version)
+    node.saved = saved
+    node.versions = versions
+    return node
+
+
+def specs_of(operands: tuple[Any, ...]) -> list[Any]:
+    """Operands' specs; None for what is no tensor."""
+    return [x._spec if isinstance(x, TensorBase) else None for x in operands]  # type: ignore[attr-defined]
+
+
+def decorate(node: RecordNode, plan: Plan, operands: Any, outs: tuple[Tensor, ...]) -> None:
+    """What a context that is not plain adds: anomaly traces and saved-tensor hooks."""
+    if CONTEXT.anomaly:
+        from adjoint.engine.autodiff.tape.anomaly import call_site
+
+        node.rare().trace = call_site()
+    if CONTEXT.capture is not None:
+        for out in outs:
+            CONTEXT.capture.touch(out)
+    if CONTEXT.saved_hooks and not CONTEXT.levels:
+        saved = node.saved or []
+        for k, code in enumerate(plan.saves):
+            if isinstance(saved[k], TensorBase):
+                edge = edge_of(operands[code]) if code >= 0 else None
+                saved[k] = Packed(saved[k], edge)
+
+
+def attach_node(node: Node, results: Sequence[Any]) -> None:
+    """Make `results` the node's outputs, those that can carry a gradient."""
+    for i, out in enumerate(results):
+        if DTYPE_OF[out._array.dtype].category >= FLOAT:
+            out._node, out._nr, out._requires_grad = node, i, True
+
+
+def preserve(target: Tensor, result: Tensor, since: int) -> None:
+    """Before `result` overwrites `target`: nodes made since then keep the old elements.
+
+    `x.mul_(y)` needs x as it was for the gradient of y; only the operation itself may say so, an
+    earlier node that saved x is stale for good.
+    """
+    stack = [result._node]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, TapeNode) or node.sequence <= since or id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack += [e[0] for e in node.edges if e is not None]
+        for k, old in enumerate(node.saved or ()):
+            if isinstance(old, Tensor) and old._storage is target._storage:
+                edge = (old._node, old._nr, old._requires_grad)
+                copy = alias(old).clone()
+                copy._node, copy._nr, copy._requires_grad = edge
+                node.saved[k], node.versions[k] = copy, copy._storage.version  # type: ignore[index]
+            elif old.__class__ is Packed:
+                source = old.source()
+                if source is not None and source._storage is target._storage:
+                    # The hook was shown elements that are about to change: show it a copy.
+                    node.saved[k] = Packed(alias(source).clone(), old.edge)  # type: ignore[index]

@@ -1,0 +1,1 @@
+"""The functions people call: grad, jvp, vmap, jacobians, checks."""

@@ -1,0 +1,1 @@
+"""Where operations run: array libraries for eager execution, targets for compiled programs."""

@@ -1,0 +1,1 @@
+"""The eager table: a kernel per record, once for NumPy and CuPy."""

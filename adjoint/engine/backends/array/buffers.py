@@ -1,0 +1,177 @@
+"""Making, reading and writing array buffers: what the tensor layer asks of the backend."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from operator import iadd
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy, full_device, library, transfer
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.memory import element_strides, span, strided
+from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.core.device import CPU
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.tensor.meta import META, blank
+from adjoint.engine.tensor.mutation import leak_message
+from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
+
+Array = Any
+
+
+def copy_into(target: Array, source: Array) -> None:
+    """Overwrite an array's elements."""
+    xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
+    quietly(xp.copyto, (target, source), {"casting": "unsafe"})
+
+
+def add_into(target: Array, source: Array) -> None:
+    """Add to an array in place."""
+    quietly(iadd, (target, source), {})
+
+
+def check_overlap(array: Any) -> None:
+    """Refuse to write where one location of an array (or a window) shows more than once."""
+    if (
+        array.size
+        and 0 in array.strides
+        and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    ):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def address(array: Array) -> int:
+    """The address of the first element."""
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    return int(array.data.ptr)
+
+
+def offset_in(array: Array, buffer: Array) -> int:
+    """The position of an array's first element in its storage, in elements."""
+    return (address(array) - address(buffer)) // int(array.dtype.itemsize)
+
+
+def on_device(array: Array, device: Any) -> Array:
+    """A host array on a device."""
+    return array if device is CPU else transfer(array, device)
+
+
+def room(tensor: Tensor) -> int:
+    """How many elements of its dtype a tensor's storage has room for."""
+    buffer = tensor._storage.buffer
+    if buffer is None:
+        return sys.maxsize  # a value of a transform or capture: checked when it is computed
+    return span(buffer.shape, element_strides(buffer)) * buffer.itemsize // tensor.dtype.itemsize
+
+
+def grow(tensor: Tensor, length: int) -> None:
+    """Give a tensor a longer storage of its own that begins with the elements of the old one."""
+    buffer = tensor._storage.buffer
+    if buffer is None:
+        raise RuntimeError(leak_message())
+    xp = library(tensor.device)
+    have = span(buffer.shape, element_strides(buffer))
+    longer = xp.zeros(length, tensor._array.dtype)
+    if have:
+        old = strided(xp, buffer, (have,), (1,)).view(longer.dtype)
+        longer[: len(old)] = old
+    fresh = wrap(longer)
+    tensor._array, tensor._storage, tensor._chain = longer, fresh._storage, ()
+    tensor._base = None
+    EPOCH.count += 1
+
+
+def index_tensor(values: Any, device: Any) -> Tensor:
+    """A list, NumPy array or bool used as an index, as a tensor."""
+    array = np.array(values)
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype not in DTYPE_OF:
+        raise IndexError(f"an index must hold integers or booleans, received {values!r}")
+    return _placed(array, device)
+
+
+def from_list(values: list[Any], like: Tensor) -> Tensor:
+    """Python numbers as a tensor of `like`'s shape, dtype and device."""
+    array = np.array(values).astype(NUMPY_OF[like.dtype]).reshape(like.shape)
+    return _placed(array, like.device)
+
+
+def _placed(array: Array, device: Any) -> Tensor:
+    """A host array as a tensor of a device."""
+    if device is META:
+        return blank(Spec(array.shape, DTYPE_OF[array.dtype]))
+    return wrap(on_device(array, device))
+
+
+def to_host(array: Array) -> Array:
+    """The elements as a NumPy array."""
+    return array if isinstance(array, np.ndarray) else transfer(array, CPU)
+
+
+def to_list(tensor: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    array = to_host(tensor._array)
+    if array.dtype == ml_dtypes.bfloat16:
+        array = array.astype(np.float32)
+    return array.tolist()
+
+
+# Page-locked arrays by their identity: an array has no hash.
+_pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def is_pinned(array: Array) -> bool:
+    """Whether a host array lies in memory this backend has page-locked."""
+    while array is not None:
+        if _pinned.get(id(array)) is array:
+            return True
+        array = getattr(array, "base", None)
+    return False
+
+
+def pin(array: Array) -> Array:
+    """A copy of a host array in page-locked memory."""
+    library_ = cupy()
+    memory = library_.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+    whole = np.frombuffer(memory, array.dtype, array.size)
+    _pinned[id(whole)] = whole  # what all views of it have as their base
+    out = whole.reshape(array.shape)
+    out[...] = array
+    return out
+
+
+class Buffers:
+    """The backend's face to the tensor layer (`HOOKS.array`)."""
+
+    add_into = staticmethod(add_into)
+    address = staticmethod(address)
+    check_overlap = staticmethod(check_overlap)
+    full_device = staticmethod(full_device)
+    copy_into = staticmethod(copy_into)
+    room = staticmethod(room)
+    grow = staticmethod(grow)
+    is_pinned = staticmethod(is_pinned)
+    pin = staticmethod(pin)
+    index_tensor = staticmethod(index_tensor)
+    from_list = staticmethod(from_list)
+    offset_in = staticmethod(offset_in)
+    to_host = staticmethod(to_host)
+    to_list = staticmethod(to_list)
+    wrap = staticmethod(wrap)
+    fill_where: Any  # backends.array.indexing
+    put_into: Any
+    add_into_at: Any
+
+
+HOOKS.array = Buffers

@@ -1,0 +1,98 @@
+"""Kernels that make tensors from nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.memory import allocate
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create import creation, ranges
+
+Array = Any
+Shape = tuple[int, ...]
+
+
+@lowers(creation.FULL)
+def full(
+    xp: Any, value: Any, shape: Shape, dtype: DType, device: Any, strides: Shape | None = None
+) -> Array:
+    if hasattr(value, "get"):  # a HostScalar
+        value = value.get()
+    if strides is None and value == 0:
+        return xp.zeros(shape, NUMPY_OF[dtype])
+    if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255
+        value = np.asarray(value).astype(NUMPY_OF[dtype])[()]
+    out = allocate(xp, shape, NUMPY_OF[dtype], strides)
+    out[...] = value
+    return out
+
+
+@lowers(creation.EMPTY)
+def empty(xp: Any, *, shape: Shape, dtype: DType, device: Any, strides: Shape | None) -> Array:
+    return allocate(xp, shape, NUMPY_OF[dtype], strides)
+
+
+def _arithmetic(dtype: DType) -> np.dtype[Any]:
+    """The dtype sequences are computed in: double for all but halves, as PyTorch does on CPU."""
+    if dtype.is_complex:
+        return np.dtype(np.complex128)
+    return np.dtype(np.float32 if dtype.is_half else np.float64)
+
+
+@lowers(creation.ARANGE)
+def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device: Any) -> Array:
+    if not dtype.is_inexact:
+        index = xp.arange(length)
+        return (int(start) + int(step) * index).astype(NUMPY_OF[dtype])
+    wide = _arithmetic(dtype)
+    return (wide.type(start) + wide.type(step) * xp.arange(length, dtype=wide)).astype(
+        NUMPY_OF[dtype]
+    )
+
+
+def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
+    """Evenly spaced numbers, counted from the nearer end so that both are exact."""
+    first: Any
+    last: Any
+    kind = NUMPY_OF[dtype]
+    if dtype.is_inexact:
+        own = np.dtype(np.float32) if dtype.is_half else kind
+        first, last = (np.asarray(v).astype(kind).astype(own)[()] for v in (start, end))
+    else:
+        own = np.dtype(np.float64)
+        first, last = (np.float64(int(v)) for v in (start, end))
+    # NumPy scalars throughout: CuPy refuses NumPy arrays.
+    step = own.type((last - first) / max(steps - 1, 1))
+    if dtype.is_half:
+        step = own.type(step.astype(kind))
+    # Product and sum of singles are rounded once, as PyTorch's fused instruction does.
+    wide = np.dtype(np.float64) if own == np.float32 else own
+    first, last, step = (wide.type(v) for v in (first, last, step))
+    index = xp.arange(steps).astype(wide)
+    up = (first + step * index).astype(own)
+    if steps == 1:
+        return up
+    down = (last - step * (steps - 1 - index)).astype(own)
+    return xp.where(xp.arange(steps) < steps // 2, up, down)
+
+
+@lowers(ranges.LINSPACE)
+def linspace(xp: Any, *, start: Any, end: Any, steps: int, dtype: DType, device: Any) -> Array:
+    return _spaced(xp, start, end, steps, dtype).astype(NUMPY_OF[dtype])
+
+
+@lowers(ranges.LOGSPACE)
+def logspace(
+    xp: Any, *, start: Any, end: Any, steps: int, base: Any, dtype: DType, device: Any
+) -> Array:
+    powers = _spaced(xp, start, end, steps, dtype)
+    return xp.power(powers.dtype.type(base), powers).astype(NUMPY_OF[dtype])
+
+
+@lowers(ranges.EYE)
+def eye(xp: Any, *, n: int, m: int, dtype: DType, device: Any) -> Array:
+    return xp.eye(n, m, dtype=NUMPY_OF[dtype])

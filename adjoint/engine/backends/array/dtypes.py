@@ -1,0 +1,22 @@
+"""Our dtypes and the array library's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.tensor.tensor import DTYPE_OF
+
+NUMPY_OF: dict[DType, np.dtype[Any]] = {
+    d: np.dtype(ml_dtypes.bfloat16 if d is dt.bfloat16 else d.name) for d in DTYPES
+}
+DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
+
+
+def accumulator(d: DType) -> np.dtype[Any]:
+    """The dtype arithmetic on `d` is carried out in: halves compute in float32."""
+    return NUMPY_OF[dt.float32 if d.is_half else d]

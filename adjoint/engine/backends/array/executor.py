@@ -1,0 +1,313 @@
+"""Eager execution: from a record and tensors to kernels on arrays, and back to tensors.
+
+`run` is the path every eager CPU operation takes, so it does its work inline: collect arrays and
+the dtype pattern, look up the plan for that pattern, call the kernel, wrap, record on the tape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from adjoint.engine.backends.array.devices import active, full_device, library, transfer
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
+from adjoint.engine.backends.array.table import kernel_for
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.operations.dispatch import bind_composite
+from adjoint.engine.core.operations.families import device_of
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
+from adjoint.engine.core.promotion import promote
+from adjoint.engine.core.spec import Spec, UnknownShapeError
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.meta import asked_for_meta, infer_only
+from adjoint.engine.tensor.mutation import leak_message
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import DTYPE_OF, mark_view, window, wrap
+
+Array = Any
+
+
+class Plan:
+    """How operands of one dtype pattern reach the kernel and what dtype comes back."""
+
+    __slots__ = ("casts", "result")
+
+    def __init__(self, casts: tuple[Any, ...] | None, result: Any) -> None:
+        self.casts = casts  # per operand: an array dtype, or None to pass it on
+        self.result = result  # the array dtype of the result
+
+
+def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan:
+    """Work out promotion for operands of this pattern."""
+    skip = record.promotes_from
+    # Only whether an operand has dimensions matters to promotion, so shapes shrink to () or (1,).
+    specs = [
+        Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
+        for a in arrays
+    ]
+    result = record.infer(*specs, **params).dtype
+    compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
+    wide = NUMPY_OF[compute] if record.promotion == "exact" else accumulator(compute)
+    casts: list[Any] = []
+    for i, a in enumerate(arrays):
+        if i < skip:
+            casts.append(None)
+        elif hasattr(a, "dtype"):
+            casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
+        else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
+            casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
+    return Plan(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
+
+
+def _forget_plans() -> None:
+    for record in REGISTRY.values():
+        record.plans.clear()
+
+
+dt.DEFAULT_LISTENERS.append(_forget_plans)  # plans depend on the default dtype
+
+
+def conversion(have: Any, compute: Any, wide: Any) -> Any:
+    """How an array reaches the dtype computed in: rounded to a half first, where that is wider."""
+    if have == wide:
+        return None if wide == compute else (compute, wide)
+    return wide if have in (compute, wide) or wide == compute else (compute, wide)
+
+
+def cast_operand(x: Any, target: Any) -> Any:
+    """An array or scalar in the dtype computed in."""
+    if target is None:
+        return x
+    if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
+        return x  # fits every signed type, so the library takes it as it is
+    if target.__class__ is tuple:
+        return x.astype(target[0]).astype(target[1])
+    if hasattr(x, "astype"):
+        return x.astype(target)
+    return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
+
+
+def call(
+    record: Record, kernel: Any, arrays: list[Any], key: tuple[Any, ...], params: dict[str, Any]
+) -> Any:
+    """Promote, run the kernel, and give the result the dtype `infer` states."""
+    token = silence(QUIET)  # conversions overflow quietly too
+    try:
+        if record.promotion is None:
+            return kernel(*arrays, **params)
+        plan = record.plans.get(key)
+        if plan is None:
+            plan = record.plans[key] = make_plan(record, arrays, params)
+        if plan.casts is not None:
+            arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
+        out = kernel(*arrays, **params)
+        return out if out.dtype == plan.result else out.astype(plan.result)
+    finally:
+        restore(token)
+
+
+def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Execute and record on the tape, in a plain context."""
+    if record.window is not None:
+        return run_view(record, operands[0], params)
+    arrays: list[Any] = []
+    key: list[Any] = []  # `pattern`, inline
+    tracked = False
+    for x in operands:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is not ndarray:
+                return run_general(record, operands, params)
+            arrays.append(array)
+            key.append(array.dtype if array.shape else (array.dtype,))
+            if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
+                tracked = True
+        else:
+            if x.__class__ is HostScalar:
+                x = x.get()
+            arrays.append(x)
+            key.append(x.__class__)
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if kernel is None or ("device" in params and params["device"] is not CPU):
+        return run_general(record, operands, params)
+    try:
+        if not record.native_check:
+            check(record, operands, params)
+        result = call(record, kernel, arrays, tuple(key), params)
+    except Exception as error:
+        raise explain(record, operands, params, error) from error
+    out = wrap(result) if result.__class__ is ndarray else wrap_results(result, np)
+    if tracked and CONTEXT.grad_enabled:
+        HOOKS.attach(record, operands, params, out)
+    return out
+
+
+def compute_into(record: Record, into: Array, other: Any) -> bool:
+    """record(into, other) in the memory of `into`, where one call of a ufunc does just that.
+
+    It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
+    NumPy refuses bad operands before it writes, and copies operands that overlap.
+    """
+    kernel = record.plans.get(KERNEL)
+    if kernel.__class__ is not np.ufunc or into.__class__ is not ndarray:
+        return False
+    kind: Any = other.__class__
+    if isinstance(other, TensorBase):
+        if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
+            return HOOKS.sparse.add_into(record, into, other)
+        other = other._array  # type: ignore[attr-defined]
+        if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
+            return False
+        kind = other.dtype if other.shape else (other.dtype,)
+    plan = record.plans.get((into.dtype if into.shape else (into.dtype,), kind))
+    if plan is None or plan.casts is not None or plan.result != into.dtype:
+        return False
+    quietly(kernel, (into, other, into), {})
+    return True
+
+
+KERNEL = "kernel"  # where a record's plans keep its CPU kernel
+
+
+def find_kernel(record: Record) -> Any:
+    """The CPU kernel `run` may call; None where the record's composition may be needed instead.
+
+    A composite qualifies if all its derivatives are stated and its function checks its arguments.
+    """
+    stated = record.pull is not None or (record.vjp and None not in record.vjp)
+    composed = record.compose is not None and not (record.native_check and stated)
+    found = None if composed else kernel_for(record)
+    if found is not None:
+        record.plans[KERNEL] = found
+    return found
+
+
+def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
+    """`run` for views: the result is a window on the operand's storage."""
+    array = source._array
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if array.__class__ is not ndarray or kernel is None:
+        return run_general(record, (source,), params)
+    try:
+        if not record.native_check:
+            check(record, (source,), params)
+        result = kernel(array, **params)
+    except Exception as error:
+        raise explain(record, (source,), params, error) from error
+    out = window(source, result, record, params)
+    mark_view(out, source)
+    if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+        HOOKS.attach(record, (source,), params, out)
+    return out
+
+
+def wrap_results(result: Any, xp: Any) -> Any:
+    """Kernel results as tensors: scalars become 0-d arrays, tuples go element by element."""
+    if isinstance(result, tuple):
+        return tuple([wrap(xp.asarray(r)) for r in result])
+    return wrap(xp.asarray(result))
+
+
+def check(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> None:
+    """Let `infer` refuse bad operands."""
+    record.infer(*[x._spec if is_tensor(x) else x for x in operands], **params)
+
+
+def explain(record: Record, operands: Any, params: dict[str, Any], error: Exception) -> Exception:
+    """The error `infer` states for these operands, else the kernel's own, named."""
+    if record.compose is None:
+        try:
+            check(record, operands, params)
+        except UnknownShapeError:  # says nothing about these operands
+            pass
+        except (RuntimeError, IndexError, TypeError, ValueError) as better:
+            return better
+    if not isinstance(error, ValueError):
+        return error
+    shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x) for x in operands)
+    return RuntimeError(f"{record.name}: {error} (received {shown})")
+
+
+def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` for what the fast path leaves: other devices, no operands, composites, sparse ones."""
+    if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
+        return HOOKS.sparse.process(record, operands, params)
+    if record.compose is not None:
+        tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
+        if tracked and not record.differentiable:
+            return record.compose(*operands, **params)
+        return bind_composite(record, operands, params)
+    outs = execute(record, operands, params)
+    if CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x)):
+        HOOKS.attach(record, operands, params, outs)
+    return outs
+
+
+def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Execute without the tape, on whatever device the operands are."""
+    tensors = [x for x in operands if is_tensor(x)]
+    if asked_for_meta(tensors, params):
+        return infer_only(record, operands, params)
+    if any(type(x._array) is Window for x in tensors):
+        raise RuntimeError(leak_message())
+    device = place(record, tensors, params)
+    xp = library(device)
+    kernel = kernel_for(record, xp)
+    fallback = record.compose or record.decompose
+    if kernel is None and fallback is None:  # perhaps in a module that waits for first use
+        HOOKS.load_rest()
+        kernel = kernel_for(record, xp)
+    if kernel is None:
+        if fallback is None:
+            raise NotImplementedError(f"{record.name}: not implemented for {device.type}")
+        return fallback(*operands, **params)
+    try:
+        if not record.native_check and record.compose is None:
+            check(record, operands, params)
+        arrays = [raw(x) for x in operands]
+        if device is not CPU:  # 0-d CPU tensors may take part on any device
+            arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
+        with active(device):
+            result = call(record, kernel, arrays, pattern(arrays), params)
+    except Exception as error:
+        raise explain(record, operands, params, error) from error
+    if record.window is not None:
+        out = window(operands[0], result, record, params)
+        mark_view(out, operands[0])
+        return out
+    return wrap_results(result, xp if "device" not in params else library(params["device"]))
+
+
+def raw(x: Any) -> Any:
+    """An operand as kernels take it."""
+    if is_tensor(x):
+        return x._array
+    return x.get() if isinstance(x, HostScalar) else x
+
+
+def pattern(arrays: list[Any]) -> tuple[Any, ...]:
+    """The key a plan is cached under: dtypes, with 0-d arrays and scalars told apart."""
+    return tuple(
+        [
+            (a.dtype if a.shape else (a.dtype,)) if hasattr(a, "dtype") else a.__class__
+            for a in arrays
+        ]
+    )
+
+
+def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
+    """The device an operation runs on: its operands', or the one it is asked to fill."""
+    if not tensors:
+        return full_device(params.get("device"))
+    return device_of(record.name, [x._spec for x in tensors])
+
+
+HOOKS.run = run
+HOOKS.execute = execute
+HOOKS.compute_into = compute_into

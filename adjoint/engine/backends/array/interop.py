@@ -1,0 +1,378 @@
+"""Tensors from Python data, NumPy, DLPack and buffers, and back; without copies where possible."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.buffers import Buffers, to_host
+from adjoint.engine.backends.array.devices import cupy, full_device, transfer
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.numeric_limits import iinfo
+from adjoint.engine.core.operations.dispatch import mark_birth
+from adjoint.engine.core.operations.public import method, prop, public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import Size, Spec
+from adjoint.engine.core.state.context import CONTEXT, concrete
+from adjoint.engine.core.state.placement import chosen
+from adjoint.engine.tensor.item import known, unknown
+from adjoint.engine.tensor.meta import META, blank
+from adjoint.engine.tensor.storage import FOREIGN, Window
+from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
+
+Array = Any
+
+
+def _shape_error(data: Any, expected: int, dim: int) -> Exception:
+    return ValueError(
+        f"tensor: expected sequence of length {expected} at dim {dim} (got {len(data)})"
+    )
+
+
+def _check_regular(data: Any, dim: int = 0) -> None:
+    """Name the place where nested sequences differ in length."""
+    if not isinstance(data, (list, tuple)) or not data:
+        return
+    first = data[0]
+    if isinstance(first, (list, tuple)):
+        for item in data:
+            if not isinstance(item, (list, tuple)) or len(item) != len(first):
+                raise _shape_error(item if hasattr(item, "__len__") else [], len(first), dim + 1)
+            _check_regular(item, dim + 1)
+
+
+def _leaf_dtypes(data: Any) -> set[DType]:
+    """The dtypes of the numbers in nested sequences: Python's count as the default dtypes."""
+    if isinstance(data, (list, tuple)):
+        kinds = set(map(type, data))
+        if kinds <= _NUMBERS:
+            return {dt.of_scalar(kind()) for kind in kinds}
+        return set().union(*map(_leaf_dtypes, data))
+    if isinstance(data, (np.ndarray, np.generic)):
+        if data.dtype not in DTYPE_OF:
+            raise TypeError(f"tensor: can't convert np.ndarray of type {data.dtype}")
+        return {DTYPE_OF[data.dtype]}
+    if is_tensor(data):
+        return {data.dtype}
+    if isinstance(data, (bool, int, float, complex)):
+        return {dt.of_scalar(data)}
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"tensor: invalid data type {type(data).__name__!r}")
+    if isinstance(data, Sequence) or hasattr(data, "__array__"):  # a range, a data frame's column
+        return _leaf_dtypes(list(data))
+    raise RuntimeError(f"tensor: could not infer dtype of {type(data).__name__}")
+
+
+_NUMBERS = {bool, int, float, complex}
+
+
+def _unwrap(data: Any) -> Any:
+    """Nested sequences with tensors of one element in them replaced by their numbers."""
+    if is_tensor(data):
+        if data.numel() != 1:
+            raise ValueError(
+                "tensor: only one element tensors can be converted to Python scalars, received "
+                f"{data._spec} in a sequence. Use stack or cat to join tensors."
+            )
+        return data.item()
+    if isinstance(data, (list, tuple)):
+        return [_unwrap(x) for x in data]
+    return data
+
+
+def to_array(data: Any, dtype: DType | None) -> Array:
+    """A NumPy array of `data` with PyTorch's choice of dtype; a copy.
+
+    Without `dtype`, it is what all the numbers in `data` promote to.
+    """
+    found = _leaf_dtypes(data)
+    if isinstance(data, (list, tuple)) and _holds_tensor(data):
+        data = _unwrap(data)
+    target = dtype or reduce(dt.promote_types, found or {dt.get_default_dtype()})
+    try:
+        array = np.array(data)
+    except ValueError:
+        _check_regular(data)
+        raise
+    if not isinstance(data, (np.ndarray, np.generic)):
+        _check_overflow(array, target)
+    return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})
+
+
+def _check_overflow(array: Array, target: DType) -> None:
+    """Refuse numbers that an integer dtype, or a real one, does not hold."""
+    if array.dtype.kind == "c" and target.category < dt.COMPLEX and target is not dt.bool_:
+        raise TypeError(f"tensor: can't convert complex to {target.name}")
+    if target.category != dt.INT or not array.size:
+        return
+    limits = iinfo(target)
+    low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
+    # NaN compares false with everything.
+    if not (low <= array.min() and array.max() <= limits.max):
+        raise RuntimeError(
+            f"tensor: value cannot be converted to type {target.name} without overflow; received "
+            f"numbers from {array.min()} to {array.max()}. Choose a wider dtype."
+        )
+
+
+def _holds_tensor(data: Any) -> bool:
+    return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
+
+
+@public()
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor holding a copy of `data`: numbers, nested sequences, or an array.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1, 2], [3, 4]]).dtype
+    adjoint.int64
+    """
+    if is_tensor(data):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
+            "clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        out = data.detach().clone().to(dtype=dtype, device=device)
+    else:
+        out = _from_array(to_array(data, dtype), device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _from_array(array: Array, device: Any) -> Tensor:
+    where = chosen(device)
+    if where is META:
+        return blank(Spec(array.shape, DTYPE_OF[array.dtype]))
+    out = wrap(array if where is CPU else transfer(array, where))
+    if not CONTEXT.plain:
+        mark_birth(out._storage)
+    return out if CONTEXT.capture is None else CONTEXT.capture.constant(out)
+
+
+@public()
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """A tensor sharing `data`'s memory where it can (tensors and NumPy arrays), else a copy."""
+    if is_tensor(data):
+        return data.to(dtype=dtype, device=device)
+    if isinstance(data, np.ndarray) and data.dtype in DTYPE_OF:
+        return from_numpy(data).to(dtype=dtype, device=device)
+    if hasattr(data, "__cuda_array_interface__"):
+        return wrap(cupy().asarray(data)).to(dtype=dtype, device=device)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@public()
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`."""
+    if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
+        made = from_dlpack(obj).to(dtype=dtype, device=device)
+    elif isinstance(obj, (bytes, bytearray, memoryview)):
+        made = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
+    else:
+        made = as_tensor(obj, dtype=dtype, device=device)
+    shared = is_tensor(obj) and made is obj
+    if copy:
+        made = made.clone()
+    elif copy is False and isinstance(obj, (list, tuple, int, float, complex)):
+        raise ValueError("asarray: can't alias arbitrary sequence into a tensor")
+    if requires_grad:
+        made = (made.detach() if shared else made).requires_grad_()
+    return made.detach() if is_tensor(obj) and not requires_grad and obj.requires_grad else made
+
+
+@public()
+def from_numpy(ndarray: Array) -> Tensor:
+    """A tensor sharing memory with a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    if ndarray.dtype not in DTYPE_OF:
+        raise TypeError(
+            f"from_numpy: can't convert np.ndarray of type {ndarray.dtype}. The supported types "
+            f"are: {', '.join(d.name for d in dt.DTYPES)}."
+        )
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "from_numpy: at least one stride is negative, which tensors do not support. "
+            "Pass array.copy()."
+        )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            f"from_numpy: strides of {ndarray.strides} bytes are no multiples of the "
+            f"{ndarray.itemsize} bytes of an element, as in a field of a structured array. "
+            "Pass array.copy()."
+        )
+    return _shared(ndarray)
+
+
+def _shared(array: Array) -> Tensor:
+    """A tensor on memory of somebody else's."""
+    FOREIGN.seen = True
+    return wrap(array)
+
+
+@public()
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-D tensor on the memory of an object with the buffer protocol."""
+    if len(memoryview(buffer)) == 0 or count == 0:
+        raise ValueError("frombuffer: both buffer length and count must not be 0")
+    array = np.frombuffer(buffer, dtype=NUMPY_OF[dtype], count=count, offset=offset)
+    out = _shared(array)
+    return out.requires_grad_() if requires_grad else out
+
+
+@public()
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object that speaks DLPack."""
+    kind = ext_tensor.__dlpack_device__()[0]
+    library = np if kind == 1 else cupy()
+    out = _shared(library.from_dlpack(ext_tensor))
+    out = out.clone() if copy else out
+    return out if device is None else out.to(device)
+
+
+@method
+def __dlpack__(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The tensor's memory as a DLPack capsule."""
+    _check_exportable(self, "__dlpack__")
+    return self._array.__dlpack__(*args, **kwargs)
+
+
+@method
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    """Where DLPack finds the memory."""
+    return self._array.__dlpack_device__()
+
+
+@prop
+def __cuda_array_interface__(self: Tensor) -> Any:
+    """The CUDA array interface, for tensors on a GPU."""
+    if self.device.type != "cuda":
+        raise AttributeError(
+            f"can't get __cuda_array_interface__ on a tensor on {self.device}; use .cuda() first"
+        )
+    return self._array.__cuda_array_interface__
+
+
+def _check_exportable(self: Tensor, name: str) -> None:
+    level = self._storage.level is not None
+    if level or CONTEXT.capture is not None or type(self._array) is Window:
+        raise unknown(
+            self,
+            name,
+            "Keep the computation in tensor operations, return the tensor and convert it outside, "
+            "or pass the value in as an argument.",
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            f"{name}: can't be called on a tensor that requires grad. Use tensor.detach() first."
+        )
+
+
+@method
+def numpy(self: Tensor, *, force: bool = False) -> Array:
+    """The elements as a NumPy array sharing memory.
+
+    >>> import adjoint as ad
+    >>> ad.ones(2).numpy()
+    array([1., 1.], dtype=float32)
+    """
+    if CONTEXT.capture is not None:
+        constant = known(self)
+        if constant is not None:
+            return to_host(constant).copy()
+    if force and type(self._array) is not Window:
+        return to_host(self.detach()._array)
+    _check_exportable(self, "numpy")
+    if not isinstance(self._array, np.ndarray):
+        raise TypeError(
+            f"numpy: can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
+            "copy the tensor to host memory first."
+        )
+    return self._array.view()  # a new shape or flags of it are not the tensor's
+
+
+@method
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
+    """NumPy's protocol: the elements as an array."""
+    array = numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+@method
+def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: Any = 0) -> Any:
+    """NumPy's protocol: what a NumPy function made of the elements, as a tensor again."""
+    array = np.asarray(array)
+    return from_numpy(array) if array.dtype in DTYPE_OF else array
+
+
+@method
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    if self.is_meta:
+        return 0
+    _check_exportable(self.detach(), "data_ptr")
+    return Buffers.address(self._array) if self._array.size else 0
+
+
+@method
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor on the CPU."""
+    return self.to(CPU)
+
+
+@method
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU."""
+    target = Device("cuda", device) if isinstance(device, int) else Device(device or "cuda")
+    return self.to(full_device(target), non_blocking=non_blocking)
+
+
+def legacy_constructor(
+    cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None
+) -> Any:
+    """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: PyTorch's old constructor."""
+    dtype = dtype or dt.get_default_dtype()
+    with concrete():
+        if len(args) == 1 and is_tensor(args[0]):
+            made = args[0].detach()
+        elif (
+            len(args) == 1
+            and isinstance(args[0], (Sequence, np.ndarray))
+            and not isinstance(args[0], Size)
+        ):
+            made = _from_array(to_array(args[0], dtype), device)
+        else:
+            shape = tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+            made = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+Buffers.tensor = staticmethod(tensor)  # type: ignore[attr-defined]
+Buffers.legacy_constructor = staticmethod(legacy_constructor)  # type: ignore[attr-defined]

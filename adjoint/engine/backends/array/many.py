@@ -1,0 +1,117 @@
+"""Many tensors at once: small ones end to end in one vector, so that one call serves them all.
+
+For work that goes element by element and would otherwise cost one call a tensor: clipping and
+unscaling gradients, averages of parameters. What is not eager and concrete goes one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.backends.array.devices import active, library
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor, wrap
+
+Array = Any
+
+SMALL = 1 << 15  # elements: copying a longer tensor costs more than the call it saves
+
+
+def scatter(joined: Array, targets: Sequence[Array]) -> None:
+    """Copy the parts of a vector back to where they came from."""
+    ends = accumulate((a.size for a in targets), initial=0)
+    for (start, end), array in zip(pairwise(ends), targets, strict=True):
+        array[...] = joined[start:end].reshape(array.shape)
+
+
+def join(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of tensors of one dtype and device, end to end; off the tape."""
+    with active(tensors[0].device):
+        xp = library(tensors[0].device)
+        return wrap(xp.concatenate([t._array.reshape(-1) for t in tensors]))
+
+
+def _kind(tensor: Tensor) -> Any:
+    """What tensors that go together have in common; None for one that goes by itself."""
+    array = tensor._array
+    if type(array) is Window or not 0 < array.size <= SMALL or tensor._storage.version < 0:
+        return None
+    return array.dtype if type(array) is ndarray else (array.dtype, tensor.device)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return bool(one._array.shape == other._array.shape)
+
+
+def bundles(*columns: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
+    """Which rows of tensors can go together, and which go by themselves.
+
+    The tensors in a row have one shape, dtype and device; rows that go together differ in shape.
+    """
+    if not CONTEXT.plain or CONTEXT.grad_enabled:
+        return [], list(range(len(columns[0])))
+    kinds: dict[Any, list[int]] = {}
+    for i, tensor in enumerate(columns[0]):
+        kinds.setdefault(_kind(tensor), []).append(i)
+    alone = kinds.pop(None, [])
+    for column in columns[1:]:
+        for kind, rows in kinds.items():
+            fit = [_kind(column[i]) == kind and _alike(column[i], columns[0][i]) for i in rows]
+            alone += [i for i, good in zip(rows, fit, strict=True) if not good]
+            kinds[kind] = [i for i, good in zip(rows, fit, strict=True) if good]
+    together = []
+    for rows in kinds.values():
+        # Tensors that share memory must be written one after the other.
+        if len(rows) > 1 and len({id(columns[0][i]._storage.buffer) for i in rows}) == len(rows):
+            together.append(rows)
+        else:
+            alone += rows
+    return together, alone
+
+
+def update_many(
+    rule: Callable[..., Any], targets: Sequence[Tensor], *others: Sequence[Tensor]
+) -> None:
+    """rule(target, other, ...) for each target, which it changes in place, element by element.
+
+    >>> import adjoint as ad
+    >>> xs = [ad.ones(2), ad.zeros(1)]
+    >>> with ad.no_grad():
+    ...     update_many(lambda x: x.add_(1), xs)
+    >>> xs
+    [tensor([2., 2.]), tensor([1.])]
+    """
+    together, alone = bundles(targets, *others)
+    for rows in together:
+        vectors = [join([column[i] for i in rows]) for column in (targets, *others)]
+        rule(*vectors)
+        with active(vectors[0].device):
+            scatter(vectors[0]._array, [targets[i]._array for i in rows])
+        for i in rows:
+            targets[i]._storage.version += 1
+    rest = [[targets[i], *(column[i] for column in others)] for i in alone]
+    each(rule, rest, elementwise=True)
+
+
+def each(
+    rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]], *, elementwise: bool = False
+) -> list[Any]:
+    """rule(*row) for each row; a capture records it once for rows alike (Note [repeats]).
+
+    One that is `elementwise` treats all elements alike, whatever the shape (Note [any shape]).
+
+    >>> import adjoint as ad
+    >>> each(ad.add, [[ad.ones(1), ad.ones(1)], [ad.zeros(2), ad.ones(2)]])
+    [tensor([2.]), tensor([1., 1.])]
+    """
+    capture = CONTEXT.capture
+    repeats = None if capture is None else capture.repeats()
+    if repeats is None:
+        return [rule(*row) for row in rows]
+    return [repeats.run(None, row, partial(rule, *row), elementwise=elementwise) for row in rows]

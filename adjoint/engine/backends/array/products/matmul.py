@@ -1,0 +1,53 @@
+"""The kernels of matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.dtype import DTYPES, bfloat16, bool_
+from adjoint.engine.ops.products.linear import LINEAR
+from adjoint.engine.ops.products.matmul import MATMUL
+
+# What the libraries multiply as PyTorch does. NumPy has no products of halves worth having; they
+# go through float32. CuPy multiplies halves on tensor cores, accumulating in float32,
+# all but batches of bfloat16.
+_DIRECT = frozenset(d for k, d in NUMPY_OF.items() if k is not bool_ and not k.is_half)
+_WIDE = {NUMPY_OF[d]: accumulator(d) for d in DTYPES if d.is_half}
+_BFLOAT16 = NUMPY_OF[bfloat16]
+
+
+@lowers(MATMUL)
+def matmul(xp: Any, x: Any, y: Any) -> Any:
+    dtype = x.dtype
+    if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
+        return xp.matmul(x, y)
+    if dtype != y.dtype or dtype.kind == "b":
+        raise TypeError("matmul: operands of two dtypes, or booleans")  # infer says it better
+    on_tensor_cores = xp is not np and (dtype != _BFLOAT16 or (x.ndim == 2 and y.ndim == 2))
+    if on_tensor_cores or dtype not in _WIDE:
+        return xp.matmul(x, y)
+    wide = _WIDE[dtype]
+    return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
+
+
+@lowers(LINEAR)
+def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
+    if x.dtype != y.dtype or x.dtype.kind == "b":
+        raise RuntimeError(
+            f"linear: mat1 and mat2 must have the same dtype, but got {x.dtype} and {y.dtype}. "
+            "Convert one with .to(...)."
+        )
+    if x.ndim > 2 and y.ndim == 2:  # one product of matrices, not one per leading index
+        out = matmul(xp, x.reshape(-1, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
+    else:
+        out = matmul(xp, x, y.T)
+    if z is None:
+        return out
+    if out.ndim and out.dtype == z.dtype and z.ndim <= out.ndim:
+        out += z
+        return out
+    return out + z

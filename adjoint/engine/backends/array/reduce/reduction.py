@@ -1,0 +1,118 @@
+"""Array kernels of reductions."""
+
+from __future__ import annotations
+
+from math import isinf, isqrt
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.dtype import DTYPES
+from adjoint.engine.ops.reduce import extremes, norms, product, reduction
+from adjoint.engine.tensor.tensor import DTYPE_OF
+
+Array = Any
+Dims = tuple[int, ...]
+
+
+_empty = np.empty
+_HALVES = frozenset(NUMPY_OF[d] for d in DTYPES if d.is_half)
+
+
+def widen(x: Array) -> Array:
+    """Halves as float32, anything else as it is."""
+    return x.astype(np.float32) if DTYPE_OF[x.dtype].is_half else x
+
+
+@lowers(reduction.SUM)
+def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    if x.dtype in _HALVES:
+        return xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32).astype(x.dtype)
+    if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and x.dtype.kind in "fc":
+        longest = max((e for e in dims if e != x.ndim - 1), key=x.shape.__getitem__, default=None)
+        if longest is not None and x.shape[longest] > LONG:
+            out = sum_in_blocks(x, dims, longest)
+            return out if keepdim else out.reshape(reduction.reduced_shape(x.shape, dims, False))
+    # An array to fill spares the detour over a NumPy scalar; keywords would cost 0.3 us.
+    total = _empty((), x.dtype) if xp is np and not keepdim and len(dims) == x.ndim else None
+    return xp.add.reduce(x, dims, x.dtype, total, keepdim)
+
+
+@lowers(norms.P_NORM)
+def p_norm(xp: Any, x: Array, ord: float, dims: Dims, keepdim: bool) -> Array:
+    if ord == 2:  # the usual one, in an eighth of the time of its composition
+        squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+        return xp.sqrt(sum_(xp, squares, dims, keepdim))
+    if ord == 0:
+        return sum_(xp, (x != 0).astype(abs(x).dtype), dims, keepdim)
+    size = abs(x)
+    if ord == 1:
+        return sum_(xp, size, dims, keepdim)
+    if isinf(ord):
+        return (xp.max if ord > 0 else xp.min)(size, axis=dims, keepdims=keepdim) if dims else size
+    return sum_(xp, size**ord, dims, keepdim) ** (1 / ord)
+
+
+LONG = 1024  # beyond this many terms, adding one after the other loses digits
+
+
+def sum_in_blocks(x: Array, dims: Dims, d: int) -> Array:
+    """A sum with its longest dimension in blocks of about its square root, dimensions kept.
+
+    NumPy adds in pairs along the last dimension only, along others one after the other: two
+    million float32 lost four digits. In blocks it takes the same time.
+    """
+    n = x.shape[d]
+    size = isqrt(n)
+    whole = n // size * size
+    blocks = part(x, d, 0, whole).reshape((*x.shape[:d], whole // size, size, *x.shape[d + 1 :]))
+    inner = tuple(e + (e >= d) for e in dims)
+    total = np.add.reduce(np.add.reduce(blocks, axis=inner, keepdims=True), axis=d)
+    if whole < n:
+        total = total + np.add.reduce(part(x, d, whole, n), axis=dims, keepdims=True)
+    return total
+
+
+def part(x: Array, dim: int, start: int | None, stop: int | None) -> Array:
+    """x[..., start:stop, ...] at `dim`."""
+    return x[(slice(None),) * dim + (slice(start, stop),)]
+
+
+@lowers(product.PROD)
+def prod(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    wide = accumulator(DTYPE_OF[x.dtype])
+    return xp.prod(x, axis=dims, keepdims=keepdim, dtype=wide).astype(x.dtype, copy=False)
+
+
+@lowers(reduction.ALL)
+def all_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    out = xp.all(widen(x), axis=dims, keepdims=keepdim)
+    return out.astype(np.uint8) if x.dtype == np.uint8 else out
+
+
+@lowers(reduction.ANY)
+def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    out = xp.any(widen(x), axis=dims, keepdims=keepdim)
+    return out.astype(np.uint8) if x.dtype == np.uint8 else out
+
+
+@lowers(extremes.AMAX)
+def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    return xp.max(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
+
+
+@lowers(extremes.AMIN)
+def amin(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    return xp.min(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
+
+
+@lowers(extremes.ARGMAX)
+def argmax(xp: Any, x: Array, dim: int, keepdim: bool) -> Array:
+    return xp.argmax(widen(x), axis=dim, keepdims=keepdim).astype(np.int64, copy=False)
+
+
+@lowers(extremes.ARGMIN)
+def argmin(xp: Any, x: Array, dim: int, keepdim: bool) -> Array:
+    return xp.argmin(widen(x), axis=dim, keepdims=keepdim).astype(np.int64, copy=False)

@@ -1,0 +1,155 @@
+"""Kernels of views and of their inverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.memory import bounds, copy_with, element_strides, span, strided
+from adjoint.engine.backends.array.table import kernel_for, lowers
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.common import stop
+from adjoint.engine.ops.shape import reinterpret, views
+from adjoint.engine.ops.shape import strided as strided_ops
+
+Array = Any
+Shape = tuple[int, ...]
+
+
+@lowers(views.RESHAPE)
+def reshape(xp: Any, x: Array, shape: Shape) -> Array:
+    return x.reshape(shape)
+
+
+@lowers(views.PERMUTE)
+def permute(xp: Any, x: Array, dims: Shape) -> Array:
+    return x.transpose(dims)
+
+
+@lowers(views.EXPAND)
+def expand(xp: Any, x: Array, shape: Shape) -> Array:
+    if x.shape == shape:
+        return x[...]
+    if xp is not np or not x.size or not x.flags.c_contiguous or x.dtype.isbuiltin != 1:
+        out = xp.broadcast_to(x, shape)
+        if xp is np:  # NumPy hands it out read-only, though a write may be fine
+            out.flags.writeable = x.flags.writeable
+        return out
+    # The same, six times as fast.
+    added = len(shape) - x.ndim
+    steps = [0] * added
+    for step, n, m in zip(x.strides, x.shape, shape[added:], strict=True):
+        steps.append(step if n == m else 0)
+    return np.ndarray(shape, x.dtype, x, 0, steps)
+
+
+def basic_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Our index entries as the array library's."""
+    return tuple([slice(*e) if e.__class__ is tuple else e for e in index])
+
+
+@lowers(views.SLICE)
+def slice_(xp: Any, x: Array, index: tuple[Any, ...]) -> Array:
+    return x[(*basic_index(index), ...)]
+
+
+@lowers(stop.STOP)
+def stop_gradient(xp: Any, x: Array, tangents: bool) -> Array:
+    return x[...]
+
+
+@lowers(stop.CUSTOM)
+def custom_function(xp: Any, x: Array, name: str) -> Array:
+    return x.copy()
+
+
+@lowers(strided_ops.DIAGONAL)
+def diagonal(xp: Any, x: Array, offset: int, dim1: int, dim2: int) -> Array:
+    out = xp.diagonal(x, offset, dim1, dim2)
+    if xp is np:  # NumPy hands diagonals out read-only
+        out.flags.writeable = x.flags.writeable
+    return out
+
+
+@lowers(strided_ops.UNFOLD)
+def unfold(xp: Any, x: Array, dim: int, size: int, step: int) -> Array:
+    steps = list(element_strides(x))
+    inner = steps[dim]
+    steps[dim] = inner * step
+    shape = list(x.shape)
+    shape[dim] = (shape[dim] - size) // step + 1
+    return strided(xp, x, (*shape, size), (*steps, inner))
+
+
+@lowers(strided_ops.AS_STRIDED)
+def as_strided(
+    xp: Any, x: Array, size: Shape, stride: Shape, offset: int, x_stride: Shape
+) -> Array:
+    actual = zip(x.shape, element_strides(x), x_stride, strict=True)
+    inside = x.flags.c_contiguous and offset >= 0 and offset + span(size, stride) <= x.size
+    if not inside and 0 not in size:
+        before, after = bounds(x)
+        inside = offset >= -before and offset + span(size, stride) <= after
+    if inside and (not x.size or all(n == 1 or a == b for n, a, b in actual)):
+        return strided(xp, x, size, stride, offset)
+    room = span(x.shape, x_stride)
+    if offset < 0 or offset + span(size, stride) > room:
+        raise RuntimeError(
+            f"as_strided: the view (sizes {size}, strides {stride}, {offset} from the start) "
+            "reaches outside the tensor, whose storage is not there. Use the base tensor."
+        )
+    # x lies otherwise than it did: put its elements where they were, and look there.
+    memory = xp.zeros(room, x.dtype)
+    strided(xp, memory, x.shape, x_stride)[...] = x
+    return strided(xp, memory, size, stride, offset)
+
+
+@lowers(reinterpret.VIEW_AS_REAL)
+def view_as_real(xp: Any, x: Array) -> Array:
+    part = x.real.dtype
+    return strided(xp, x, (*x.shape, 2), (*[s // part.itemsize for s in x.strides], 1), 0, part)
+
+
+@lowers(reinterpret.VIEW_AS_COMPLEX)
+def view_as_complex(xp: Any, x: Array) -> Array:
+    if x.size and (
+        x.strides[-1] != x.dtype.itemsize or any(s % (2 * x.dtype.itemsize) for s in x.strides[:-1])
+    ):
+        x = xp.ascontiguousarray(x)
+    dtype = np.dtype(np.complex64 if x.dtype == np.float32 else np.complex128)
+    if not x.size:
+        return xp.empty(x.shape[:-1], dtype)
+    return x.view(dtype)[..., 0]
+
+
+@lowers(reinterpret.VIEW_DTYPE)
+def view_dtype(xp: Any, x: Array, dtype: DType) -> Array:
+    new = NUMPY_OF[dtype]
+    if x.ndim and x.shape[-1] == 1 and x.dtype.itemsize != new.itemsize:
+        x = strided(xp, x, x.shape, (*element_strides(x)[:-1], 1))
+    return x.view(new)
+
+
+@lowers(views.VIEW_SCATTER)
+def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
+    out = copy_with(xp, x, "same")
+    window = follow(xp, out, chain)
+    if not window.size:
+        return out
+    if xp.may_share_memory(window, out):
+        window[...] = y
+        return out
+    # In this layout the chain cannot be followed without copies: follow the elements' numbers.
+    chosen = follow(xp, xp.arange(out.size).reshape(out.shape), chain)
+    flat = xp.ascontiguousarray(out).reshape(-1)
+    flat[chosen.reshape(-1)] = xp.broadcast_to(y, chosen.shape).reshape(-1)
+    return flat.reshape(out.shape)
+
+
+def follow(xp: Any, x: Array, chain: Any) -> Array:
+    """The array a chain of views leads to."""
+    for record, params in chain:
+        x = kernel_for(record, xp)(x, **params)  # type: ignore[misc]
+    return x

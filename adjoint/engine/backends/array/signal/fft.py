@@ -1,0 +1,76 @@
+"""Kernels of Fourier transforms: SciPy's on the CPU, which are faster than NumPy's in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.ops.signal import fft, spectral
+
+Array = Any
+
+
+def library(xp: Any) -> Any:
+    """The transforms that belong to an array library."""
+    if xp is np:
+        import scipy.fft
+
+        return scipy.fft
+    return xp.fft
+
+
+@lowers(fft.FFT)
+def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: str) -> Array:
+    if not x.size:
+        return x.copy()
+    transforms = library(xp)
+    if len(dims) == 1:
+        return (transforms.ifft if inverse else transforms.fft)(x, axis=dims[0], norm=norm)
+    return (transforms.ifftn if inverse else transforms.fftn)(x, axes=dims, norm=norm)
+
+
+def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
+    return xp.empty((*x.shape[:dim], n, *x.shape[dim + 1 :]), dtype)
+
+
+@lowers(fft.RFFT)
+def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
+    if not x.size:
+        return _empty(xp, x, dim, x.shape[dim] // 2 + 1, xp.result_type(x, xp.complex64))
+    return library(xp).rfft(x, axis=dim, norm=norm)
+
+
+@lowers(fft.IRFFT)
+def irfft(xp: Any, x: Array, dim: int, n: int, norm: str) -> Array:
+    if not x.size:
+        return _empty(xp, x, dim, n, x.real.dtype)
+    return library(xp).irfft(x, n, axis=dim, norm=norm)
+
+
+def _windows(xp: Any, x: Array, start: int, count: int, size: int, hop: int) -> Array:
+    """`count` windows of the last dimension, `hop` apart, sharing its memory."""
+    step = x.strides[-1]
+    return xp.lib.stride_tricks.as_strided(
+        x[..., start:],
+        (*x.shape[:-1], count, size),
+        (*x.strides[:-1], hop * step, step),
+    )
+
+
+@lowers(spectral.FRAME)
+def frame(xp: Any, x: Array, size: int, hop: int) -> Array:
+    return _windows(xp, x, 0, 1 + (x.shape[-1] - size) // hop, size, hop).copy()
+
+
+@lowers(spectral.OVERLAP_ADD)
+def overlap_add(xp: Any, x: Array, hop: int, length: int) -> Array:
+    out = xp.zeros((*x.shape[:-2], length), x.dtype)
+    count, size = x.shape[-2:]
+    apart = -(-size // hop)  # every so many frames do not overlap, and are added at once
+    for first in range(min(apart, count)):
+        rows = x[..., first::apart, :]
+        shown = _windows(xp, out, first * hop, rows.shape[-2], size, apart * hop)
+        shown += rows
+    return out

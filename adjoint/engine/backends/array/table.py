@@ -1,0 +1,40 @@
+"""The eager table: a kernel per record, written against the API NumPy and CuPy share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.core.operations.record import Record
+
+Kernel = Callable[..., Any]
+GENERIC: dict[Record, Kernel] = {}  # kernel(xp, *arrays, **params)
+NAMED: dict[Record, str] = {}  # a function of the array library taking just the arrays
+_RESOLVED: dict[tuple[Any, Record], Kernel] = {}
+
+
+def lowers(record: Record) -> Callable[[Kernel], Kernel]:
+    """Register the array kernel of a record: `kernel(xp, *arrays, **params)`."""
+
+    def register(kernel: Kernel) -> Kernel:
+        GENERIC[record] = kernel
+        return kernel
+
+    return register
+
+
+def kernel_for(record: Record, xp: Any = np) -> Kernel | None:
+    """The kernel of `record` for one array library, or None."""
+    found = _RESOLVED.get((xp, record))
+    if found is None:
+        if record in NAMED:
+            found = getattr(xp, NAMED[record])
+        elif record in GENERIC:
+            found = partial(GENERIC[record], xp)
+        else:
+            return None
+        _RESOLVED[xp, record] = found
+    return found

@@ -1,0 +1,1 @@
+"""Values in registers and the LLVM text their operations write."""

@@ -1,0 +1,89 @@
+"""Basic blocks and loops in a function's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adjoint.engine.backends.llvm.ir.vector import Code, V
+
+
+class Blocks:
+    """Writes control flow into a `Code`, which keeps track of the block being written."""
+
+    def __init__(self, code: Code, entry: str = "entry") -> None:
+        self.code = code
+        code.block = entry
+        code.branching = True
+        self.labels = 0
+
+    def label(self, stem: str) -> str:
+        self.labels += 1
+        return f"{stem}{self.labels}"
+
+    def begin(self, label: str) -> None:
+        """Start a block."""
+        self.code.lines.append(f"{label}:")
+        self.code.block = label
+
+    def go(self, label: str) -> None:
+        self.code.lines.append(f"br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        self.code.lines.append(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def loop(
+        self,
+        start: str,
+        stop: str,
+        step: int,
+        carried: Sequence[V],
+        body: Callable[[str, list[V]], Sequence[V]],
+    ) -> list[V]:
+        """`for i in range(start, stop, step)` over values carried from turn to turn.
+
+        `stop - start` need not be a multiple of `step`, but the body then runs past it. Returns
+        the carried values after the last turn. The test is at the end: one branch a turn.
+        """
+        code = self.code
+        inside, after = self.label("loop"), self.label("done")
+        before = code.block
+        some = code.let(f"icmp slt i64 {start}, {stop}")
+        self.branch(some, inside, after)
+        self.begin(inside)
+        index = f"%i{self.labels}"
+        at = len(code.lines)
+        code.lines.append("")  # the phi of the index
+        phis: list[V] = []
+        for c in carried:
+            name = f"%c{self.labels}_{len(phis)}"
+            code.lines.append("")
+            phis.append(V(code, name, c.kind, c.lanes))
+        new = list(body(index, phis))
+        following = code.let(f"add nsw i64 {index}, {step}")
+        more = code.let(f"icmp slt i64 {following}, {stop}")
+        last = code.block
+        self.branch(more, inside, after)
+        code.lines[at] = f"{index} = phi i64 [ {start}, %{before} ], [ {following}, %{last} ]"
+        for k, (c, phi, n) in enumerate(zip(carried, phis, new, strict=True), 1):
+            code.lines[at + k] = (
+                f"{phi.ref} = phi {phi.type} [ {c.ref}, %{before} ], [ {n.ref}, %{last} ]"
+            )
+        self.begin(after)
+        return [
+            V(
+                code,
+                code.let(f"phi {c.type} [ {c.ref}, %{before} ], [ {n.ref}, %{last} ]"),
+                c.kind,
+                c.lanes,
+            )
+            for c, n in zip(carried, new, strict=True)
+        ]
+
+    def when(self, condition: str, body: Callable[[], object]) -> None:
+        """Run `body` if the condition holds."""
+        yes, after = self.label("when"), self.label("after")
+        self.branch(condition, yes, after)
+        self.begin(yes)
+        body()
+        self.go(after)
+        self.begin(after)

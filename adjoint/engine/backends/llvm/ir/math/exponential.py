@@ -1,0 +1,145 @@
+"""Exponentials and what is one exponential away: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
+
+e**x = 2**n e**r with n the integer nearest x / ln 2. Adding 1.5 * 2**(mantissa bits) to x / ln 2
+rounds it to that integer and leaves n in the low bits of the sum, to which twice the exponent's
+bias is added beforehand: halves of those bits are the exponents of two factors whose product is
+2**n, also where 2**n alone is subnormal or infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adjoint.engine.backends.llvm.ir.math import tables
+from adjoint.engine.backends.llvm.ir.math.common import FORMAT, polynomial
+from adjoint.engine.backends.llvm.ir.vector import V, at_most, clip, mad, select
+
+LOG2_E = tables.LOG2_E_F64[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where exp is neither 0 nor infinite, and ln 2 in two parts whose first times n is exact."""
+
+    low: float
+    high: float
+    ln2: tuple[float, float]
+    exp: tuple[float, ...]
+    expm1: tuple[float, ...]
+    exp2: tuple[float, ...]
+    exp2_low: float
+    exp2_high: float
+
+
+RANGE = {
+    "f32": Range(
+        low=-104.0, high=89.0,
+        ln2=tables.LN2_F32,
+        exp=tables.EXP_F32, expm1=tables.EXPM1_F32, exp2=tables.EXP2_F32,
+        exp2_low=-151.0, exp2_high=128.0,
+    ),
+    "f64": Range(
+        low=-746.0, high=710.0,
+        ln2=tables.LN2_F64,
+        exp=tables.EXP_F64, expm1=tables.EXPM1_F64, exp2=tables.EXP2_F64,
+        exp2_low=-1076.0, exp2_high=1024.0,
+    ),
+}  # fmt: skip
+
+
+def _magic(kind: str) -> float:
+    f = FORMAT[kind]
+    return 1.5 * 2.0**f.mantissa + 2 * f.bias
+
+
+def _reduced(x: V) -> tuple[V, V]:
+    """(word, r): x = n ln 2 + r, with n + twice the bias in the low bits of the word."""
+    of, magic = RANGE[x.kind], _magic(x.kind)
+    rounded = mad(x, LOG2_E, magic)
+    n = rounded - magic
+    r = mad(n, -of.ln2[1], mad(n, -of.ln2[0], x))
+    return rounded.bits(), r
+
+
+def _scaled(y: V, word: V) -> V:
+    """y 2**n, for a word as `_reduced` makes it."""
+    f = FORMAT[y.kind]
+    half = word >> 1
+    rest = word - half
+    return y * (half << f.mantissa).bitcast(y.kind) * (rest << f.mantissa).bitcast(y.kind)
+
+
+def exp(x: V, shift: int = 0) -> V:
+    """e**x, times 2**shift without overflow on the way."""
+    of = RANGE[x.kind]
+    word, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)))
+    if shift:
+        word = word + shift
+    return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, word)
+
+
+def exp_inside(x: V) -> V:
+    """e**x where x and the result are far from overflow and underflow; NaN stays NaN."""
+    of, f = RANGE[x.kind], FORMAT[x.kind]
+    word, r = _reduced(x)
+    y = mad(r * r, polynomial(r, of.exp), r) + 1.0
+    return y * ((word - f.bias) << f.mantissa).bitcast(x.kind)
+
+
+def exp2(x: V, low: V | None = None) -> V:
+    """2**(x + low), for a low below half a unit of the last place of x."""
+    of, magic = RANGE[x.kind], _magic(x.kind)
+    if low is not None:
+        low = select((x > of.exp2_low) & (x < of.exp2_high), low, 0.0)
+    x = clip(x, of.exp2_low, of.exp2_high)
+    rounded = x + magic
+    r = x - (rounded - magic)
+    if low is not None:
+        r = r + low
+    return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded.bits())
+
+
+def expm1(x: V) -> V:
+    """e**x - 1, accurate near 0."""
+    of, f = RANGE[x.kind], FORMAT[x.kind]
+    word, r = _reduced(clip(x, -50.0, of.high))
+    p = mad(r * r, polynomial(r, of.expm1), r)
+    # 2**(n - 1), since 2**n may be infinite where the result is not.
+    half = ((word - (f.bias + 1)) << f.mantissa).bitcast(x.kind)
+    return (mad(p, half, half - 0.5) * 2.0).copysign(x)
+
+
+def _expm1_inside(x: V) -> V:
+    """expm1 for 0 <= x well below overflow."""
+    of, f = RANGE[x.kind], FORMAT[x.kind]
+    word, r = _reduced(x)
+    p = mad(r * r, polynomial(r, of.expm1), r)
+    power = ((word - f.bias) << f.mantissa).bitcast(x.kind)
+    return mad(p, power, power - 1.0)
+
+
+def tanh(x: V) -> V:
+    """Hyperbolic tangent, t / (t + 2) with t = e**(2 |x|) - 1."""
+    size = at_most(abs(x), 10.0 if x.kind == "f32" else 22.0)
+    t = _expm1_inside(size + size)
+    return (t / (t + 2.0)).copysign(x)
+
+
+def sigmoid(x: V) -> V:
+    """1 / (1 + e**-x), from e**-|x| so that neither tail is lost."""
+    z = exp(-abs(x))
+    return select(x < 0.0, z, 1.0) / (z + 1.0)
+
+
+def sinh(x: V) -> V:
+    """Hyperbolic sine."""
+    size = abs(x)
+    t = expm1(at_most(size, 40.0))
+    near = (t + t / (t + 1.0)) * 0.5
+    return select(size > 40.0, exp(size, -1), near).copysign(x)
+
+
+def cosh(x: V) -> V:
+    """Hyperbolic cosine."""
+    half = exp(abs(x), -1)
+    return half + 0.25 / half

@@ -1,0 +1,131 @@
+"""What an operation of the loop IR is in registers: elementwise ones, and reductions' steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir import laws, philox
+from adjoint.engine.backends.llvm.ir.elementwise import LOWER, cast, kind_of, stored_kind, supports
+from adjoint.engine.backends.llvm.ir.vector import (
+    Code,
+    V,
+    int_max,
+    int_min,
+    nan_max,
+    nan_min,
+    select,
+)
+from adjoint.engine.compiler.loops.ir import Op
+from adjoint.engine.core.dtype import DTYPES, named
+from adjoint.engine.ops.random.random import word_bits
+
+# dtype -> kind in registers, kind in memory
+KIND = {d.name: (kind_of(d), stored_kind(d)) for d in DTYPES if not d.is_complex}
+
+
+def lower(code: Code, op: Op, operands: list[Any], lanes: int) -> V:
+    """The result of an operation on values (and numbers) in registers."""
+    compute, result = KIND[op.compute][0], KIND[op.dtype][0]
+    special = SPECIAL.get(op.name)
+    if special is not None:
+        return special(code, op, operands, lanes, compute, result)
+    skip = 1 if op.name == "where" else 0
+    values = [_as(code, x, "i1" if i < skip else compute, lanes) for i, x in enumerate(operands)]
+    return LOWER[op.name](*values, **dict(op.params)).convert(result)
+
+
+def _as(code: Code, x: Any, kind: str, lanes: int) -> V:
+    return code.splat(x.convert(kind), lanes) if isinstance(x, V) else code.const(x, kind, lanes)
+
+
+def random_sample(code: Code, op: Op, operands: list[Any], lanes: int, first: V | None) -> V:
+    """Samples at places of a stream; `first` is the place of lane 0 where a block begins there."""
+    seed, offset, index = (x if isinstance(x, V) else code.const(x, "u64", 1) for x in operands)
+    law, args = op.params
+    dtype = named(op.dtype)
+    seed, offset = (one_lane(x).bitcast("u64") for x in (seed, offset))
+    bits = word_bits(law, dtype)
+    if first is not None:
+        words = philox.words(bits, seed, offset, first.bitcast("u64"), lanes)
+    else:
+        words = philox.words_at(bits, seed, offset, index.bitcast("u64"))
+    return laws.sample(words, law, args, dtype)
+
+
+def one_lane(x: V) -> V:
+    """The first lane of a value."""
+    if x.lanes == 1:
+        return x
+    return V(x.code, x.code.let(f"extractelement {x.type} {x.ref}, i64 0"), x.kind, 1)
+
+
+def _cast(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
+    if isinstance(xs[0], V):
+        return code.splat(cast(xs[0], named(op.compute), named(op.dtype)), lanes)
+    return code.const(xs[0], result, lanes)
+
+
+def _fill(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
+    return _as(code, xs[0], result, lanes)
+
+
+def _triangle(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
+    x, row, column = xs
+    diagonal = dict(op.params)["diagonal"]
+    ahead = column - row
+    keep = ahead >= diagonal if op.name == "triu" else ahead <= diagonal
+    value = _as(code, x, result, lanes)
+    return select(keep, value, code.const(0, result, lanes))
+
+
+def _arange(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result: str) -> V:
+    params = dict(op.params)
+    start, step = params["start"], params["step"]
+    kind = "i64" if isinstance(start, int) and isinstance(step, int) else "f64"
+    return (xs[0].convert(kind) * step + start).convert(result)
+
+
+SPECIAL = {
+    "cast": _cast, "fill": _fill, "triu": _triangle, "tril": _triangle, "arange": _arange,
+}  # fmt: skip
+
+# -- reductions ---------------------------------------------------------------------------------
+
+
+def combine(name: str, a: V, b: V) -> V:
+    """One step of a reduction."""
+    match name:
+        case "sum":
+            return a + b if a.kind != "i1" else a | b
+        case "prod":
+            return a * b
+        case "amax":
+            return nan_max(a, b) if a.is_float else (a | b if a.kind == "i1" else int_max(a, b))
+        case "amin":
+            return nan_min(a, b) if a.is_float else (a & b if a.kind == "i1" else int_min(a, b))
+        case "any":
+            return a | b
+        case "all":
+            return a & b
+    raise KeyError(name)
+
+
+def identity(code: Code, name: str, kind: str, lanes: int) -> V:
+    """What a reduction starts from."""
+    if name in ("sum", "any"):
+        return code.const(0, kind, lanes)
+    if name in ("prod", "all"):
+        return code.const(1, kind, lanes)
+    low = name == "amax"
+    if kind[0] == "f":
+        return code.const(float("-inf") if low else float("inf"), kind, lanes)
+    if kind == "i1":
+        return code.const(not low, kind, lanes)
+    bits = int(kind[1:])
+    lowest, highest = (
+        (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
+    return code.const(lowest if low else highest, kind, lanes)
+
+
+__all__ = ["KIND", "combine", "identity", "lower", "supports"]

@@ -1,0 +1,258 @@
+"""Functions of templates: words read by name, loops over them, loads and stores.
+
+A template's function is `void f(ptr args, i64 worker, i64 workers)`; its words lie at `args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.vector import (
+    Code,
+    Operand,
+    V,
+    host_features,
+    select,
+    type_text,
+    width,
+)
+from adjoint.engine.backends.llvm.runtime.library import Text
+
+LINE = 64  # bytes of a line of the cache, at least
+
+
+class Writer:
+    """Writes one function."""
+
+    def __init__(self) -> None:
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        self.reserved: list[str] = []
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def whole(self, value: int) -> V:
+        """A whole number."""
+        return self.code.const(value, "i64")
+
+    def word(self, k: int) -> V:
+        """One of the launch's words."""
+        at = self.code.let(f"getelementptr i64, ptr %args, i64 {k}")
+        return self.code.value(self.code.let(f"load i64, ptr {at}"), "i64", 1)
+
+    def words(self, count: int) -> list[V]:
+        """The launch's first words."""
+        return [self.word(k) for k in range(count)]
+
+    def share(self, total: V) -> tuple[V, V]:
+        """The part of `total` pieces that is this worker's."""
+        worker, workers = (self.code.value(n, "i64", 1) for n in ("%worker", "%workers"))
+        return (total * worker).quotient(workers), (total * (worker + 1)).quotient(workers)
+
+    def least(self, a: V, b: Operand) -> V:
+        """The smaller of two numbers."""
+        return select(a < b, a, b)
+
+    def most(self, a: V, b: Operand) -> V:
+        """The larger of two numbers."""
+        return select(a > b, a, b)
+
+    def split(self, x: V, by: V) -> tuple[V, V]:
+        """Quotient and rest."""
+        whole = x.quotient(by)
+        return whole, x - whole * by
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def pointer(self, address: V) -> str:
+        """An address as a pointer."""
+        return self.code.let(f"inttoptr i64 {address.ref} to ptr")
+
+    def address(self, pointer: str) -> V:
+        """A pointer as an address."""
+        return self.code.value(self.code.let(f"ptrtoint ptr {pointer} to i64"), "i64", 1)
+
+    def reserve(self, kind: str, count: int) -> str:
+        """Memory of the function's own, on the stack."""
+        name = f"%s{len(self.reserved)}"
+        self.reserved.append(f"{name} = alloca [{count} x {type_text(kind, 1)}], align 64")
+        return name
+
+    def at(self, base: str, kind: str, index: V) -> str:
+        """Where an element lies."""
+        return self.code.let(f"getelementptr {type_text(kind, 1)}, ptr {base}, i64 {index.ref}")
+
+    def load(self, base: str, kind: str, index: V, lanes: int = 1) -> V:
+        """Neighbouring elements."""
+        where = self.at(base, kind, index)
+        text = f"load {type_text(kind, lanes)}, ptr {where}, align {width(kind) // 8}"
+        return self.code.value(self.code.let(text), kind, lanes)
+
+    def store(self, value: V, base: str, index: V) -> None:
+        """Put a value at neighbouring elements."""
+        where = self.at(base, value.kind, index)
+        align = width(value.kind) // 8
+        self.code.lines.append(f"store {value.type} {value.ref}, ptr {where}, align {align}")
+
+    def behind(self, base: str, offset: V) -> str:
+        """So many bytes behind a pointer."""
+        return self.code.let(f"getelementptr i8, ptr {base}, i64 {offset.ref}")
+
+    def prefetch(self, where: str, ahead: int) -> None:
+        """Ask for memory so many bytes ahead; it need not exist."""
+        self.code.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        at = self.behind(where, self.whole(ahead))
+        self.code.lines.append(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+
+    def gather(self, base: str, kind: str, places: Sequence[V]) -> V:
+        """Elements from anywhere, side by side."""
+        return self.join([self.load(base, kind, place) for place in places])
+
+    def join(self, items: Sequence[V]) -> V:
+        """Scalars side by side."""
+        kind, lanes = items[0].kind, len(items)
+        if lanes == 1:
+            return items[0]
+        vector = type_text(kind, lanes)
+        result = "poison"
+        for lane, x in enumerate(items):
+            result = self.code.let(f"insertelement {vector} {result}, {x.type} {x.ref}, i64 {lane}")
+        return self.code.value(result, kind, lanes)
+
+    def lane(self, x: V, lane: int) -> V:
+        """One lane of a vector."""
+        ref = self.code.let(f"extractelement {x.type} {x.ref}, i64 {lane}")
+        return self.code.value(ref, x.kind, 1)
+
+    def spread(self, x: V, lane: int) -> V:
+        """One lane of a vector in all of them."""
+        mask = ", ".join([f"i32 {lane}"] * x.lanes)
+        text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{x.lanes} x i32> <{mask}>"
+        return self.code.value(self.code.let(text), x.kind, x.lanes)
+
+    def pick(self, a: V, b: V, lanes: Sequence[int]) -> V:
+        """Lanes of two vectors, the second's counted after the first's."""
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        text = f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(lanes)} x i32> <{mask}>"
+        return self.code.value(self.code.let(text), a.kind, len(lanes))
+
+    def total(self, x: V) -> V:
+        """The sum of a vector's lanes, halves first."""
+        while x.lanes > 2:
+            half = x.lanes // 2
+            x = self.pick(x, x, range(half)) + self.pick(x, x, range(half, x.lanes))
+        return self.lane(x, 0) + self.lane(x, 1) if x.lanes == 2 else x
+
+    def totals(self, vectors: Sequence[V]) -> V:
+        """The sums of several vectors' lanes, side by side: neighbours are added, then theirs.
+
+        There are as many vectors as lanes.
+        """
+        many = list(vectors)
+        lanes = many[0].lanes
+        while len(many) > 1:
+            many = [
+                self.pick(a, b, range(0, 2 * lanes, 2)) + self.pick(a, b, range(1, 2 * lanes, 2))
+                for a, b in zip(many[::2], many[1::2], strict=True)
+            ]
+        return many[0]
+
+    def transposed(self, rows: Sequence[V]) -> list[V]:
+        """The columns of a square of as many vectors as they have lanes."""
+        lanes, many, apart = len(rows), list(rows), 1
+        while apart < lanes:
+            # Squares of `apart` lanes change places across the diagonal of those twice as large.
+            kept = [lane - lane % (2 * apart) + lane % apart for lane in range(lanes)]
+            upper = [k + (lanes if lane // apart % 2 else 0) for lane, k in enumerate(kept)]
+            lower = [k + apart for k in upper]
+            found = dict(enumerate(many))
+            for i in range(lanes):
+                if not i & apart:
+                    a, b = many[i], many[i + apart]
+                    found[i], found[i + apart] = self.pick(a, b, upper), self.pick(a, b, lower)
+            many = [found[i] for i in range(lanes)]
+            apart *= 2
+        return many
+
+    # -- control --------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        start: Operand,
+        stop: V,
+        body: Callable[..., Sequence[V] | None],
+        carried: Sequence[V] = (),
+        step: int = 1,
+    ) -> list[V]:
+        """`for i in range(start, stop, step)`; `body(i, *carried)` gives what is carried on."""
+        first = start.ref if isinstance(start, V) else str(start)
+
+        def turn(index: str, values: list[V]) -> Sequence[V]:
+            return body(self.code.value(index, "i64", 1), *values) or ()
+
+        return self.blocks.loop(first, stop.ref, step, carried, turn)
+
+    def loop_by(self, start: V, stop: V, step: V, body: Callable[[V], None]) -> None:
+        """`for i in range(start, stop, step)` with a step that is a word."""
+        turns = self.most(stop - start + (step - 1), 0).quotient(step)
+        self.loop(0, turns, lambda number: body(start + number * step))
+
+    def when(self, condition: V, body: Callable[[], object]) -> None:
+        """Run `body` if the condition holds."""
+        self.blocks.when(condition.ref, body)
+
+    def either(self, condition: V, body: Callable[[], object], other: Callable[[], object]) -> None:
+        """Run one of two."""
+        self.when(condition, body)
+        self.when(~condition, other)
+
+    def choose(
+        self, condition: V, yes: Callable[[], Sequence[V]], no: Callable[[], Sequence[V]]
+    ) -> list[V]:
+        """The values of one of two branches."""
+        blocks, code = self.blocks, self.code
+        labels = [blocks.label(stem) for stem in ("yes", "no", "both")]
+        blocks.branch(condition.ref, labels[0], labels[1])
+        made: list[Sequence[V]] = []
+        ends: list[str] = []
+        for label, body in zip(labels, (yes, no), strict=False):
+            blocks.begin(label)
+            made.append(body())
+            ends.append(code.block)
+            blocks.go(labels[2])
+        blocks.begin(labels[2])
+        return [
+            code.value(
+                code.let(f"phi {a.type} [ {a.ref}, %{ends[0]} ], [ {b.ref}, %{ends[1]} ]"),
+                a.kind,
+                a.lanes,
+            )
+            for a, b in zip(*made, strict=True)
+        ]
+
+    def routine(self, name: str, count: int, body: Callable[[Writer, list[V]], None]) -> None:
+        """A function of so many numbers, beside this one, that `call` calls.
+
+        Modules hold it once, however many of their functions call it.
+        """
+        inner = Writer()
+        body(inner, [inner.code.value(f"%n{k}", "i64", 1) for k in range(count)])
+        parameters = ", ".join(f"i64 %n{k}" for k in range(count))
+        self.code.declarations |= inner.code.declarations
+        self.code.declarations.add(inner.defined(f"internal void @{name}({parameters})"))
+
+    def call(self, name: str, numbers: Sequence[V]) -> None:
+        """Call a routine."""
+        given = ", ".join(f"i64 {x.ref}" for x in numbers)
+        self.code.lines.append(f"call void @{name}({given})")
+
+    def defined(self, head: str) -> str:
+        """The text of a function."""
+        body = "\n".join([*self.reserved, *self.code.lines])
+        return f"define {head} {{\nentry:\n{body}\nret void\n}}\n"
+
+    def finish(self, name: str) -> Text:
+        """The function, and the declarations it needs."""
+        text = self.defined(f"void @{name}(ptr %args, i64 %worker, i64 %workers)")
+        return text, set(self.code.declarations)

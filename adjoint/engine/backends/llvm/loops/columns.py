@@ -1,0 +1,151 @@
+"""Sums of columns, row after row.
+
+Note [columns]
+    A kernel that sums each column of a matrix down all its rows would read a line of the cache of
+    every row and come back for the next ones: rows are far apart, nothing fetches them ahead. So
+    these kernels take a wide strip of columns and go through it row by row, in blocks of rows as
+    sums do (Note [sums]); sums wait in memory. Each is made of the same numbers in the same order
+    either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from adjoint.engine.backends.llvm.ir.operations import KIND, combine, identity
+from adjoint.engine.backends.llvm.ir.vector import V, type_text
+from adjoint.engine.compiler.loops.ir import LOAD, POINT, REDUCE, SHORT, WHOLE, Form
+
+if TYPE_CHECKING:
+    from adjoint.engine.backends.llvm.loops.kernels import Emitter
+    from adjoint.engine.backends.llvm.loops.nests import Env
+
+STRIP = 256  # columns, at most
+ROWS = 64  # of a block
+
+
+def sums_columns(form: Form) -> bool:
+    """Whether a form is of this kind: nothing but sums, read once, over one inner dimension."""
+    if form.rows or form.outer < 1 or form.inner != 1 or form.spans == SHORT:
+        return False
+    sums = [op for op in form.ops if op.kind == REDUCE]
+    return (
+        bool(sums)
+        and all(op.name == "sum" and op.compute in ("float32", "float64") for op in sums)
+        and all(op.stage == 0 for op in form.ops if op.full or op.kind == REDUCE)
+        and all(op.kind in (LOAD, POINT, REDUCE) for op in form.ops)
+        and not any(op.name in ("scatter", "random") for op in form.ops)
+    )
+
+
+class Columns:
+    """Writes one strip of such a kernel."""
+
+    def __init__(self, emitter: Emitter, shared: Callable[[int], Env]) -> None:
+        self.emitter, self.shared = emitter, shared
+        self.code, self.blocks, self.form = emitter.code, emitter.blocks, emitter.form
+        self.sums = [k for k, op in enumerate(self.form.ops) if op.kind == REDUCE]
+        self.kinds = [KIND[self.form.ops[k].compute][0] for k in self.sums]
+        self.totals = [f"%totals{k}" for k in self.sums]
+        self.parts = [f"%parts{k}" for k in self.sums]  # of the block of rows at hand
+
+    def memory(self) -> list[str]:
+        """Where sums wait: lines for the head of the function."""
+        return [
+            f"{name} = alloca [{STRIP} x {type_text(kind, 1)}], align 64"
+            for names in (self.totals, self.parts)
+            for name, kind in zip(names, self.kinds, strict=True)
+        ]
+
+    def strip(self, start: str, middle: str, stop: str) -> None:
+        """The columns from start to stop; up to the middle they come in whole vectors."""
+        let, lanes = self.code.let, self.emitter.lanes
+        spans = [(start, middle, lanes)]
+        if lanes == 1 or self.form.spans != WHOLE:
+            spans = [*spans, (middle, stop, 1)] if lanes > 1 else [(start, stop, 1)]
+        size = self.emitter.size[self.form.outer]
+
+        def over(turn: Callable[[str, int], None]) -> None:
+            for low, high, width in spans:
+
+                def each(c: str, _: list[V], width: int = width) -> list[V]:
+                    turn(c, width)
+                    return []
+
+                self.blocks.loop(low, high, width, (), each)
+
+        def clear(c: str, width: int) -> None:
+            for names in (self.totals, self.parts):
+                for pointer, kind in zip(self.at(names, start, c), self.kinds, strict=True):
+                    self.keep(pointer, identity(self.code, "sum", kind, width))
+
+        def block(i: str, _: list[V]) -> list[V]:
+            end = let(f"add i64 {i}, {ROWS}")
+            end = let(f"select i1 {let(f'icmp slt i64 {end}, {size}')}, i64 {end}, i64 {size}")
+
+            def row(r: str, _: list[V]) -> list[V]:
+                over(lambda c, width: self.add(start, c, width, r))
+                return []
+
+            self.blocks.loop(i, end, 1, (), row)
+            over(lambda c, width: self.settle(start, c, width))
+            return []
+
+        over(clear)
+        self.blocks.loop("0", size, ROWS, (), block)
+        over(lambda c, width: self.finish(start, c, width))
+
+    def at(self, names: list[str], start: str, c: str) -> list[str]:
+        """Pointers to a column's sums."""
+        let = self.code.let
+        place = let(f"sub i64 {c}, {start}")
+        return [
+            let(f"getelementptr {type_text(kind, 1)}, ptr {name}, i64 {place}")
+            for name, kind in zip(names, self.kinds, strict=True)
+        ]
+
+    def keep(self, pointer: str, value: V) -> None:
+        self.code.lines.append(f"store {value.type} {value.ref}, ptr {pointer}, align 4")
+
+    def kept(self, pointer: str, kind: str, width: int) -> V:
+        found = self.code.let(f"load {type_text(kind, width)}, ptr {pointer}, align 4")
+        return self.code.value(found, kind, width)
+
+    def add(self, start: str, c: str, width: int, r: str) -> None:
+        """Add a row's elements to the sums of some columns."""
+        emitter = self.emitter
+        env = self.shared(width)
+        where = {emitter.vector: c}
+        stored = [(v, at) for v, at in self.form.stores if self.form.ops[v].full]
+        for k in emitter.wanted(0):
+            emitter.get(k, env, width, where, 0)
+        pointers = self.at(self.parts, start, c)
+        parts = [self.kept(p, kind, width) for p, kind in zip(pointers, self.kinds, strict=True)]
+        here = {**where, self.form.outer: r}
+        parts = emitter.turn(env, here, width, 0, stored, self.sums, parts)
+        for pointer, part in zip(pointers, parts, strict=True):
+            self.keep(pointer, part)
+
+    def settle(self, start: str, c: str, width: int) -> None:
+        """Add the sums of a block to the totals."""
+        pairs = zip(
+            self.at(self.totals, start, c), self.at(self.parts, start, c), self.kinds, strict=True
+        )
+        for total, part, kind in pairs:
+            both = combine("sum", self.kept(total, kind, width), self.kept(part, kind, width))
+            self.keep(total, both)
+            self.keep(part, identity(self.code, "sum", kind, width))
+
+    def finish(self, start: str, c: str, width: int) -> None:
+        """Store what is made of the totals."""
+        emitter, form = self.emitter, self.form
+        env = self.shared(width)
+        where = {emitter.vector: c}
+        for k, pointer, kind in zip(
+            self.sums, self.at(self.totals, start, c), self.kinds, strict=True
+        ):
+            env[k] = emitter.reduced(k, self.kept(pointer, kind, width))
+        for v, r in form.stores:
+            if not form.ops[v].full:
+                emitter.access.store(r, where, emitter.get(v, env, width, where, 1))

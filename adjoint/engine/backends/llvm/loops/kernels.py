@@ -1,0 +1,326 @@
+"""Kernels of the loop IR as LLVM text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.elementwise import round_to
+from adjoint.engine.backends.llvm.ir.operations import KIND, combine, lower, random_sample
+from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, select
+from adjoint.engine.backends.llvm.loops.access import Access
+from adjoint.engine.backends.llvm.loops.columns import Columns, sums_columns
+from adjoint.engine.backends.llvm.loops.nests import Env, LoopNest, Scope
+from adjoint.engine.backends.llvm.loops.pieces import (
+    CHUNK,
+    CHUNKS,
+    SIZES,
+    lanes_of,
+    pieces_text,
+    words_of,
+)
+from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, SHORT, WHOLE, Form
+from adjoint.engine.core.dtype import named
+
+
+class Emitter:
+    """Writes the function of one form."""
+
+    def __init__(self, form: Form, name: str) -> None:
+        self.form = form
+        self.name = name
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        self.lanes = 1 if form.spans == SHORT else lanes_of(form)
+        self.size: list[str] = []
+        self.head: list[str] = []  # goes before everything else
+        self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1
+        self.access = Access(form, self.code, self.blocks, self.vector)
+
+    def text(self) -> str:
+        """The functions; what else they need is in `self.code.declarations`."""
+        length = self.pieces()
+        lines = "\n".join([*self.head, *self.code.lines])
+        self.code.declarations.add(pieces_text())
+        return (
+            f"define internal void @{self.name}_pieces(ptr %block, i64 %start, i64 %stop) {{\n"
+            f"entry:\n{lines}\nret void\n}}\n"
+            f"define void @{self.name}(ptr %args, i64 %worker, i64 %workers) {{\n"
+            f"call void @pieces(ptr %args, i64 %worker, i64 %workers, ptr @{self.name}_pieces, "
+            f"i64 {length})\nret void\n}}\n"
+        )
+
+    # -- the frame ------------------------------------------------------------------------------
+
+    def fetch(self, index: int) -> str:
+        """A word of the instance."""
+        let = self.code.let
+        return let(f"load i64, ptr {let(f'getelementptr i64, ptr %block, i64 {index}')}")
+
+    def pieces(self) -> int:
+        """The loop over pieces of one instance; returns how many words an instance has."""
+        form, words = self.form, words_of(self.form)
+        if not form.rows and form.outer:
+            self.chunk = self.fetch(CHUNK)
+            self.chunks = self.fetch(CHUNKS) if form.outer > 1 else ""
+        # The outermost size of what is not chunked is never asked for.
+        first = 0 if form.inner or form.outer < 2 else 1
+        dims = form.outer + form.inner
+        self.size = [self.fetch(SIZES + d) if d >= first else "" for d in range(dims)]
+        base = SIZES + dims
+        self.access.word = {w: self.fetch(base + k) for k, w in enumerate(words)}
+        self.blocks.loop("%start", "%stop", 1, (), lambda p, _: self.piece(p))
+        return base + len(words)
+
+    def piece(self, p: str) -> list[V]:
+        """One piece: a row, or a chunk of columns of one combination of the other dimensions."""
+        form, let = self.form, self.code.let
+        lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
+        chunked = not form.rows and form.outer > 0
+        if chunked and lead:
+            part = let(f"urem i64 {p}, {self.chunks}")
+            p = let(f"udiv i64 {p}, {self.chunks}")
+        elif chunked:
+            part = p
+        where = self.decode(p, lead)
+        self.access.base = {r: self.access.address(r, where) for r in range(len(form.refs))}
+        if not chunked:
+            self.run({}, 1, {})
+            return []
+        start = let(f"mul i64 {part}, {self.chunk}")
+        stop = let(f"add i64 {start}, {self.chunk}")
+        size = self.size[self.vector]
+        stop = let(f"select i1 {let(f'icmp slt i64 {stop}, {size}')}, i64 {stop}, i64 {size}")
+        shared = self.shared()
+        middle = stop
+        if form.spans != WHOLE:
+            whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-self.lanes}")
+            middle = let(f"add i64 {start}, {whole}")
+
+        if sums_columns(form):
+            columns = Columns(self, lambda lanes: Scope(shared, lanes))
+            self.head += columns.memory()
+            columns.strip(start, middle, stop)
+            return []
+
+        def across(lanes: int) -> Callable[[str, list[V]], list[V]]:
+            def body(i: str, _: list[V]) -> list[V]:
+                self.run(Scope(shared, lanes), lanes, {self.vector: i})
+                return []
+
+            return body
+
+        if self.lanes > 1:
+            self.blocks.loop(start, middle, self.lanes, (), across(self.lanes))
+            start = middle
+        if self.lanes == 1 or form.spans != WHOLE:
+            self.blocks.loop(start, stop, 1, (), across(1))
+        return []
+
+    def decode(self, p: str, lead: int) -> dict[int, str]:
+        """The indices of the leading dimensions from the number of their combination."""
+        let = self.code.let
+        where: dict[int, str] = {}
+        for d in reversed(range(lead)):
+            if d == 0:
+                where[d] = p
+            else:
+                where[d] = let(f"urem i64 {p}, {self.size[d]}")
+                p = let(f"udiv i64 {p}, {self.size[d]}")
+        return where
+
+    def shared(self) -> Env:
+        """Loads that are the same for all columns of a chunk."""
+        env: Env = {}
+        for k, op in enumerate(self.form.ops):
+            if op.kind == LOAD and not op.full and len(op.args) == 1:
+                r = op.args[0][1]
+                if self.form.refs[r][1][self.vector] == 0:
+                    env[k] = self.access.load(r, {}, 1)
+        return env
+
+    def uniform(self, k: int) -> bool:
+        """Whether a value is the same in all lanes."""
+        if self.vector < 0:
+            return True
+        op = self.form.ops[k]
+        if op.kind == HOST or op.kind == REDUCE:
+            return op.kind == HOST or self.form.rows
+        if op.kind in (LOAD, INDEX) and self.form.refs[op.args[0][1]][1][self.vector]:
+            return False
+        return all(kind != "v" or self.uniform(x) for kind, x in op.args)
+
+    def picked(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """A load at a place that indices decide."""
+        op = self.form.ops[k]
+        uniform = all(kind != "v" or self.uniform(x) for kind, x in op.args[1:])
+        indices = []
+        for kind, x in op.args[1:]:
+            if kind != "v":
+                indices.append(self.code.const(x, "i64", 1 if uniform else lanes))
+            elif uniform and lanes > 1:
+                indices.append(self.get(x, {}, 1, where, stage))
+            else:
+                indices.append(self.get(x, env, lanes, where, stage))
+        return self.access.load_picked(k, indices, lanes, where, uniform)
+
+    # -- the body -------------------------------------------------------------------------------
+
+    def run(self, env: Env, lanes: int, where: dict[int, str]) -> None:
+        """All loop nests and stores at one outer place; `lanes` is the width of outer values."""
+        form = self.form
+        stages = 1 + max((op.stage for op in form.ops), default=0)
+        for stage in range(stages):
+            stored = [
+                (v, r) for v, r in form.stores if form.ops[v].full and form.ops[v].stage == stage
+            ]
+            reductions = [
+                k for k, op in enumerate(form.ops) if op.kind == REDUCE and op.stage == stage
+            ]
+            if stored or reductions:
+                for k in self.wanted(stage):  # what is outer is computed before the loops
+                    self.get(k, env, lanes, where, stage)
+                LoopNest(self, env, lanes, stage, stored, reductions).write(where)
+        # All values, then all stores: one may take the memory of another's operand
+        # (Note [in place], compiler.memory).
+        outer = [(v, r) for v, r in form.stores if not form.ops[v].full]
+        values = [self.get(v, env, lanes, where, stages) for v, _ in outer]
+        for (_, r), value in zip(outer, values, strict=True):
+            self.access.store(r, where, value)
+
+    def turn(
+        self,
+        env: Env,
+        here: dict[int, str],
+        width: int,
+        stage: int,
+        stored: list[tuple[int, int]],
+        reductions: list[int],
+        totals: list[V],
+    ) -> list[V]:
+        """What happens at one place of a loop nest; returns the new totals."""
+        inside = Scope(env, width)
+        for v, r in stored:
+            self.access.store(r, here, self.get(v, inside, width, here, stage))
+        result = []
+        for k, total in zip(reductions, totals, strict=True):
+            kind, x = self.form.ops[k].args[0]
+            value = (
+                self.get(x, inside, width, here, stage)
+                if kind == "v"
+                else self.code.const(x, total.kind, width)
+            )
+            result.append(combine(self.form.ops[k].name, total, value.convert(total.kind)))
+        return result
+
+    def reduced(self, k: int, total: V) -> V:
+        """A reduction's result from its total."""
+        op = self.form.ops[k]
+        return rounded(total.convert(KIND[op.dtype][0]), op.dtype)
+
+    def wanted(self, stage: int) -> list[int]:
+        """Outer values that operations of this stage's loops read."""
+        form = self.form
+        result = []
+        for op in form.ops:
+            if (op.full or op.kind == REDUCE) and op.stage <= stage:
+                for kind, x in op.args:
+                    if kind == "v" and not form.ops[x].full and self.ready(x, stage):
+                        result.append(x)
+        return result
+
+    def ready(self, k: int, stage: int) -> bool:
+        op = self.form.ops[k]
+        return op.stage < stage if op.kind == REDUCE else op.stage <= stage
+
+    def get(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """The value of an operation here, computed once per environment."""
+        found = env.get(k)
+        if found is not None:
+            return found
+        op, code = self.form.ops[k], self.code
+        if op.full and op.kind == POINT and op.stage < stage:
+            for v, r in self.form.stores:  # written by an earlier loop nest
+                if v == k:
+                    env[k] = self.access.load(r, where, lanes)
+                    return env[k]
+        match op.kind:
+            case "load" if len(op.args) > 1:
+                value = self.picked(k, env, lanes, where, stage)
+            case "load":
+                value = self.access.load(op.args[0][1], where, lanes)
+            case "host":
+                kind = KIND[op.dtype][0]
+                word = code.value(self.access.word["host", op.args[0][1], -1], "i64", 1)
+                value = code.splat(_from_word(word, kind), lanes)
+            case "index":
+                value = self.access.coordinate(op.args[0][1], where, lanes)
+            case _ if op.name == "require":
+                value = self.required(k, env, lanes, where, stage)
+            case _ if op.name == "scatter":
+                value = self.scatter(k, env, lanes, where, stage)
+            case _:
+                operands: list[Any] = []
+                for kind, x in op.args:
+                    operands.append(self.get(x, env, lanes, where, stage) if kind == "v" else x)
+                if op.name == "random":
+                    first = self.first_of_block(op, where, lanes)
+                    value = random_sample(code, op, operands, lanes, first)
+                else:
+                    value = rounded(lower(code, op, operands, lanes), op.dtype)
+                for j, (bad, _) in enumerate(code.faults):
+                    self.access.report(bad, k, j)
+                code.faults.clear()
+        env[k] = value
+        return value
+
+    def first_of_block(self, op: Any, where: dict[int, str], lanes: int) -> V | None:
+        """The first index of the lanes, where they are neighbours that begin a block of words."""
+        r = self.form.ops[op.args[2][1]].args[0][1]
+        classes = self.form.refs[r][1]
+        if lanes < 4 or self.form.inner or self.form.outer != 1 or classes[0] != 1:
+            return None
+        return self.access.coordinate(r, where, 1)
+
+    def required(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """x itself, after a report where its condition does not hold."""
+        x, condition = (
+            self.get(a, env, lanes, where, stage) if tag == "v" else self.code.const(a, "i1", lanes)
+            for tag, a in self.form.ops[k].args
+        )
+        self.access.report(~condition.convert("i1"), k, 0, None if x.is_float else x)
+        return x
+
+    def scatter(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """x, or y at the one place of its line that an index names."""
+        op, code = self.form.ops[k], self.code
+        params = dict(op.params)
+        kind = KIND[op.dtype][0]
+        x, y, index, here = (
+            self.get(a, env, lanes, where, stage) if tag == "v" else code.const(a, kind, lanes)
+            for tag, a in op.args
+        )
+        index = index.convert("i64")
+        self.access.in_bounds(index, self.access.word["extent", k, 0], k, 0, wrap=False)
+        new = y.convert(kind)
+        if params["accumulate"]:
+            new = x + new if kind != "i1" else x | new
+        return rounded(select(index.eq(here), new, x.convert(kind)), op.dtype)
+
+
+def rounded(x: V, dtype: str) -> V:
+    """A float32 that stands for a half, rounded to it."""
+    return round_to(x, named(dtype))
+
+
+def _from_word(word: V, kind: str) -> V:
+    if kind == "f64":
+        return word.bitcast("f64")
+    return word.bitcast("f64").convert(kind) if kind == "f32" else word.convert(kind)
+
+
+def emit(form: Form, name: str) -> tuple[str, set[str]]:
+    """The function of a form and the declarations it needs."""
+    emitter = Emitter(form, name)
+    return emitter.text(), emitter.code.declarations

@@ -1,0 +1,155 @@
+"""Nests: the loops of a kernel over its inner dimensions.
+
+Note [sums]
+    Rounding errors of a long sum grow with its length. Sums run in blocks of BLOCK turns whose
+    totals are added up, over several lanes at a time: the error of n terms is that of about
+    BLOCK + n / (BLOCK * lanes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND, combine, identity
+from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.compiler.loops.ir import WHOLE
+
+if TYPE_CHECKING:
+    from adjoint.engine.backends.llvm.loops.kernels import Emitter
+
+BLOCK = 64  # turns of a loop whose sum is taken apart
+Env = dict[int, V]
+Turn = Callable[[str, list[V]], list[V]]
+
+
+class Scope(Env):
+    """Values inside a loop: those from outside are spread over the lanes when asked for."""
+
+    def __init__(self, outside: Env, lanes: int) -> None:
+        super().__init__()
+        self.outside = outside
+        self.lanes = lanes
+
+    def get(self, k: int, default: Any = None) -> Any:
+        """A value, made here or outside."""
+        found = super().get(k)
+        if found is None:
+            found = self.outside.get(k)
+            if found is None:
+                return default
+            found = self[k] = found.code.splat(found, self.lanes)
+        return found
+
+
+class LoopNest:
+    """Writes one loop nest over the inner dimensions at one outer place."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        env: Env,
+        lanes: int,
+        stage: int,
+        stored: list[tuple[int, int]],
+        reductions: list[int],
+    ) -> None:
+        self.emitter, self.env, self.lanes = emitter, env, lanes
+        self.form, self.code, self.blocks = emitter.form, emitter.code, emitter.blocks
+        self.stage, self.stored, self.reductions = stage, stored, reductions
+        self.ops = [self.form.ops[k] for k in reductions]
+        self.split = self.form.rows and emitter.lanes > 1  # lanes run along an inner dimension
+        self.blocked = any(op.name == "sum" and KIND[op.compute][0][0] == "f" for op in self.ops)
+
+    def write(self, where: dict[int, str]) -> None:
+        """The loops, and after them what the reductions amount to."""
+        ops, form = self.ops, self.form
+        totals = self.level(form.outer, where, self.start())
+        for j, (k, op) in enumerate(zip(self.reductions, ops, strict=True)):
+            total = totals[j]
+            if self.split:
+                total = combine(op.name, fold(op.name, totals[len(ops) + j]), total)
+            self.env[k] = self.emitter.reduced(k, total)
+
+    def start(self) -> list[V]:
+        """What reductions begin with; where lanes are split, for single ones and for vectors."""
+        widths = [self.lanes, self.emitter.lanes] if self.split else [self.lanes]
+        return [
+            identity(self.code, op.name, KIND[op.compute][0], width)
+            for width in widths
+            for op in self.ops
+        ]
+
+    def level(self, d: int, here: dict[int, str], totals: list[V]) -> list[V]:
+        """The loop over a dimension and those inside it; returns the new totals."""
+        if d == self.form.outer + self.form.inner:
+            return self.body(here, self.lanes, totals)
+        if self.split and d == self.emitter.vector:
+            return self.across(d, here, totals)
+
+        def turn(i: str, t: list[V]) -> list[V]:
+            return self.level(d + 1, {**here, d: i}, t)
+
+        size = self.emitter.size[d]
+        if not self.split and d == self.form.outer:
+            return self.summed("0", size, 1, totals, turn)
+        return self.blocks.loop("0", size, 1, totals, turn)
+
+    def across(self, d: int, here: dict[int, str], totals: list[V]) -> list[V]:
+        """The loop along the vectors, and that over the elements left."""
+        n, size, lanes = len(self.reductions), self.emitter.size[d], self.emitter.lanes
+        exact = self.form.spans == WHOLE
+        whole = size if exact else self.code.let(f"and i64 {size}, {-lanes}")
+        wide = self.summed(
+            "0", whole, lanes, totals[n:], lambda i, t: self.body({**here, d: i}, lanes, t)
+        )
+        if exact:
+            return totals[:n] + wide
+        one = self.blocks.loop(
+            whole, size, 1, totals[:n], lambda i, t: self.body({**here, d: i}, 1, t)
+        )
+        return one + wide
+
+    def body(self, here: dict[int, str], width: int, totals: list[V]) -> list[V]:
+        """What happens at one place."""
+        return self.emitter.turn(
+            self.env, here, width, self.stage, self.stored, self.reductions, totals
+        )
+
+    def summed(self, start: str, stop: str, step: int, totals: list[V], turn: Turn) -> list[V]:
+        """A loop in blocks that are summed apart, where there are sums (Note [sums])."""
+        if not self.blocked:
+            return self.blocks.loop(start, stop, step, totals, turn)
+        code, ops = self.code, self.ops
+
+        def block(i: str, sums: list[V]) -> list[V]:
+            end = code.let(f"add i64 {i}, {step * BLOCK}")
+            short = code.let(f"icmp slt i64 {end}, {stop}")
+            end = code.let(f"select i1 {short}, i64 {end}, i64 {stop}")
+            zero = [identity(code, o.name, t.kind, t.lanes) for o, t in zip(ops, sums, strict=True)]
+            parts = self.blocks.loop(i, end, step, zero, turn)
+            return [combine(o.name, t, p) for o, t, p in zip(ops, sums, parts, strict=True)]
+
+        return self.blocks.loop(start, stop, step * BLOCK, totals, block)
+
+
+def fold(name: str, x: V) -> V:
+    """All lanes of a vector combined."""
+    while x.lanes > 1:
+        half = x.lanes // 2
+        low, high = (
+            V(
+                x.code,
+                x.code.let(
+                    f"shufflevector {x.type} {x.ref}, {x.type} poison, <{half} x i32> "
+                    f"<{', '.join(f'i32 {i}' for i in range(first, first + half))}>"
+                )
+                if half > 1
+                else x.code.let(f"extractelement {x.type} {x.ref}, i64 {first}"),
+                x.kind,
+                half,
+            )
+            for first in (0, half)
+        )
+        x = combine(name, low, high)
+    return x

@@ -1,0 +1,240 @@
+"""The native executor: a task compiled to a table of kernels and run by the worker pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from adjoint.engine.backends.llvm.loops.kernels import emit
+from adjoint.engine.backends.llvm.runtime import library, store
+from adjoint.engine.backends.llvm.runtime.jit import target_key
+from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
+from adjoint.engine.backends.llvm.runtime.pool import Step as Entry
+from adjoint.engine.backends.llvm.runtime.pool import Table, the_pool
+from adjoint.engine.backends.threads import get_num_threads
+from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.memory.arena import Arena
+from adjoint.engine.compiler.memory.footprint import check, limit, too_much
+from adjoint.engine.compiler.memory.places import INPUT
+from adjoint.engine.compiler.options import Options, chosen
+from adjoint.engine.compiler.package.draft import Draft, functions_of
+from adjoint.engine.compiler.package.explain import explain
+from adjoint.engine.compiler.package.filling import make_fill, refuse
+from adjoint.engine.compiler.package.image import FORMAT, TEST, Image, from_bytes, to_bytes
+from adjoint.engine.compiler.package.naming import Unnameable, package_key, task_key
+from adjoint.engine.compiler.package.sized import planned, shared_by, told_of
+from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.schedule.calls import Called
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
+from adjoint.engine.graph.record.sources import State
+
+
+class Native:
+    """An executable whose kernels are machine code.
+
+    One call at a time: the arena and the words are its own. Other threads wait.
+    """
+
+    concurrent = True  # it sees to that itself
+
+    def __init__(
+        self,
+        task: Task,
+        image: Image,
+        functions: dict[str, library.Function],
+        plan: Plan | None = None,
+        arena: Arena | None = None,  # shared with programs of other sizes
+    ) -> None:
+        self.task, self.image, self.plan = task, image, plan
+        self.functions = functions  # keeps their code
+        self.arena = arena = arena or Arena()
+        allocate(arena, image)
+        self.lock = arena.lock
+        self.words = image.words
+        self.origin = 0
+        self.move(arena.origin)
+        arena.users.add(self)
+        self.fill = self.fix_state()
+        self.segments = self.tables()
+        if task.sizing is not None:  # one of many: let go of the arguments it was made for
+            self.task = replace(task, examples=(), targets=())
+        self.pool = the_pool()
+        self.parallel = image.parallel
+
+    def move(self, origin: int) -> None:
+        """Have the arena at another address."""
+        self.words[self.image.inside] += origin - self.origin
+        self.origin = origin
+
+    def fix_state(self) -> Any:
+        """Fill in addresses of state, which do not change; returns what fills in the rest."""
+        task, image = self.task, self.image
+        words = memoryview(self.words)  # takes a number sooner than the array does
+        graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
+        moving: dict[int, bool] = {}
+        written = {id(target) for target in task.targets}
+        for i, source in enumerate(task.sources):
+            patches = image.patches.get(f"{INPUT} {i}")
+            if not patches:
+                continue
+            if not isinstance(source, State):
+                moving[i] = id(task.examples[i]) in written
+                continue
+            array = task.examples[i]
+            if id(array) in written and not array.flags.writeable:
+                refuse()
+            start = address_of(array)
+            for at, shift in patches:
+                words[at] = start + shift
+        floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
+        return make_fill(image, moving, floats, self.words, len(graph.outputs))
+
+    def tables(self) -> list[Any]:
+        """Native tables, separated by calls of the eager table."""
+        segments: list[Any] = []
+        base = self.words.ctypes.data
+        address = {name: function.address for name, function in self.functions.items()}
+        calls = iter([s for s in self.plan.steps if isinstance(s, Call)] if self.plan else ())
+        for number, entries in enumerate(self.image.segments):
+            if entries is None:
+                assert self.plan is not None
+                segments.append(Called(next(calls), self.plan, self.arena.array, self.origin))
+                continue
+            table = Table(
+                [
+                    Entry(0, base + 8 * start, skip=skip, test=True)
+                    if name == TEST
+                    else Entry(address[name], base + 8 * start, everyone, True, skip)
+                    for name, start, everyone, skip in entries
+                ]
+            )
+            segments.append(table)
+            for at, where in self.image.status:
+                if where == number:
+                    self.words[at] = table.status_address
+        return segments
+
+    def explain(self) -> str:
+        """What the program does, step by step."""
+        sizing = self.task.sizing
+        return explain(self.image) + ("" if sizing is None else told_of(sizing.kept))
+
+    # -- running --------------------------------------------------------------------------------
+
+    def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """Fill in this call's addresses and numbers, and run."""
+        with self.lock:
+            results = self.fill(inputs, targets)
+            run = self.pool.run
+            workers = get_num_threads() if self.parallel else 1
+            for segment in self.segments:
+                if segment.__class__ is Called:
+                    segment(inputs, results)
+                    continue
+                code = run(segment.address, segment.count, workers)
+                if code:
+                    raise self.image.fault(code)
+            return results
+
+
+def allocate(arena: Arena, image: Image) -> None:
+    """Memory for a program's own values."""
+    check(image.arena, lambda: image.memory)
+    try:
+        arena.reserve(image.arena)
+    except MemoryError:
+        raise too_much(image.memory, "which the system does not give") from None
+
+
+def compile_task(task: Task, options: Options | None = None) -> Executable:
+    """The executor factory of native code; other devices' programs are interpreted."""
+    options = options or Options()
+    shared = shared_by(task, options)
+    if shared is not None:
+        believed = shared.believed(task)
+        if believed is not None:
+            return Native(task, *believed, arena=shared.arena)
+    if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
+        v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
+    ):
+        return interpreted(task)
+    key = disk_key(task, options)
+    arena = None if shared is None else shared.arena
+    if key is not None:
+        kept = from_disk(task, key, arena)
+        if kept is not None:
+            return kept
+    made = None if shared is None else planned(task, options, shared)
+    if made is not None:
+        image, functions = made
+        plan = None
+    else:
+        plan = Builder(task, options.remat).plan()
+        functions = library.load(functions_of(plan, emit))
+        draft = Draft(plan)
+        draft.place()
+        image = draft.at({})
+    if key is not None and None not in image.segments:
+        modules = sorted({function.module for function in functions.values()})
+        store.put(key, to_bytes(image, modules))
+    return Native(task, image, functions, plan, arena if plan is None else None)
+
+
+def disk_key(task: Task, options: Any) -> str | None:
+    """Under which name a task's image is kept, if it can be named."""
+    try:
+        return store.key_of("image", disk_prefix(), task_key(task, options))
+    except Unnameable:
+        return None
+
+
+@cache
+def disk_prefix() -> str:
+    """What the names of all images begin with: the machine and the versions."""
+    return f"{target_key()};{library.writer_key()};{package_key()};{FORMAT}"
+
+
+def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None:
+    """The executable of a task that was compiled before, if its image and code are all there."""
+    data = store.get(key)
+    if data is None:
+        return None
+    image, modules = from_bytes(data)
+    if image.arena > limit():
+        return None  # planned again, it can say which lines need the memory
+    arena = arena or Arena()
+    allocate(arena, image)
+    with arena.touched():
+        try:
+            functions = library.load(dict.fromkeys(image.functions, _gone), modules)
+        except KeyError:
+            return None
+        return Native(task, image, functions, None, arena)
+
+
+def _gone() -> library.Text:
+    raise KeyError("the code of a kept program was removed")
+
+
+@cache
+def get_ready() -> None:
+    """What every program needs and no program decides: LLVM, the workers' driver.
+
+    Done when `compile` is called, so that the first call of what it returns does not wait for it.
+    """
+    disk_prefix()
+    the_pool()
+    HOOKS.differ = looks()[1]
+
+
+def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:
+    """The factory of native executables that `compile`'s arguments ask for."""
+    get_ready()
+    return partial(compile_task, options=chosen(mode, options))
+
+
+register_backend("native", maker)

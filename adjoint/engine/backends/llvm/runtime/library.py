@@ -1,0 +1,96 @@
+"""Native code by content: what is asked for is found in memory, on disk, or assembled.
+
+All functions that a program still lacks are assembled as one module, and kept on disk both as that
+module's code and under its functions' names, so that another program finds them too. A program that
+is kept itself remembers its modules, and reads these instead of sixty names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from adjoint.engine.backends.llvm.runtime import jit, store
+from adjoint.engine.core.state import forks
+
+Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Code that is loaded; it stays as long as this object does."""
+
+    address: int
+    library: jit.Library
+    module: str  # the key under which the code that holds it is kept on disk
+
+
+@cache
+def writer_key() -> str:
+    """A digest of the code that writes kernels: what it wrote before it changed is not used."""
+    here = Path(__file__).parents[1]
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted([*here.rglob("*.py"), here.parents[1] / "compiler/loops/ir.py"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_loaded: dict[str, Function] = {}
+_lock = forks.lock(forks.Order.LIBRARY)
+
+
+def load(
+    wanted: Mapping[str, Callable[[], Text]], modules: Iterable[str] = ()
+) -> dict[str, Function]:
+    """The functions of these names, whose texts are written only if they must be.
+
+    A name stands for its content: callers make it from everything that decides the text. `modules`
+    are where the functions were found before; they are looked at first.
+    """
+    with _lock:
+        missing = {n: make for n, make in wanted.items() if n not in _loaded}
+        if missing:
+            _bring(missing, modules)
+        return {n: _loaded[n] for n in wanted}
+
+
+def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) -> None:
+    """Load functions from disk; assemble those that are not there, together."""
+    disk, target = store.default(), f"{jit.target_key()};{writer_key()}"
+    for module in modules:
+        _take(disk, module, missing)
+    listed = [disk.get(store.key_of("function", target, n)) for n in missing if n not in _loaded]
+    for held in dict.fromkeys(listed):
+        if held is not None:
+            _take(disk, held.decode(), missing)
+    absent = [n for n in missing if n not in _loaded]
+    if absent:
+        texts = [missing[n]() for n in absent]
+        declarations = sorted({d for _, needed in texts for d in needed})
+        text = "\n".join([*declarations, *(text for text, _ in texts)])
+        code = jit.assemble(text)
+        module = store.key_of("module", target, text)
+        disk.put(module, code)
+        for name in absent:
+            disk.put(store.key_of("function", target, name), module.encode())
+        _enter(module, code, absent)
+
+
+def _take(disk: store.Store, module: str, missing: Iterable[str]) -> None:
+    """Load those of the missing functions that a module on disk has, if it is still there."""
+    code = disk.get(module)
+    if code is None:
+        return
+    defined = set(jit.unpack(code)[0])
+    names = [n for n in missing if n in defined and n not in _loaded]
+    if names:
+        _enter(module, code, names)
+
+
+def _enter(module: str, code: bytes, names: list[str]) -> None:
+    library = jit.link(code)
+    for name in names:
+        _loaded[name] = Function(library.address(name), library, module)

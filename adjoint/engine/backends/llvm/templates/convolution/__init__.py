@@ -1,0 +1,1 @@
+"""Convolutions and folds: implicit products over windows."""

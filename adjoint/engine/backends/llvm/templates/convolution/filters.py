@@ -1,0 +1,134 @@
+"""Gradients of convolutions by their weights."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution import filters_kernel as filters
+from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Phase,
+    forward_phases,
+    positions,
+    reach,
+    tap_offsets,
+)
+from adjoint.engine.backends.llvm.templates.convolution.narrow import (
+    is_narrow,
+    narrow_filters,
+    narrow_parts,
+)
+from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    PIECES,
+    address,
+    kind_of,
+    padded,
+    parts_of,
+    rounded,
+    walk_words,
+)
+from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
+from adjoint.engine.graph.extents import computed, is_extent
+from adjoint.engine.graph.ir import Node
+
+COLUMNS = 576  # taps times channels in a piece
+
+
+def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of the gradient by the weights; `operands` are input and gradient."""
+    x, gradient = operands
+    out = results[0]
+    groups = node.params["groups"]
+    phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
+    source, launches = padded(x, reach([phase]))
+    count = positions(phase, x.shape[0])
+    few = is_narrow(out.shape[0] // groups, prod(out.shape[1:]))
+    parts = narrow_parts(groups, count)[0] if few else Parts(out, groups, count).parts
+    target = out
+    several = is_extent(parts) or parts > 1  # one part may be summed as well
+    if several:
+        buffer = Buffer(ARENA, out.buffer.dtype, parts * prod(out.shape), name="parts")
+        target = row_major(buffer, (parts, *out.shape))
+    if few:
+        launches.append(narrow_filters(source, gradient, out, target, phase, groups))
+    else:
+        launches.append(filters_launch(source, gradient, out, target, phase, groups))
+    if several:
+        launches.append(sum_parts(target, out, parts))
+    return launches
+
+
+def filters_launch(
+    source: Place, gradient: Place, out: Place, target: Place, phase: Phase, groups: int
+) -> Launch:
+    """The launch that makes all parts of `target`."""
+    kind = kind_of(out)
+    cut = Parts(out, groups, positions(phase, gradient.shape[0]))
+    begin, at, walk = walk_words(phase, source, gradient)
+    words: list[Any] = [
+        begin, at, address(target, target.offset),
+        cut.rows, cut.columns, cut.taps, cut.positions, cut.part, cut.block, cut.pieces,
+        cut.row_part, cut.row_parts, cut.column_part, cut.column_parts, groups,
+        out.shape[1] * source.strides[1], cut.rows * gradient.strides[1],
+        source.strides[1], gradient.strides[1], *walk,
+        *(at for _, at in tap_offsets(phase, None, source.strides[2:])),
+    ]  # fmt: skip
+    return Launch(
+        function=f"filters_{tiled(kind)}",
+        text=lambda name: filters.filters_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(gradient.buffer)),
+        writes=(whole(target.buffer),),
+        pieces=cut.pieces,
+        cost=cut.positions * groups * cut.rows * cut.columns / 4,
+        label=sized("convolution_weight", groups, cut.rows, cut.columns, cut.positions),
+    )
+
+
+class Parts:
+    """How a gradient by the weights is cut into pieces: by its shape alone."""
+
+    def __init__(self, out: Place, groups: int, count: int) -> None:
+        kind = kind_of(out)
+        tile = inner_tile(kind)
+        self.rows = out.shape[0] // groups
+        self.taps = prod(out.shape[2:])
+        self.columns = out.shape[1] * self.taps
+        self.positions = count
+        self.row_part = min(filters.ROWS, rounded(self.rows, tile.rows))
+        self.row_parts = parts_of(self.rows, self.row_part)
+        self.column_part = rounded(COLUMNS, tile.vectors)
+        self.column_parts = parts_of(self.columns, self.column_part)
+        whole_pieces = groups * self.row_parts * self.column_parts
+        largest = filters.block_size(kind)
+        wanted = computed(min, parts_of(PIECES, whole_pieces), parts_of(count, largest // 2))
+        # Blocks of one size, so that none is a small rest.
+        self.part = rounded(parts_of(count, wanted), tile.lanes)
+        self.parts = parts_of(count, self.part)
+        self.block = rounded(parts_of(self.part, parts_of(self.part, largest)), tile.lanes)
+        self.pieces = whole_pieces * self.parts
+
+
+def sum_parts(parts: Place, out: Place, count: int) -> Launch:
+    """The sum of partial results."""
+    kind = kind_of(out)
+    size = prod(out.shape)
+    pieces = parts_of(size, filters.CHUNK)
+    return Launch(
+        function=f"sum_parts_{kind}",
+        text=lambda name: filters.sums_text(name, kind),
+        words=[
+            address(parts, parts.offset),
+            address(out, out.offset),
+            size,
+            count,
+            pieces,
+        ],
+        reads=(whole(parts.buffer),),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=size * count,
+        label="sum of parts",
+    )

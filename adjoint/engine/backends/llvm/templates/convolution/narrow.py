@@ -1,0 +1,139 @@
+"""Sums over windows without panels: few output channels in a group, and folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution import narrow_kernel as narrow
+from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Phase,
+    positions,
+    tap_offsets,
+)
+from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    PIECES,
+    address,
+    kind_of,
+    parts_of,
+    walk_words,
+)
+from adjoint.engine.backends.llvm.templates.product.tiles import tiled
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.graph.extents import computed
+
+NARROW = 4  # output channels in a group from which on panels pay
+DEEPEST = 1024  # taps times channels without panels, at most
+GROUP_BLOCK = 16  # groups in a piece, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a convolution: groups of rows (output channels) of channels of taps."""
+
+    place: Place
+    groups: int
+    rows: int
+    channels: int
+    group_step: int
+    row_step: int
+    channel_step: int
+
+
+def is_narrow(rows: int, depth: int) -> bool:
+    """Whether a group has so few output channels that panels do not pay."""
+    return rows < NARROW and depth <= DEEPEST
+
+
+def group_parts(groups: int) -> tuple[int, int]:
+    """(groups of a piece, parts of the groups): tables are made once for a piece."""
+    block = min(groups, max(GROUP_BLOCK, parts_of(groups, 64)))
+    return block, parts_of(groups, block)
+
+
+def narrow_sums(source: Place, weights: Weights, out: Place, phase: Phase) -> Launch:
+    """The launch of one phase of a convolution."""
+    taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
+    pairs = [
+        (c * weights.channel_step + of, c * source.strides[1] + at)
+        for c in range(weights.channels)
+        for of, at in taps
+    ]
+    other = address(weights.place, weights.place.offset)
+    steps = (weights.channels * source.strides[1], weights.group_step, weights.row_step)
+    launch = sums_launch(source, other, out, phase, (weights.groups, weights.rows), steps, pairs)
+    launch.reads += (whole(weights.place.buffer),)
+    return launch
+
+
+def sums_launch(
+    source: Place,
+    weights: Address | None,
+    out: Place,
+    phase: Phase,
+    sizes: tuple[int, int],
+    steps: tuple[int, int, int],
+    pairs: list[tuple[int, int]],
+) -> Launch:
+    """Sums over taps, given as offsets in the weights and in the input; all 1 without weights."""
+    kind, (groups, rows) = kind_of(out), sizes
+    count = positions(phase, out.shape[0])
+    chunks = parts_of(count, narrow.CHUNK)
+    block, parts = group_parts(groups)
+    weighted = weights is not None
+    begin, to, walk = walk_words(phase, source, out)
+    words: list[Any] = [
+        begin, weights or 0, to, rows, len(pairs), count, 0, chunks * parts, groups, block, parts,
+        *steps, rows * out.strides[1], out.strides[1], *walk,
+        *(offset for pair in pairs for offset in pair),
+    ]  # fmt: skip
+    return Launch(
+        function=f"narrow_{tiled(kind)}_{int(weighted)}",
+        text=lambda name: narrow.sums_text(name, kind, weighted),
+        words=words,
+        reads=(whole(source.buffer),),
+        writes=(whole(out.buffer),),
+        pieces=chunks * parts,
+        cost=count * groups * rows * max(len(pairs), 1) / 4,
+        label=sized("convolution", groups, rows, count, len(pairs)) if weighted else "fold",
+    )
+
+
+def narrow_parts(groups: int, count: int) -> tuple[int, int]:
+    """(parts, positions of a part): how the positions of a gradient are cut."""
+    chunks = parts_of(count, narrow.CHUNK)
+    wanted = computed(min, parts_of(2 * PIECES, group_parts(groups)[1]), chunks)
+    part = parts_of(chunks, wanted) * narrow.CHUNK
+    return parts_of(count, part), part
+
+
+def narrow_filters(
+    source: Place, gradient: Place, out: Place, target: Place, phase: Phase, groups: int
+) -> Launch:
+    """The launch that makes all parts of a gradient by the weights."""
+    kind = kind_of(out)
+    rows, channels = out.shape[0] // groups, out.shape[1]
+    taps = tap_offsets(phase, None, source.strides[2:])
+    offsets = [c * source.strides[1] + at for c in range(channels) for _, at in taps]
+    count = positions(phase, gradient.shape[0])
+    block, group_count = group_parts(groups)
+    parts, part = narrow_parts(groups, count)
+    begin, at, walk = walk_words(phase, source, gradient)
+    words: list[Any] = [
+        begin, at, address(target, target.offset),
+        rows, len(offsets), count, part, parts * group_count, groups, block, group_count,
+        channels * source.strides[1], rows * gradient.strides[1], gradient.strides[1], 0, 0,
+        *walk, *(word for offset in offsets for word in (0, offset)),
+    ]  # fmt: skip
+    return Launch(
+        function=f"narrow_filters_{tiled(kind)}",
+        text=lambda name: narrow.filters_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), whole(gradient.buffer)),
+        writes=(whole(target.buffer),),
+        pieces=parts * group_count,
+        cost=count * prod(out.shape) / 4,
+        label=sized("convolution_weight", groups, rows, len(offsets), count),
+    )

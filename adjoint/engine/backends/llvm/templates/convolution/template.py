@@ -1,0 +1,157 @@
+"""The templates of convolutions: forward and transposed ones as implicit products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution import kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.filters import by_weight
+from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Phase,
+    forward_phases,
+    positions,
+    reach,
+    tap_offsets,
+    transposed_phases,
+)
+from adjoint.engine.backends.llvm.templates.convolution.narrow import (
+    Weights,
+    is_narrow,
+    narrow_sums,
+)
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
+from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    KINDS,
+    PIECES,
+    address,
+    kind_of,
+    padded,
+    parts_of,
+    rounded,
+    walk_words,
+)
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.graph.extents import computed
+from adjoint.engine.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats on the CPU, of up to RANK dimensions."""
+    spec = node.outputs[0].spec
+    return (
+        all(isinstance(x, Value) for x in inputs)
+        and spec.dtype.name in KINDS
+        and spec.device.type == "cpu"
+        and len(spec.shape) - 2 <= RANK
+    )
+
+
+def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands may lie anyhow."""
+    return set()
+
+
+def forward(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of a convolution."""
+    x, place = operands
+    groups = node.params["groups"]
+    phases = forward_phases(node.params, place.shape[2:], results[0].shape[2:])
+    rows, (row, channel) = place.shape[0] // groups, place.strides[:2]
+    weights = Weights(place, groups, rows, place.shape[1], row * rows, row, channel)
+    return convolve(x, weights, results[0], phases)
+
+
+def transposed(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of a transposed convolution, whose rows are the weights' second dimension."""
+    x, place = operands
+    groups = node.params["groups"]
+    phases = transposed_phases(node.params, place.shape[2:], results[0].shape[2:])
+    channels, (channel, row) = place.shape[0] // groups, place.strides[:2]
+    weights = Weights(place, groups, place.shape[1], channels, channel * channels, row, channel)
+    return convolve(x, weights, results[0], phases)
+
+
+def convolve(x: Place, weights: Weights, out: Place, phases: list[Phase]) -> list[Launch]:
+    """Launches of all phases."""
+    source, launches = padded(x, reach(phases))
+    for phase in phases:
+        if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
+            launches.append(narrow_sums(source, weights, out, phase))
+        else:
+            launches += implicit_product(source, weights, out, phase)
+    return launches
+
+
+def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) -> list[Launch]:
+    """Weights into rows, then the product."""
+    dtype, kind = out.buffer.dtype, kind_of(out)
+    taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
+    depth = weights.channels * len(taps)
+    size = weights.groups * weights.rows * max(depth, 1)
+    packed = Buffer(ARENA, dtype, size, name="weights")
+    table = Buffer(ARENA, int64, max(depth, 1), name="taps")
+    words: list[Any] = [
+        address(weights.place, weights.place.offset), Address(packed), Address(table),
+        weights.rows, weights.channels, len(taps), weights.groups,
+        weights.row_step, weights.channel_step, weights.group_step, source.strides[1],
+        *(offset for tap in taps for offset in tap),
+    ]  # fmt: skip
+    pack = Launch(
+        function=f"weights_{kind}",
+        text=lambda name: kernels.weights_text(name, kind),
+        words=words,
+        reads=(whole(weights.place.buffer),),
+        writes=(whole(packed), whole(table)),
+        pieces=weights.groups * weights.rows,
+        cost=packed.size,
+        label="weights",
+    )
+    return [pack, multiply(source, weights, (packed, table), out, phase, depth)]
+
+
+def multiply(
+    source: Place,
+    weights: Weights,
+    packed: tuple[Buffer, Buffer],
+    out: Place,
+    phase: Phase,
+    depth: int,
+) -> Launch:
+    """The product of one phase; `packed` are weights and table of taps."""
+    kind, groups, rows = kind_of(out), weights.groups, weights.rows
+    tile = outer_tile(kind)
+    count = positions(phase, out.shape[0])
+    column_parts = parts_of(count, kernels.piece_columns(kind))
+    # Cut by shape, never by the number of workers, so that results do not depend on it.
+    row_parts = computed(min, parts_of(PIECES, column_parts * groups), parts_of(rows, tile.rows))
+    part = rounded(parts_of(rows, row_parts), tile.rows)
+    row_parts = parts_of(rows, part)
+    # Blocks of one size, so that none is a small rest.
+    block = parts_of(max(depth, 1), parts_of(max(depth, 1), kernels.DEPTH))
+    pieces = groups * row_parts * column_parts
+    begin, to, walk = walk_words(phase, source, out)
+    words: list[Any] = [
+        begin, Address(packed[0]), Address(packed[1]), to,
+        rows, depth, count, pieces, part, row_parts, column_parts,
+        weights.channels * source.strides[1], rows * out.strides[1], out.strides[1], block,
+        *walk,
+    ]  # fmt: skip
+    return Launch(
+        function=f"convolve_{tiled(kind)}",
+        text=lambda name: kernels.product_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer), *map(whole, packed)),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=count * groups * rows * max(depth, 1) / 4,
+        label=sized("convolution", groups, rows, count, depth),
+    )
+
+
+TEMPLATES["convolution"] = Template(accepts, nothing_packed, forward)
+TEMPLATES["convolution_transpose"] = Template(accepts, nothing_packed, transposed)
+TEMPLATES["convolution_weight"] = Template(accepts, nothing_packed, by_weight)

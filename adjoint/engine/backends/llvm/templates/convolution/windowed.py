@@ -1,0 +1,76 @@
+"""What templates over windows share: parts, zeros around the input, words of walks."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution import kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Phase,
+    spread,
+    steps_from,
+    steps_to,
+)
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
+
+KINDS = {"float32": "f32", "float64": "f64"}
+PIECES = 8  # work is dealt out in at least so many pieces, where it can be
+
+
+def kind_of(place: Place) -> str:
+    """The kind of a place's elements."""
+    return KINDS[place.buffer.dtype.name]
+
+
+def address(place: Place, offset: int = 0) -> Address:
+    """The address of an element of a place's buffer."""
+    return Address(place.buffer, offset * place.buffer.dtype.itemsize)
+
+
+def parts_of(n: int, size: int) -> int:
+    """How many parts of a size there are, the last perhaps smaller."""
+    return -(-n // size)
+
+
+def rounded(n: int, multiple: int) -> int:
+    """The next multiple."""
+    return parts_of(n, multiple) * multiple
+
+
+def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[Launch]]:
+    """A place in which all positions of the ranges exist, its origin still the input's first."""
+    sizes = source.shape[2:]
+    if all(low >= 0 and high < n for (low, high), n in zip(ranges, sizes, strict=True)):
+        return source, []
+    extents = tuple(high - low + 1 for low, high in ranges)
+    shape = (*source.shape[:2], *extents)
+    buffer = Buffer(ARENA, source.buffer.dtype, prod(shape), name="padded")
+    whole_place = row_major(buffer, shape)
+    kind = KINDS[buffer.dtype.name]
+    words = [
+        address(source, source.offset), Address(buffer), shape[1], shape[0] * shape[1],
+        *spread(extents), *spread(sizes), *spread(tuple(-low for low, _ in ranges), 0),
+        *source.strides[:2], *spread(source.strides[2:], 0),
+    ]  # fmt: skip
+    launch = Launch(
+        function=f"pad_{kind}",
+        text=lambda name: kernels.pad_text(name, kind),
+        words=words,
+        reads=(whole(source.buffer),),
+        writes=(whole(buffer),),
+        pieces=shape[0] * shape[1] * spread(extents)[0],
+        cost=buffer.size,
+        label="pad",
+    )
+    start = sum(low * s for (low, _), s in zip(ranges, whole_place.strides[2:], strict=True))
+    return Place(buffer, shape, whole_place.strides, -start), [launch]
+
+
+def walk_words(phase: Phase, source: Place, out: Place) -> tuple[Address, Address, list[Any]]:
+    """Where a phase begins in two arrays, and its words: sizes, steps in the one, in the other."""
+    start, steps = steps_from(phase, source)
+    to_start, to_steps = steps_to(phase, out)
+    words = [*spread(tuple(line.count for line in phase)), *steps, *to_steps]
+    return address(source, start), address(out, to_start), words

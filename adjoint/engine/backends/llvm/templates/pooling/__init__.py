@@ -1,0 +1,1 @@
+"""Max pooling, and what moves elements along one dimension."""

@@ -1,0 +1,207 @@
+"""The kernels of max pooling: the largest of each window, and where it is.
+
+`max_pool_text` takes windows of any kind, a row of them at a time. Where all windows lie inside,
+`whole_windows_text` takes vectors of them across rows: nothing is left over at the ends of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adjoint.engine.backends.llvm.ir.vector import V, select
+from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Walk
+
+LANES = 8  # windows at a time
+
+FROM, TO, AT, PLANES, LEFT, RIGHT = range(6)  # all taps of windows LEFT to RIGHT are inside
+DIMS = 6  # for each dimension the words of `Window`
+SOURCE, SIZE, EXTENT, STEP, OFFSET, DILATION, ADAPTIVE, DIM_WORDS = range(8)
+WORDS = DIMS + RANK * DIM_WORDS
+
+
+class Window:
+    """The windows along one dimension."""
+
+    def __init__(self, w: Writer, words: list[V]) -> None:
+        self.w = w
+        self.source, self.size, self.extent = words[SOURCE], words[SIZE], words[EXTENT]
+        self.step, self.offset, self.dilation = words[STEP], words[OFFSET], words[DILATION]
+        self.adaptive = words[ADAPTIVE].ne(0)
+
+    def taps(self, o: V) -> tuple[V, V, V]:
+        """Where a window begins, and the first and last of its taps that are inside."""
+        w = self.w
+        begin = (o * self.source).quotient(self.size)
+        end = ((o + 1) * self.source + self.size - 1).quotient(self.size)
+        start = o * self.step + self.offset
+        round_up = self.dilation - 1
+        low = (w.most(-start, 0) + round_up).quotient(self.dilation)
+        high = w.least((self.source - start + round_up).quotient(self.dilation), self.extent)
+        return (
+            select(self.adaptive, begin, start),
+            select(self.adaptive, w.whole(0), low),
+            select(self.adaptive, end - begin, high),
+        )
+
+
+class MaxPool:
+    """Writes the kernel; its words are named above. Input and results are in row-major order."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.w = w = Writer()
+        self.word = w.words(WORDS)
+        self.source, self.target, self.at = (w.pointer(self.word[k]) for k in (FROM, TO, AT))
+        self.dims = [Window(w, self.word[DIMS + d * DIM_WORDS :]) for d in range(RANK)]
+
+    def text(self, name: str) -> Text:
+        w = self.w
+        deep, high, _ = self.dims
+        low, stop = w.share(self.word[PLANES] * deep.size)
+
+        def plane(p: V) -> None:
+            which, z = w.split(p, deep.size)
+            zs = deep.taps(z)
+            base = which * deep.source * high.source * self.dims[2].source
+            source = w.at(self.source, self.kind, base)
+
+            def row(y: V) -> None:
+                to = (p * high.size + y) * self.dims[2].size
+                self.row(source, zs, high.taps(y), to)
+
+            w.loop(0, high.size, row)
+
+        w.loop(low, stop, plane)
+        return w.finish(name)
+
+    def row(self, source: str, zs: tuple[V, V, V], ys: tuple[V, V, V], to: V) -> None:
+        """One row of windows: vectors of them where all taps are inside."""
+        w, wide = self.w, self.dims[2]
+        left, right = self.word[LEFT], self.word[RIGHT]
+        whole = left + w.most(right - left, 0).quotient(w.whole(LANES)) * LANES
+
+        def one(x: V) -> None:
+            self.windows(source, zs, ys, wide.taps(x), to + x, 1)
+
+        def many(x: V) -> None:
+            start = x * wide.step + wide.offset
+            self.windows(source, zs, ys, (start, w.whole(0), wide.extent), to + x, LANES)
+
+        w.loop(0, left, one)
+        w.loop(left, whole, many, step=LANES)
+        w.loop(whole, wide.size, one)
+
+    def windows(
+        self,
+        source: str,
+        zs: tuple[V, V, V],
+        ys: tuple[V, V, V],
+        xs: tuple[V, V, V],
+        to: V,
+        lanes: int,
+    ) -> None:
+        """The largest of `lanes` neighbouring windows: the first of equal ones, NaN before all."""
+        w, kind = self.w, self.kind
+        deep, high, wide = self.dims
+        rows = wide.source * high.source
+
+        def place(t: tuple[V, V, V]) -> V:
+            z, y, x = t
+            return (zs[0] + z * deep.dilation) * rows + (
+                (ys[0] + y * high.dilation) * wide.source + xs[0] + x * wide.dilation
+            )
+
+        def better(z: V, y: V, x: V, best: V, at: V) -> list[V]:
+            here = place((z, y, x))
+            found = self.load(source, here, lanes)
+            larger = (found > best) | found.isnan()
+            return [select(larger, found, best), select(larger, w.code.splat(here, lanes), at)]
+
+        lowest = w.code.const(float("-inf"), kind, lanes)
+        start = w.code.splat(place((zs[1], ys[1], xs[1])), lanes)
+        best, at = self.nested((zs, ys, xs), better, [lowest, start])
+        w.store(best, self.target, to)
+        steps = w.code.splat(wide.step, lanes) * w.code.iota("i64", lanes)
+        w.store(at + steps if lanes > 1 else at, self.at, to)
+
+    def nested(
+        self, taps: tuple[tuple[V, V, V], ...], body: Callable[..., list[V]], carried: list[V]
+    ) -> list[V]:
+        """Loops over the taps of all dimensions."""
+        w = self.w
+
+        def level(rest: tuple[tuple[V, V, V], ...], at: list[V], values: list[V]) -> list[V]:
+            if not rest:
+                return body(*at, *values)
+            _, low, high = rest[0]
+            return w.loop(low, high, lambda t, *v: level(rest[1:], [*at, t], list(v)), values)
+
+        return level(taps, [], carried)
+
+    def load(self, source: str, here: V, lanes: int) -> V:
+        w = self.w
+        step = self.dims[2].step
+        return w.gather(source, self.kind, [here + step * k for k in range(lanes)])
+
+
+def max_pool_text(name: str, kind: str) -> Text:
+    """The kernel of max pooling for a kind of float."""
+    return MaxPool(kind).text(name)
+
+
+# -- windows that lie inside --------------------------------------------------------------------
+
+CHUNK = 256  # windows whose places are found together
+W_FROM, W_TO, W_AT, W_PLANES, W_PLANE, W_WINDOWS, W_TAP_COUNT = range(7)
+W_SIZES = 7  # how many windows along each coordinate
+W_STEPS = W_SIZES + RANK  # from one to the next in the input
+W_TAPS = W_STEPS + RANK  # then the taps' offsets
+
+
+def whole_windows_text(name: str, kind: str) -> Text:
+    """The largest of windows that all lie inside the input; the words are named above."""
+    w = Writer()
+    word = w.words(W_TAPS)
+    source, target, places = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_AT))
+    taps = w.at("%args", "i64", w.whole(W_TAPS))
+    sizes, steps = word[W_SIZES:W_STEPS], word[W_STEPS:W_TAPS]
+    table = w.reserve("i64", CHUNK)
+    walk = Walk(w, sizes, ([w.whole(0), *steps],))
+    number = "i32" if kind == "f32" else "i64"  # as wide as an element: one mask does for both
+    low, high = w.share(word[W_PLANES])
+
+    def windows(base: V, first: V, j: V, lanes: int) -> None:
+        starts = [w.load(table, "i64", j + lane) for lane in range(lanes)]
+        froms = [base + s for s in starts]
+
+        def tap(t: V, best: V, chosen: V) -> list[V]:
+            offset = w.load(taps, "i64", t)
+            found = w.gather(source, kind, [f + offset for f in froms])
+            here = w.code.splat(offset.convert(number), lanes)
+            larger = (found > best) | found.isnan()
+            return [select(larger, found, best), select(larger, here, chosen)]
+
+        lowest = w.code.const(float("-inf"), kind, lanes)
+        begin = [lowest, w.code.const(0, number, lanes)]
+        best, chosen = w.loop(0, word[W_TAP_COUNT], tap, begin)
+        to = first + j
+        w.store(best, target, to)
+        start = w.load(table, "i64", j, lanes)
+        w.store(chosen.convert("i64") + start, places, to)
+
+    def chunk(first: V) -> None:
+        count = w.least(word[W_WINDOWS] - first, CHUNK)
+        walk.fill((table,), first, count, word[W_WINDOWS])
+        whole = count.quotient(w.whole(LANES)) * LANES
+
+        def plane(p: V) -> None:
+            base, to = p * word[W_PLANE], p * word[W_WINDOWS] + first
+            w.loop(0, whole, lambda j: windows(base, to, j, LANES), step=LANES)
+            w.loop(whole, count, lambda j: windows(base, to, j, 1))
+
+        w.loop(low, high, plane)
+
+    w.loop(0, word[W_WINDOWS], chunk, step=CHUNK)
+    return w.finish(name)

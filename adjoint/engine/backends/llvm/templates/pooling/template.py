@@ -1,0 +1,237 @@
+"""The templates of pooling and of what moves elements along one dimension."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
+from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
+from adjoint.engine.backends.llvm.templates.pooling import lines
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.lower.indexed import bounds_fault
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.ops.image.resample import Rule, table
+
+FLOATS = {"float32": "f32", "float64": "f64"}
+
+
+def first_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """The operand is read in row-major order."""
+    return set() if layout(inputs[0]).contiguous else {0}
+
+
+def address(place: Place) -> Address:
+    """Where a place begins."""
+    return Address(place.buffer, place.offset * place.buffer.dtype.itemsize)
+
+
+def on_cpu(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether all operands are values on the CPU."""
+    return all(isinstance(x, Value) for x in inputs) and node.outputs[0].spec.device.type == "cpu"
+
+
+# -- max pooling --------------------------------------------------------------------------------
+
+
+def inside(rule: Rule) -> bool:
+    """Whether every window has a tap inside the source."""
+    if rule[0] == "adaptive":
+        return rule[1] > 0
+    _, source, size, extent, step, offset, dilation = rule
+    return all(
+        any(0 <= o * step + offset + t * dilation < source for t in range(extent))
+        for o in (*range(min(size, extent)), *range(max(size - extent, 0), size))
+    )
+
+
+def accepts_max(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats, of up to RANK dimensions."""
+    windows = node.params["windows"]
+    return (
+        on_cpu(node, inputs)
+        and node.outputs[0].spec.dtype.name in FLOATS
+        and len(windows) <= RANK
+        and all(map(inside, windows))
+    )
+
+
+def window_words(rule: Rule) -> list[int]:
+    """The words of one dimension's windows."""
+    if rule[0] == "adaptive":
+        return [rule[1], rule[2], 1, 1, 0, 1, 1]
+    return [*rule[1:], 0]
+
+
+def whole_windows(rule: Rule) -> tuple[int, int]:
+    """The range of windows whose taps are all inside."""
+    if rule[0] == "adaptive":
+        return 0, 0
+    _, source, size, extent, step, offset, dilation = rule
+    left = min(-(offset // step) if offset < 0 else 0, size)
+    last = source - 1 - (extent - 1) * dilation - offset
+    right = min(last // step + 1, size) if last >= 0 else 0
+    return left, max(left, right)
+
+
+def max_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """One launch: the largest of all windows, and where they are."""
+    windows = node.params["windows"]
+    values, at = results
+    kind = FLOATS[values.buffer.dtype.name]
+    full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
+    planes = prod(values.shape[: len(values.shape) - len(windows)])
+    words: list[Any] = [address(operands[0]), address(values), address(at), planes]
+    taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
+    if all(whole_windows(rule) == (0, rule[2]) for rule in full):
+        function, text = f"whole_windows_{kind}", pooling.whole_windows_text
+        words += inner_words(full)
+        pieces = planes
+    else:
+        function, text = f"max_pool_{kind}", pooling.max_pool_text
+        words += whole_windows(full[-1])
+        for rule in full:
+            words += window_words(rule)
+        pieces = planes * full[0][2]
+    launch = Launch(
+        function=function,
+        text=lambda name: text(name, kind),
+        words=words,
+        reads=(whole(operands[0].buffer),),
+        writes=(whole(values.buffer), whole(at.buffer)),
+        pieces=pieces,
+        cost=2 * prod(values.shape) * taps,
+        label="max_pool",
+    )
+    return [launch]
+
+
+def inner_words(rules: list[Rule]) -> list[int]:
+    """The words of windows that all lie inside, after the first four."""
+    sources = [rule[1] for rule in rules]
+    steps = [prod(sources[d + 1 :]) for d in range(RANK)]
+    taps = [
+        sum(t * rule[6] * s for t, rule, s in zip(tap, rules, steps, strict=True))
+        for tap in product(*(range(rule[3]) for rule in rules))
+    ]
+    sizes = [rule[2] for rule in rules]
+    return [
+        prod(sources), prod(sizes), len(taps), *sizes,
+        *(rule[4] * s for rule, s in zip(rules, steps, strict=True)), *taps,
+    ]  # fmt: skip
+
+
+# -- elements put or added at indices -----------------------------------------------------------
+
+
+def accepts_scatter(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Lines along one dimension, each with its own indices."""
+    if not on_cpu(node, inputs):
+        return False
+    base, _, index = inputs
+    dim, shape = node.params["dim"], base.spec.shape
+    compute, stored = KIND.get(node.outputs[0].spec.dtype.name, ("", "?"))
+    return (
+        compute == stored
+        and len(shape) > 0
+        and index.spec.dtype.name == "int64"
+        and (*shape[:dim], *shape[dim + 1 :])
+        == (*index.spec.shape[:dim], *index.spec.shape[dim + 1 :])
+    )
+
+
+def scatter_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Values and indices are read in row-major order."""
+    return {i for i in (1, 2) if not layout(inputs[i]).contiguous}
+
+
+def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]) -> list[Launch]:
+    """The base copied, unless it is zeros, then the values put into it."""
+    base, values, index = operands
+    assert values is not None
+    assert index is not None
+    out, dim = results[0], node.params["dim"]
+    kind = KIND[out.buffer.dtype.name][0]
+    how = node.params.get("reduce") or ("sum" if node.params["accumulate"] else lines.PUT)
+    cleared = base is None
+    inner = prod(out.shape[dim + 1 :])
+    count = prod(out.shape[:dim]) * inner
+    launch = Launch(
+        function=f"scatter_{kind}_{how}_{int(cleared)}",
+        text=lambda name: lines.scatter_text(name, kind, how, cleared),
+        words=[
+            address(out),
+            address(values),
+            address(index),
+            count,
+            inner,
+            index.shape[dim],
+            out.shape[dim],
+            Status(),
+            bounds_fault(node, 0),
+        ],
+        reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
+        writes=(whole(out.buffer),),
+        pieces=count,
+        cost=2 * prod(index.shape) + prod(out.shape) / 4,
+        label=node.record.name,
+    )
+    if base is None or base == out:
+        return [launch]
+    return [copy_step(base, out, node.record.name), launch]
+
+
+# -- weighted sums ------------------------------------------------------------------------------
+
+
+def accepts_resample(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats."""
+    return on_cpu(node, inputs) and node.outputs[0].spec.dtype.name in FLOATS
+
+
+def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """One launch; the table of terms goes with its words."""
+    (source,), out, dim = operands, results[0], node.params["dim"]
+    kind = FLOATS[out.buffer.dtype.name]
+    rows = table(node.params["rule"], node.params["transposed"])
+    starts = [0]
+    for row in rows:
+        starts.append(starts[-1] + len(row))
+    outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
+    across = inner == 1
+    pieces = -(-outer // lines.LANES) if across else outer * out.shape[dim]
+    pairs = [word for row in rows for i, weight in row for word in (i, double_bits(weight))]
+    launch = Launch(
+        function=f"resample_{kind}_{int(across)}",
+        text=lambda name: lines.resample_text(name, kind, across),
+        words=[
+            address(source),
+            address(out),
+            outer,
+            inner,
+            source.shape[dim],
+            out.shape[dim],
+            pieces,
+            *starts,
+            *pairs,
+        ],
+        reads=(whole(source.buffer),),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=2 * outer * inner * starts[-1],
+        label=f"resample {node.params['rule'][0]}",
+    )
+    return [launch]
+
+
+TEMPLATES["max_pool"] = Template(accepts_max, first_packed, max_steps)
+TEMPLATES["scatter"] = Template(
+    accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})
+)
+TEMPLATES["scatter_reduce"] = Template(accepts_scatter, scatter_packed, scatter_steps)
+TEMPLATES["resample"] = Template(accepts_resample, first_packed, resample_steps)

@@ -1,0 +1,115 @@
+"""The template of matrix products: which of them one launch does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
+from adjoint.engine.backends.llvm.templates.product.tiled import Dims, product_steps
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats on the CPU."""
+    spec = node.outputs[0].spec
+    return (
+        all(isinstance(x, Value) for x in inputs)
+        and spec.dtype.name in KINDS
+        and spec.device.type == "cpu"
+    )
+
+
+def in_rows(place: Place) -> bool:
+    """Whether a product can be written there: rows that are contiguous."""
+    return place.shape[-1] == 1 or place.strides[-1] == 1
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands whose batch no two strides describe; matrices themselves may lie anyhow."""
+    return {i for i, x in enumerate(inputs) if len(batches(layout(x))) > 2}
+
+
+def batches(place: Place) -> list[tuple[int, int]]:
+    """Batch dimensions, merged where they are stepped through as one: (size, stride)."""
+    merged: list[tuple[int, int]] = []
+    for n, s in zip(place.shape[:-2], place.strides[:-2], strict=True):
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == s * n:
+            merged[-1] = (merged[-1][0] * n, s)
+        else:
+            merged.append((n, s))
+    return merged
+
+
+def common_batches(places: list[Place]) -> Dims:
+    """Batch dimensions of all three, merged where all agree: (size, strides)."""
+    dims: Dims = []
+    shape = places[-1].shape[:-2]
+    rank = len(shape)
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        strides = []
+        for place in places:
+            at = d - rank + len(place.shape) - 2
+            strides.append(place.strides[at] if at >= 0 and place.shape[at] != 1 else 0)
+        if dims and all(a == b * n for a, b in zip(dims[-1][1], strides, strict=True)):
+            dims[-1] = (dims[-1][0] * n, tuple(strides))
+        else:
+            dims.append((n, tuple(strides)))
+    return dims
+
+
+def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """Launches of one product, or of several if the batch has more than two ranges."""
+    a, b, c = *operands, results[0]
+    dims = common_batches([a, b, c])
+    if len(dims) == 1 and dims[0][1][1] == 0:
+        joined = one_tall(a, c, dims)
+        if joined is not None:
+            a, c, dims = *joined, []
+    if len(dims) > 2:
+        size, strides = dims[0]
+        out = []
+        for i in range(size):
+            moved = [
+                Place(p.buffer, p.shape, p.strides, p.offset + i * s)
+                for p, s in zip((a, b, c), strides, strict=True)
+            ]
+            *inner, result = [slice_batch(p, dims[1:], j) for j, p in enumerate(moved)]
+            out += steps(node, inner, [result])
+        return out
+    while len(dims) < 2:
+        dims = [(1, (0, 0, 0)), *dims]
+    return product_steps(a, b, c, dims)
+
+
+def one_tall(a: Place, c: Place, dims: Dims) -> tuple[Place, Place] | None:
+    """The operand and result of a batch that shares the other operand, as rows of one product."""
+    size, (along_a, _, along_c) = dims[0]
+    m = a.shape[-2]
+    if m == 1:
+        rows = along_a, along_c
+    elif along_a == a.strides[-2] * m and along_c == c.strides[-2] * m:
+        rows = a.strides[-2], c.strides[-2]
+    else:
+        return None
+    tall, result = (
+        Place(p.buffer, (size * m, p.shape[-1]), (row, p.strides[-1]), p.offset)
+        for p, row in zip((a, c), rows, strict=True)
+    )
+    return tall, result
+
+
+def slice_batch(place: Place, dims: Dims, which: int) -> Place:
+    """A place with these batch dimensions only."""
+    shape = tuple(n for n, _ in dims) + place.shape[-2:]
+    strides = tuple(s[which] for _, s in dims) + place.strides[-2:]
+    return Place(place.buffer, shape, strides, place.offset)
+
+
+TEMPLATES["matmul"] = Template(accepts, packed, steps)

@@ -1,0 +1,94 @@
+"""The kernel of products with a thin operand: each result is a sum along two rows.
+
+Note [thin products]
+    Where a matrix meets a few rows only, packing it would cost more than multiplying it. So the
+    depth lies along the lanes: some rows of the matrix are multiplied with one of the thin
+    operand's, and each vector of sums is added up at the end. Both operands have contiguous rows.
+"""
+
+from __future__ import annotations
+
+from adjoint.engine.backends.llvm.ir.vector import V, mad, width
+from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+
+(
+    X, Y, C, M, T, K, X_ROW, Y_ROW, C_ROW, C_T, ROWS, ROW_PARTS, PIECES,
+    INNER, OUTER_X, OUTER_Y, OUTER_C, INNER_X, INNER_Y, INNER_C,
+    WORDS,
+) = range(21)  # fmt: skip
+
+TALL = 4  # rows at a time
+LONG = 2  # vectors of each at a time: more sums that do not wait for each other
+
+
+class Dots:
+    """Writes the kernel: C[i, t] = sum over k of X[i, k] Y[t, k]."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.item = kind, width(kind) // 8
+        self.lanes = outer_tile(kind).lanes
+        self.w = w = Writer()
+        self.word = w.words(WORDS)
+
+    def text(self, name: str) -> Text:
+        low, high = self.w.share(self.word[PIECES])
+        self.w.loop(low, high, self.piece)
+        return self.w.finish(name)
+
+    def piece(self, p: V) -> None:
+        """Some rows of one member of the batch."""
+        w, word = self.w, self.word
+        member, part = w.split(p, word[ROW_PARTS])
+        outer, inner = w.split(member, word[INNER])
+        x, y, c = (
+            w.pointer(word[base] + (outer * word[along] + inner * word[within]) * self.item)
+            for base, along, within in (
+                (X, OUTER_X, INNER_X), (Y, OUTER_Y, INNER_Y), (C, OUTER_C, INNER_C),
+            )
+        )  # fmt: skip
+        first = part * word[ROWS]
+        stop = w.least(first + word[ROWS], word[M])
+
+        def some(i: V) -> None:
+            # The last rows are done with some before them, which gives these the same sums again.
+            numbers = [w.least(i + r, stop - 1) for r in range(TALL)]
+            rows = [w.at(x, self.kind, number * word[X_ROW]) for number in numbers]
+
+            def one(t: V) -> None:
+                sums = self.sums(rows, w.at(y, self.kind, t * word[Y_ROW]))
+                for number, total in zip(numbers, sums, strict=True):
+                    w.store(total, c, number * word[C_ROW] + t * word[C_T])
+
+            w.loop(0, word[T], one)
+
+        w.loop(first, stop, some, step=TALL)
+
+    def sums(self, rows: list[str], other: str) -> list[V]:
+        """The sums of several rows, along the whole depth."""
+        w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word[K]
+        whole = depth - depth.modulo(lanes * LONG)
+
+        def several(k: V, *before: V) -> list[V]:
+            places, after = iter(before), []
+            for v in range(LONG):
+                y = w.load(other, kind, k + v * lanes, lanes)
+                after += [
+                    mad(w.load(row, kind, k + v * lanes, lanes), y, next(places)) for row in rows
+                ]
+            return after
+
+        def single(k: V, *before: V) -> list[V]:
+            y = w.load(other, kind, k)
+            return [mad(w.load(row, kind, k), y, s) for row, s in zip(rows, before, strict=True)]
+
+        zero = [w.code.const(0, kind, lanes)] * (TALL * LONG)
+        found = w.loop(0, whole, several, zero, step=lanes * LONG)
+        totals = [w.total(sum(found[r + TALL :: TALL], found[r])) for r in range(TALL)]
+        return w.loop(whole, depth, single, totals)
+
+
+def dots_text(name: str, kind: str) -> Text:
+    """The kernel of Note [thin products]; its words are named above."""
+    return Dots(kind).text(name)

@@ -1,0 +1,312 @@
+"""Launches of matrix products by our own kernels, cut into pieces (Note [products])."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    address,
+    kind_of,
+    parts_of,
+    rounded,
+)
+from adjoint.engine.backends.llvm.templates.product import kernel as product
+from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
+from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
+from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
+from adjoint.engine.graph.extents import computed, is_extent, typical
+
+Dims = list[tuple[int, tuple[int, ...]]]  # two ranges of a batch: size, strides in A, B and C
+
+PIECES = 16  # a large product is dealt out in at least so many pieces
+WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several
+TALL = 64  # rows of a piece, at most, where it shares panels with others
+ALONE = 128  # the same where it packs its own panels: what is packed should be used often
+GROUP = 16  # rows that are copied together; pieces have multiples of it
+FEW = 4  # rows, or
+SHALLOW = 32  # depth, or
+SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
+SIDE = 64  # depth up to which rows that lie side by side are not copied
+THIN = 8  # columns up to which sums go along the depth
+MANY = 64  # rows from which on it is worth a launch to have them do so
+
+
+# -- how a product is cut: by shape alone, never by the number of workers -----------------------
+
+
+def wanted(m: int, n: int, k: int, batch: int) -> int:
+    """Pieces that a member of the batch is cut into."""
+    return max(1, min(-(-PIECES // max(batch, 1)), m * n * k // WORTH))
+
+
+def rows_of_piece(m: int, n: int, k: int, batch: int, group: int, most: int) -> int:
+    """Rows of a piece where a product is cut by rows first: a multiple of a group's."""
+    few = -(-m // wanted(m, n, k, batch))
+    return max(group, min(-(-few // group) * group, most))
+
+
+def columns_of_piece(m: int, n: int, k: int, batch: int, part: int, columns: int) -> int:
+    """Columns of a piece that has `part` rows: a multiple of a tile's."""
+    parts = max(1, wanted(m, n, k, batch) // max(-(-m // part), 1))
+    return max(columns, -(-n // parts // columns) * columns)
+
+
+def block_depth(k: int, most: int) -> int:
+    """The depth of a block: blocks are of one size, so that none is a small rest."""
+    return -(-max(k, 1) // max(-(-k // most), 1))
+
+
+# -- operands -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix, or a batch of them in two ranges, as a kernel reads it."""
+
+    base: Address
+    shape: tuple[int, int]
+    row: int  # elements from a row to the next; 1 if there is one
+    column: int
+    outer: int  # from a member of the batch to the next
+    inner: int
+
+    @property
+    def turned(self) -> Matrix:
+        """Its transpose."""
+        return replace(self, shape=self.shape[::-1], row=self.column, column=self.row)
+
+    @property
+    def rows_lie(self) -> bool:
+        """Whether rows are contiguous."""
+        return self.column == 1
+
+
+def matrix(place: Place, dims: Dims, which: int) -> Matrix:
+    """A place as a matrix, the batch's ranges given."""
+    (_, outer), (_, inner) = dims
+    (rows, columns), strides = place.shape[-2:], place.strides[-2:]
+    row, column = (1 if n == 1 else s for n, s in zip((rows, columns), strides, strict=True))
+    start = address(place, place.offset)
+    return Matrix(start, (rows, columns), row, column, outer[which], inner[which])
+
+
+@dataclass(slots=True)
+class Product:
+    """C = A B, and the launches that make it."""
+
+    kind: str
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    ranges: tuple[int, int]  # of the batch
+    label: Label
+    launches: list[Launch]
+
+    @property
+    def batch(self) -> int:
+        return self.ranges[0] * self.ranges[1]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n, k."""
+        return *self.c.shape, self.a.shape[1]
+
+    @property
+    def turned(self) -> Product:
+        """C^T = B^T A^T."""
+        return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
+
+
+def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
+    """The launches of a product whose batch has two ranges."""
+    ranges = dims[0][0], dims[1][0]
+    batch = ranges[0] * ranges[1]
+    sizes = (*c.shape[-2:], a.shape[-1])
+    label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
+    x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
+    made = Product(kind_of(c), x, y, z, ranges, label, [])
+    if is_thin(made):
+        thin(made)
+    elif is_thin(made.turned):
+        thin(made.turned)
+    elif made.c.shape[1] == 1 and made.c.row == 1 and made.a.turned.rows_lie:
+        tiles(made.turned)
+    else:
+        tiles(made)
+    return made.launches
+
+
+def is_thin(p: Product) -> bool:
+    """Whether there are few columns, and rows to go along."""
+    m, n, _ = map(typical, p.sizes)
+    lies = p.b.turned.rows_lie or m >= MANY
+    return n <= min(m, THIN) and p.a.rows_lie and lies
+
+
+# -- launches -----------------------------------------------------------------------------------
+
+
+def thin(p: Product) -> None:
+    """A product with few columns: sums along the depth (Note [thin products])."""
+    m, n, k = p.sizes
+    if not p.b.turned.rows_lie:
+        p.b = in_rows(p, p.b.turned).turned
+    part = computed(rows_of_piece, m, n, k, p.batch, GROUP, 2**40)
+    parts = parts_of(m, part)
+    words = [
+        p.a.base, p.b.base, p.c.base, m, n, k, p.a.row, p.b.column, p.c.row, p.c.column,
+        part, parts, p.batch * parts, p.ranges[1],
+        p.a.outer, p.b.outer, p.c.outer, p.a.inner, p.b.inner, p.c.inner,
+    ]  # fmt: skip
+    launch(p, f"dots_{tiled(p.kind)}", partial(dots.dots_text, kind=p.kind), words, p.batch * parts)
+
+
+def tiles(p: Product) -> None:
+    """A product in tiles; operands in another order first, where that is worth a launch."""
+    m, n, k = p.sizes
+    tile = flat_tile(p.kind) if typical(m) == 1 else outer_tile(p.kind)
+    part, columns = piece_of(p, tile)
+    copies, across = rows_to_copy(p.a, tile)
+    if copies and typical(parts_of(n, columns)) > 1:
+        p.a, copies, across = in_rows(p, p.a), False, False
+    direct = reads_columns(p)
+    ready, panel = (n, tile.columns) if direct else (0, 0)
+    if not direct and typical(parts_of(m, part)) > 1:
+        p.b = in_panels(p, tile)
+        ready, panel = rounded(n, tile.columns), tile.columns * k
+    block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
+    # Where panels are read in B itself, the last may be a part of one, which alone is packed.
+    strip = tile.columns
+    if not direct:
+        strip = computed(product.strip_columns, tile.columns, p.c.base.buffer.dtype.itemsize, block)
+    row_parts, column_parts = parts_of(m, part), parts_of(n, columns)
+    pieces = p.batch * row_parts * column_parts
+    a, b, c = p.a, p.b, p.c
+    words = [
+        a.base, b.base, c.base, m, n, k, a.row, a.column, b.row, b.column, panel, c.row,
+        ready, int(copies), int(across), part, row_parts, columns, column_parts, strip, block,
+        pieces, p.ranges[1], a.outer, b.outer, c.outer, a.inner, b.inner, c.inner,
+    ]  # fmt: skip
+    name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
+    text = partial(product.product_text, kind=p.kind, tile=tile)
+    launch(p, name, text, words, pieces)
+
+
+def piece_of(p: Product, tile: Tile) -> tuple[int, int]:
+    """Rows and columns of a piece."""
+    m, n, k = p.sizes
+    group = rounded(GROUP, tile.rows)
+    if typical(m) >= typical(n):
+        part = computed(rows_of_piece, m, n, k, p.batch, group, rounded(TALL, group))
+    else:
+        part = computed(min, rounded(m, tile.rows), rounded(ALONE, group))
+    part = computed(max, part, tile.rows)
+    return part, computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
+
+
+def reads_columns(p: Product) -> bool:
+    """Whether B is read where it lies, unpacked."""
+    m, n, k = map(typical, p.sizes)
+    compact = k * n <= SMALL and typical(p.b.row) == n
+    return p.b.rows_lie and (m <= FEW or k <= SHALLOW or compact)
+
+
+def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
+    """Whether pieces copy their rows of A, and whether rows lie side by side for them."""
+    m, k = a.shape
+    if a.rows_lie:
+        return False, False
+    # Vectors of rows side by side: none may reach beyond the matrix, unless it is a copy.
+    across = a.turned.rows_lie and (tile.rows % tile.lanes == 0 or not tile.by_lane)
+    fits = not tile.by_lane or (not is_extent(m) and m % tile.rows == 0)
+    return not (across and fits and typical(k) <= SIDE), across
+
+
+def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
+    """The depth of a block, at most: what is copied and packed has room."""
+    panel = product.panel_depth(kind, tile)
+    if not copies:
+        return panel
+    room = product.copied(kind, across) // part
+    return computed(min, panel, room if across else room - product.SKEW)
+
+
+def launch(p: Product, name: str, text: partial[Text], words: list[Any], pieces: int) -> None:
+    """The launch of a product itself."""
+    m, n, k = p.sizes
+    p.launches.append(
+        Launch(
+            function=name,
+            text=text,
+            words=words,
+            reads=(whole(p.a.base.buffer), whole(p.b.base.buffer)),
+            writes=(whole(p.c.base.buffer),),
+            pieces=pieces,
+            cost=m * n * k * p.batch / 4,
+            label=p.label,
+        )
+    )
+
+
+# -- operands in another order ------------------------------------------------------------------
+
+
+def in_rows(p: Product, given: Matrix) -> Matrix:
+    """A matrix with contiguous rows."""
+    m, k = given.shape
+    wide = outer_tile(p.kind).columns
+    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k)
+    return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
+
+
+def in_panels(p: Product, tile: Tile) -> Matrix:
+    """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
+    k, n = p.b.shape
+    columns = tile.columns
+    member = rounded(n, columns) * k
+    if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
+        rows = computed(max, parts_of(k, PIECES), GROUP)
+        part, size = (n, rows), rows * columns
+    else:
+        part, size = (columns, k), columns * k
+    base = order(p, p.b, (columns, columns * k, columns), part, size, member)
+    return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
+
+
+def order(
+    p: Product,
+    given: Matrix,
+    to: tuple[int, int, int],
+    part: tuple[int, int],
+    size: int,
+    member: int,
+) -> Address:
+    """The launch that puts a matrix in another order; where it then lies.
+
+    `to` are the words O_STEP, O_JUMP and O_PAD of the kernel, `part` the columns and rows of a
+    part, of which one are all; parts and members are `size` and `member` elements apart.
+    """
+    kind = p.kind
+    rows, columns = given.shape
+    parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
+    buffer = Buffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
+    words = [
+        given.base, Address(buffer), given.column, given.row, *to, columns, rows, *part, parts,
+        size, member, p.batch * parts, p.ranges[1], given.outer, given.inner,
+    ]  # fmt: skip
+    p.launches.append(
+        Launch(
+            function=f"order_{tiled(kind)}",
+            text=lambda name: product.order_text(name, kind, outer_tile(kind)),
+            words=words,
+            reads=(whole(given.base.buffer),),
+            writes=(whole(buffer),),
+            pieces=p.batch * parts,
+            cost=p.batch * rows * columns,
+            label="order",
+        )
+    )
+    return Address(buffer)

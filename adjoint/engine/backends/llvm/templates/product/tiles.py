@@ -1,0 +1,165 @@
+"""Tiles: the parts of products that fit in the processor's registers, and how they are made.
+
+Note [tiles]
+    All products of matrices, those that convolutions are made of too, end in one microkernel:
+    some rows of the first operand, each contiguous along the depth, times a panel of columns of the
+    second, in which the columns of one depth lie side by side. A panel may be packed or a part of a
+    matrix whose rows are as far apart as they are. On NEON a product by one lane of a vector is one
+    instruction, so a vector of each row serves as many turns as it has lanes; elsewhere elements
+    are loaded into all lanes at once. Tiles are as wide as sizes are usually multiples of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from adjoint.engine.backends.llvm.ir.vector import V, mad, select, width
+from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+
+FLAT = 256  # bytes of a tile of one row
+AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a microkernel holds in registers."""
+
+    lanes: int  # of one vector
+    rows: int
+    vectors: int  # in a row
+    by_lane: bool  # products by one lane of a vector are one instruction (NEON)
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+
+@cache
+def registers() -> tuple[int, int, bool]:
+    """(bits of a vector register, how many there are, whether NEON)."""
+    import platform
+
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return 128, 32, True
+    from llvmlite import binding
+
+    have = binding.get_host_cpu_features()
+    if have.get("avx512f"):
+        return 512, 32, False
+    return (256 if have.get("avx") else 128), 16, False
+
+
+# (bits of a register, how many) -> rows and vectors of a tile whose columns lie along the lanes
+_OUTER = {(128, 32): (4, 4), (512, 32): (8, 2), (256, 16): (6, 2), (128, 16): (4, 2)}
+
+
+def outer_tile(kind: str) -> Tile:
+    """The tile of products whose columns lie along the lanes."""
+    bits, count, by_lane = registers()
+    rows, vectors = _OUTER[bits, count]
+    return Tile(bits // width(kind), rows, vectors, by_lane)
+
+
+def flat_tile(kind: str) -> Tile:
+    """The tile of products of one row."""
+    return replace(outer_tile(kind), rows=1, vectors=FLAT * 8 // registers()[0])
+
+
+def inner_tile(kind: str) -> Tile:
+    """The tile of products whose depth lies along the lanes: `vectors` columns of one each."""
+    bits, count, by_lane = registers()
+    rows, columns = (4, 6) if count == 32 else (3, 3)
+    return Tile(bits // width(kind), rows, columns, by_lane)
+
+
+def tiled(kind: str) -> str:
+    """A kind and the registers that decide the tile of its kernels, for their names."""
+    bits, count, _ = registers()
+    return f"{kind}_{count}x{bits}"
+
+
+def multiply(
+    w: Writer,
+    kind: str,
+    tile: Tile,
+    rows: Sequence[str],
+    columns: str,
+    step: V,
+    depth: V,
+    apart: V | None = None,
+) -> list[V]:
+    """The microkernel: sums of a tile, row by row (Note [tiles]).
+
+    `rows` are pointers, `step` is how far the columns of one depth are from those of the next.
+    Where `apart` is given, it is how far a row's elements are apart; unless that is 1, the rows of
+    one depth lie side by side.
+    """
+    zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
+    turns = _Turns(w, kind, tile, rows, columns, step, w.whole(1) if apart is None else apart)
+    if not tile.by_lane:
+        return w.loop(0, depth, turns.one, zero)
+    whole = depth - depth.modulo(tile.lanes)
+    if apart is None:
+        sums = w.loop(0, whole, turns.several, zero, step=tile.lanes)
+        return w.loop(whole, depth, turns.one, sums)
+    near, nothing = apart.eq(1), w.whole(0)
+    whole = select(near, whole, nothing)
+    sums = w.loop(0, whole, turns.several, zero, step=tile.lanes)
+    if tile.rows % tile.lanes:
+        return w.loop(whole, depth, turns.one, sums)
+    sums = w.loop(0, select(near, nothing, depth), turns.side_by_side, sums)
+    return w.loop(whole, select(near, depth, nothing), turns.one, sums)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Turns of the microkernel's loops: sums with the products of some depth added."""
+
+    w: Writer
+    kind: str
+    tile: Tile
+    rows: Sequence[str]
+    columns: str
+    step: V
+    apart: V
+
+    def several(self, k: V, *sums: V) -> list[V]:
+        """As much depth as a vector has lanes, of contiguous rows."""
+        w, lanes = self.w, self.tile.lanes
+        loaded = [w.load(row, self.kind, k, lanes) for row in self.rows]
+        after = list(sums)
+        for lane in range(lanes):
+            after = self.added(after, [w.spread(a, lane) for a in loaded], k + lane)
+        return after
+
+    def side_by_side(self, k: V, *sums: V) -> list[V]:
+        """One depth, at which the rows are neighbours."""
+        w, tile = self.w, self.tile
+        here = w.at(self.rows[0], self.kind, k * self.apart)
+        spread = []
+        for start in range(0, tile.rows, tile.lanes):
+            some = w.load(here, self.kind, w.whole(start), tile.lanes)
+            spread += [w.spread(some, lane) for lane in range(tile.lanes)]
+        return self.added(sums, spread, k)
+
+    def one(self, k: V, *sums: V) -> list[V]:
+        """One depth, element by element."""
+        w, at = self.w, k * self.apart
+        loaded = [w.load(row, self.kind, at) for row in self.rows]
+        return self.added(sums, [w.code.splat(a, self.tile.lanes) for a in loaded], k)
+
+    def added(self, sums: Sequence[V], rows: Sequence[V], k: V) -> list[V]:
+        """Sums with the products of one depth added; `rows` are in all lanes."""
+        w, tile, places = self.w, self.tile, iter(sums)
+        here = w.at(self.columns, self.kind, k * self.step)
+        if tile.rows == 1:  # each is used once: memory decides, and the next rows are far
+            later = w.at(here, self.kind, self.step * AHEAD)
+            for start in range(0, tile.columns * width(self.kind) // 8, LINE):
+                w.prefetch(later, start)
+        columns = [
+            w.load(here, self.kind, w.whole(v * tile.lanes), tile.lanes)
+            for v in range(tile.vectors)
+        ]
+        return [mad(x, a, next(places)) for a in rows for x in columns]

@@ -1,0 +1,1 @@
+"""Rows put or added at indices."""

@@ -1,0 +1,122 @@
+"""The kernel that puts or adds rows at indices, in the order of the indices.
+
+Workers take parts of PART columns each and go through all indices, so that repeated indices add up
+(or overwrite each other) in one order whatever the number of workers.
+
+The words: the result, the rows, how many, how long, how many parts, whether indices count from the
+end, the status; then for each index its array, the size of its dimension and its fault.
+"""
+
+from __future__ import annotations
+
+from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.elementwise import from_memory, stored_kind, to_memory
+from adjoint.engine.backends.llvm.ir.operations import combine
+from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, type_text
+from adjoint.engine.backends.llvm.runtime.faults import store_fault
+from adjoint.engine.core.dtype import DType
+
+PART = 64  # columns
+LANES = 8
+OUT, VALUES, COUNT, LENGTH, PARTS, WRAP, STATUS, FIXED = range(8)
+INDEX, SIZE, FAULT, EACH = range(4)
+
+
+class Writer:
+    """Writes one kernel."""
+
+    def __init__(self, dtype: DType, indices: int, accumulate: bool) -> None:
+        self.dtype, self.indices, self.accumulate = dtype, indices, accumulate
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        self.word = [self.fetch("%args", k) for k in range(FIXED + EACH * indices)]
+
+    def fetch(self, array: str, at: int | str) -> str:
+        let = self.code.let
+        return let(f"load i64, ptr {let(f'getelementptr i64, ptr {array}, i64 {at}')}")
+
+    def text(self, name: str) -> tuple[str, set[str]]:
+        let, word = self.code.let, self.word
+        low = let(f"udiv i64 {let(f'mul i64 {word[PARTS]}, %worker')}, %workers")
+        following = let("add i64 %worker, 1")
+        high = let(f"udiv i64 {let(f'mul i64 {word[PARTS]}, {following}')}, %workers")
+        start = let(f"mul i64 {low}, {PART}")
+        stop = let(f"mul i64 {high}, {PART}")
+        less = let(f"icmp slt i64 {stop}, {word[LENGTH]}")
+        stop = let(f"select i1 {less}, i64 {stop}, i64 {word[LENGTH]}")
+        whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-LANES}")
+        self.bounds = (start, let(f"add i64 {start}, {whole}"), stop)
+        self.arrays = [let(f"inttoptr i64 {word[k]} to ptr") for k in (OUT, VALUES)]
+
+        def row(n: str, _: list[V]) -> list[V]:
+            self.row(n)
+            return []
+
+        self.blocks.loop("0", word[COUNT], 1, (), row)
+        body = "\n".join(self.code.lines)
+        return (
+            f"define void @{name}(ptr %args, i64 %worker, i64 %workers) {{\n"
+            f"entry:\n{body}\nret void\n}}\n"
+        ), self.code.declarations
+
+    def row(self, n: str) -> None:
+        """Row n to where its indices say; nowhere if one of them is out of bounds."""
+        let = self.code.let
+        wraps = let(f"icmp ne i64 {self.word[WRAP]}, 0")
+        to, fine = "", ""
+        for k in range(self.indices):
+            array, size, fault = self.word[FIXED + EACH * k : FIXED + EACH * (k + 1)]
+            given = at = self.fetch(let(f"inttoptr i64 {array} to ptr"), n)
+            negative = let(f"icmp slt i64 {at}, 0")
+            turn = let(f"select i1 {let(f'and i1 {negative}, {wraps}')}, i64 {size}, i64 0")
+            at = let(f"add i64 {at}, {turn}")
+            good = let(f"icmp ult i64 {at}, {size}")
+            self.blocks.when(
+                let(f"xor i1 {good}, true"),
+                lambda fault=fault, given=given: self.report(fault, given),  # type: ignore[misc]
+            )
+            to = at if not to else let(f"add i64 {let(f'mul i64 {to}, {size}')}, {at}")
+            fine = good if not fine else let(f"and i1 {fine}, {good}")
+        self.blocks.when(fine, lambda: self.move(n, to))
+
+    def report(self, fault: str, index: str) -> None:
+        status = self.code.let(f"inttoptr i64 {self.word[STATUS]} to ptr")
+        store_fault(self.code, status, fault, at=self.code.value(index, "i64", 1))
+
+    def move(self, n: str, to: str) -> None:
+        """One row, this worker's columns of it."""
+        let = self.code.let
+        element = type_text(stored_kind(self.dtype), 1)
+        out, values = (
+            let(f"getelementptr {element}, ptr {p}, i64 {let(f'mul i64 {r}, {self.word[LENGTH]}')}")
+            for p, r in zip(self.arrays, (to, n), strict=True)
+        )
+
+        def columns(lanes: int, i: str) -> list[V]:
+            there, here = (let(f"getelementptr {element}, ptr {p}, i64 {i}") for p in (out, values))
+            new = self.load(here, lanes)
+            if self.accumulate:
+                total = combine(
+                    "sum", from_memory(self.load(there, lanes), self.dtype),
+                    from_memory(new, self.dtype),
+                )  # fmt: skip
+                new = to_memory(total, self.dtype)
+            align = self.dtype.itemsize
+            self.code.lines.append(f"store {new.type} {new.ref}, ptr {there}, align {align}")
+            return []
+
+        start, middle, stop = self.bounds
+        self.blocks.loop(start, middle, LANES, (), lambda i, _: columns(LANES, i))
+        self.blocks.loop(middle, stop, 1, (), lambda i, _: columns(1, i))
+
+    def load(self, pointer: str, lanes: int) -> V:
+        kind = stored_kind(self.dtype)
+        ref = self.code.let(
+            f"load {type_text(kind, lanes)}, ptr {pointer}, align {self.dtype.itemsize}"
+        )
+        return self.code.value(ref, kind, lanes)
+
+
+def rows_text(name: str, dtype: DType, indices: int, accumulate: bool) -> tuple[str, set[str]]:
+    """The kernel under a given name, and the declarations it needs."""
+    return Writer(dtype, indices, accumulate).text(name)

@@ -1,0 +1,67 @@
+"""The template of putting or adding rows at indices: the gradient of an embedding, x[index] = y."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.llvm.templates.rows import kernel as rows
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.lower.indexed import bounds_fault
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, sized, whole
+from adjoint.engine.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Rows of a row-major result, by indices along its first dimensions."""
+    dims = node.params["dims"]
+    alike = len({x.spec.shape for x in inputs[2:]}) == 1
+    return can_put(node, inputs) and alike and dims == tuple(range(len(dims)))
+
+
+def can_put(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether rows can be put, once the dimensions that are indexed come first."""
+    spec = node.outputs[0].spec
+    return (
+        all(isinstance(x, Value) for x in inputs)
+        and spec.device.type == "cpu"
+        and spec.dtype.name in KIND
+        and all(x.spec.dtype.name == "int64" for x in inputs[2:])
+    )
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Values and indices are read in row-major order."""
+    return {i for i, x in enumerate(inputs) if i > 0 and not layout(x).contiguous}
+
+
+def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """The base copied, then the rows put into it or added to it."""
+    base, values, *indices = operands
+    out, spec = results[0], node.outputs[0].spec
+    length, count = prod(spec.shape[len(indices) :]), prod(indices[0].shape)
+    accumulate, wrap = bool(node.params["accumulate"]), bool(node.params.get("wrap", True))
+    item, parts = spec.dtype.itemsize, -(-length // rows.PART)
+    words: list[Any] = [
+        Address(out.buffer, out.offset * item), Address(values.buffer, values.offset * item),
+        count, length, parts, int(wrap), Status(),
+    ]  # fmt: skip
+    for d, index in enumerate(indices):
+        words += [Address(index.buffer, index.offset * 8), spec.shape[d], bounds_fault(node, d)]
+    launch = Launch(
+        function=f"rows_{spec.dtype.name}_{len(indices)}_{'add' if accumulate else 'put'}",
+        text=lambda name: rows.rows_text(name, spec.dtype, len(indices), accumulate),
+        words=words,
+        reads=(whole(values.buffer), *(whole(i.buffer) for i in indices), whole(out.buffer)),
+        writes=(whole(out.buffer),),
+        pieces=parts,
+        cost=2 * count * length,
+        label=sized("index_put", count, length),
+    )
+    return [copy_step(base, out, "index_put"), launch] if base != out else [launch]
+
+
+TEMPLATES["index_put"] = Template(accepts, packed, steps)

@@ -1,0 +1,201 @@
+"""Kernels of what runs along a dimension: cumulative sums, products, extremes, recurrences.
+
+Elements are seen as (before, length, after), in row-major order. Each line is gone through in
+order; lines are worked on side by side: neighbours in `after` as a vector, or where there are none,
+ROWS lines of `before` in turn, so that one does not wait for the other's last addition.
+
+The words: the result, one or two operands, before, length, after, parts of `after`, pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.elementwise import (
+    LOWER,
+    from_memory,
+    kind_of,
+    stored_kind,
+    to_memory,
+)
+from adjoint.engine.backends.llvm.ir.operations import combine, identity
+from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, select, type_text
+from adjoint.engine.core.dtype import DType, int64
+
+OUT, FIRST, SECOND, BEFORE, LENGTH, AFTER, PARTS, PIECES, WORDS = range(9)
+PART = 64  # neighbours in a piece
+ROWS = 4
+LANES = 8
+EXTREMES = {"cummax": "amax", "cummin": "amin"}
+OPERANDS = {"linear_scan": 2}
+RUNNING = {"cumsum", "cumprod", "logcumsumexp", "linear_scan", *EXTREMES}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What decides a kernel's text."""
+
+    name: str
+    dtype: DType
+    wide: str  # the kind that is carried along
+    reverse: bool
+    lines: bool  # nothing comes after the dimension
+
+    @property
+    def function(self) -> str:
+        """The name of the kernel."""
+        way = "back" if self.reverse else "on"
+        kind = "lines" if self.lines else "columns"
+        return f"running_{self.name}_{self.dtype.name}_{self.wide}_{way}_{kind}"
+
+    def start(self, code: Code, lanes: int) -> list[V]:
+        """What is carried into the first step."""
+        match self.name:
+            case "cumsum" | "linear_scan":
+                return [code.const(0, self.wide, lanes)]
+            case "cumprod":
+                return [code.const(1, self.wide, lanes)]
+            case "logcumsumexp":
+                return [code.const(float("-inf"), self.wide, lanes)]
+        none = code.const(0, "i64", lanes)
+        return [identity(code, EXTREMES[self.name], self.wide, lanes), none]
+
+    def step(self, held: list[V], given: list[V], at: V) -> list[V]:
+        """What is carried on; its last is the result here."""
+        x = given[0].convert(self.wide)
+        match self.name:
+            case "cumsum":
+                return [combine("sum", held[0], x)]
+            case "cumprod":
+                return [combine("prod", held[0], x)]
+            case "linear_scan":
+                return [given[1].convert(self.wide) + x * held[0]]
+            case "logcumsumexp":
+                return [LOWER["logaddexp"](held[0], x)]
+        best = combine(EXTREMES[self.name], held[0], x)
+        hit = x.eq(best) | x.isnan() if x.is_float else x.eq(best)
+        return [best, select(hit, at, held[1])]
+
+    @property
+    def result(self) -> DType:
+        return int64 if self.name in EXTREMES else self.dtype
+
+
+class Writer:
+    """Writes one kernel."""
+
+    def __init__(self, what: Running) -> None:
+        self.what = what
+        self.code = Code(features=host_features())
+        self.blocks = Blocks(self.code)
+        let = self.code.let
+        self.word = [
+            let(f"load i64, ptr {let(f'getelementptr i64, ptr %args, i64 {k}')}")
+            for k in range(WORDS)
+        ]
+        self.arrays = [let(f"inttoptr i64 {self.word[k]} to ptr") for k in (OUT, FIRST, SECOND)]
+
+    def text(self, name: str) -> tuple[str, set[str]]:
+        let, word = self.code.let, self.word
+        low = let(f"udiv i64 {let(f'mul i64 {word[PIECES]}, %worker')}, %workers")
+        following = let("add i64 %worker, 1")
+        high = let(f"udiv i64 {let(f'mul i64 {word[PIECES]}, {following}')}, %workers")
+        if self.what.lines:
+            whole = let(f"and i64 {let(f'sub i64 {high}, {low}')}, {-ROWS}")
+            middle = let(f"add i64 {low}, {whole}")
+            self.each(low, middle, ROWS, lambda p: self.lines(p, ROWS))
+            self.each(middle, high, 1, lambda p: self.lines(p, 1))
+        else:
+            self.each(low, high, 1, self.columns)
+        body = "\n".join(self.code.lines)
+        return (
+            f"define void @{name}(ptr %args, i64 %worker, i64 %workers) {{\n"
+            f"entry:\n{body}\nret void\n}}\n"
+        ), self.code.declarations
+
+    def each(self, start: str, stop: str, step: int, body: Callable[[str], None]) -> None:
+        def run(i: str, _: list[V]) -> list[V]:
+            body(i)
+            return []
+
+        self.blocks.loop(start, stop, step, (), run)
+
+    def lines(self, first: str, count: int) -> None:
+        """Lines side by side, an element of each at a time."""
+        let = self.code.let
+        length = self.word[LENGTH]
+        bases = [
+            let(f"mul i64 {let(f'add i64 {first}, {k}') if k else first}, {length}")
+            for k in range(count)
+        ]
+        self.run(bases, "1", 1)
+
+    def columns(self, piece: str) -> None:
+        """Neighbours of one part of one combination of the dimensions before."""
+        let, word = self.code.let, self.word
+        before = let(f"udiv i64 {piece}, {word[PARTS]}")
+        start = let(f"mul i64 {let(f'urem i64 {piece}, {word[PARTS]}')}, {PART}")
+        stop = let(f"add i64 {start}, {PART}")
+        stop = let(
+            f"select i1 {let(f'icmp slt i64 {stop}, {word[AFTER]}')}, i64 {stop}, i64 {word[AFTER]}"
+        )
+        line = let(f"mul i64 {word[LENGTH]}, {word[AFTER]}")
+        base = let(f"mul i64 {before}, {line}")
+        whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-LANES}")
+        middle = let(f"add i64 {start}, {whole}")
+        for lanes, low, high in ((LANES, start, middle), (1, middle, stop)):
+            self.each(
+                low, high, lanes,
+                lambda c, lanes=lanes: self.run(  # type: ignore[misc]
+                    [let(f"add i64 {base}, {c}")], word[AFTER], lanes
+                ),
+            )  # fmt: skip
+
+    def run(self, bases: list[str], stride: str, lanes: int) -> None:
+        """Go along lines that begin at these elements."""
+        what, code, let = self.what, self.code, self.code.let
+        held = [v for _ in bases for v in what.start(code, lanes)]
+        each = len(held) // len(bases)
+
+        def body(i: str, carried: list[V]) -> list[V]:
+            at = i
+            if what.reverse:
+                at = let(f"sub i64 {let(f'sub i64 {self.word[LENGTH]}, 1')}, {i}")
+            shift = let(f"mul i64 {at}, {stride}")
+            position = code.splat(code.value(at, "i64", 1), lanes)
+            after: list[V] = []
+            for k, base in enumerate(bases):
+                here = let(f"add i64 {base}, {shift}")
+                given = [
+                    self.load(self.arrays[1 + j], here, lanes)
+                    for j in range(OPERANDS.get(what.name, 1))
+                ]
+                new = what.step(carried[k * each : (k + 1) * each], given, position)
+                self.store(here, new[-1], lanes)
+                after += new
+            return after
+
+        self.blocks.loop("0", self.word[LENGTH], 1, held, body)
+
+    def load(self, array: str, at: str, lanes: int) -> V:
+        dtype = self.what.dtype
+        kind = stored_kind(dtype)
+        pointer = self.code.let(f"getelementptr {type_text(kind, 1)}, ptr {array}, i64 {at}")
+        ref = self.code.let(f"load {type_text(kind, lanes)}, ptr {pointer}, align {dtype.itemsize}")
+        return from_memory(self.code.value(ref, kind, lanes), dtype)
+
+    def store(self, at: str, value: V, lanes: int) -> None:
+        dtype = self.what.result
+        value = to_memory(value.convert(kind_of(dtype)), dtype)
+        element = type_text(stored_kind(dtype), 1)
+        pointer = self.code.let(f"getelementptr {element}, ptr {self.arrays[0]}, i64 {at}")
+        self.code.lines.append(
+            f"store {value.type} {value.ref}, ptr {pointer}, align {dtype.itemsize}"
+        )
+
+
+def running_text(name: str, what: Running) -> tuple[str, set[str]]:
+    """The kernel under a given name, and the declarations it needs."""
+    return Writer(what).text(name)

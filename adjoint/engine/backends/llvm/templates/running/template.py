@@ -1,0 +1,78 @@
+"""The templates of what runs along a dimension: cumulative sums and the like, recurrences."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.array.reduce.reduction import LONG
+from adjoint.engine.backends.llvm.ir.elementwise import kind_of
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.llvm.templates.running import kernel as running
+from adjoint.engine.backends.llvm.templates.running.kernel import Running
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Real numbers on the CPU."""
+    return all(
+        isinstance(x, Value)
+        and x.spec.dtype.name in KIND
+        and x.spec.dtype is inputs[0].spec.dtype
+        and x.spec.shape == node.outputs[0].spec.shape
+        and x.spec.device.type == "cpu"
+        and len(x.spec.shape) > 0
+        for x in inputs
+    ) and not (node.record.name == "linear_scan" and inputs[0].spec.dtype.name == "bool")
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands are read in row-major order."""
+    return {i for i, x in enumerate(inputs) if not layout(x).contiguous}
+
+
+def described(node: Node) -> Running:
+    """The kernel a node needs."""
+    name, spec = node.record.name, node.inputs[0].spec
+    dim = node.params["dim"]
+    if name == "cumextreme":
+        name = "cummax" if node.params["largest"] else "cummin"
+    wide = kind_of(spec.dtype)
+    if name == "cumsum" and wide == "f32" and spec.shape[dim] > LONG:
+        wide = "f64"  # as eager execution does
+    lines = prod(spec.shape[dim + 1 :]) == 1
+    return Running(name, spec.dtype, wide, bool(node.params.get("reverse", False)), lines)
+
+
+def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+    """One launch; lines are dealt out among the workers."""
+    what, out = described(node), results[0]
+    shape, dim = node.inputs[0].spec.shape, node.params["dim"]
+    item = what.dtype.itemsize
+    before, after = prod(shape[:dim]), prod(shape[dim + 1 :])
+    parts = 1 if what.lines else -(-after // running.PART)
+    words: list[Any] = [0] * running.WORDS
+    words[running.OUT] = Address(out.buffer, out.offset * what.result.itemsize)
+    for at, place in zip((running.FIRST, running.SECOND), operands, strict=False):
+        words[at] = Address(place.buffer, place.offset * item)
+    words[running.BEFORE], words[running.LENGTH], words[running.AFTER] = before, shape[dim], after
+    words[running.PARTS], words[running.PIECES] = parts, before * parts
+    return [
+        Launch(
+            function=what.function,
+            text=lambda name: running.running_text(name, what),
+            words=words,
+            reads=tuple(whole(p.buffer) for p in operands),
+            writes=(whole(out.buffer),),
+            pieces=before * parts,
+            cost=3 * prod(shape),
+            label=sized(node.record.name, before, shape[dim], after),
+        )
+    ]
+
+
+for _name in ("cumsum", "cumprod", "logcumsumexp", "linear_scan", "cumextreme"):
+    TEMPLATES[_name] = Template(accepts, packed, steps)

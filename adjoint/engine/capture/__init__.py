@@ -1,0 +1,1 @@
+"""Compiled functions: recorded once, replayed while what they read is unchanged."""

@@ -1,0 +1,1 @@
+"""Programs on the tape: their derivatives, and further ones."""

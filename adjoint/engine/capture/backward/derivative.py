@@ -1,0 +1,355 @@
+"""The derivative of a captured program: what puts its results on the tape.
+
+Note [program nodes]
+    A program whose results want gradients is one node of the tape. At the end of the trace, the
+    tape inside it is run backward for symbolic cotangents, recorded in the same graph; what that
+    adds becomes a second graph, from cotangents and residuals to the gradients of everything the
+    function reached outside. Residuals are values of the forward graph that the backward graph
+    uses: inputs by reference, with the version they had; views and constants made again; all
+    other values as extra outputs of the forward graph.
+
+Note [separate backwards]
+    Results may be differentiated one after the other. In eager execution the second backward is
+    refused if it comes through a node that the first has freed, so for each result (a seed of the
+    program's node) the results it shares such nodes with are known: it spoils those and itself.
+    What a program has used up itself, by a backward inside it or by writing over what was saved,
+    is refused from the start, and other results are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.autodiff.tape.engine import Backward
+from adjoint.engine.autodiff.tape.node import Edge, Node
+from adjoint.engine.autodiff.tape.saved import FreedError
+from adjoint.engine.capture.program.recipes import Outputs, Ref
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.execution import Executable
+from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.record.sources import Source
+from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.tensor.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Target:
+    """Where a gradient goes: to a tensor from outside, or along an edge that is always the same."""
+
+    edge: Edge | None  # None where the tensor is known: it is asked at each call
+    ref: Ref | None
+    source: Source | None = None  # the graph's input that shows the tensor
+    chain: tuple[Any, ...] = ()  # the views from that input to the tensor
+    seed: int | None = None  # or to this result of the program's own (`graph.separating`)
+
+
+class Tape:
+    """A trace whose tape can be followed again, and how its ends were found."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        outputs: Outputs,
+        reached: Sequence[Tensor],
+        ends: list[Edge],
+        written: set[int],
+    ) -> None:
+        self.trace = trace
+        self.written = written
+        self.graph: Graph | None = None  # what the trace has recorded; None: its graph
+        self.positions = dict(outputs.positions)
+        self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
+        self.reached = reached
+        self.ends = ends  # one per target
+        cells = [cell for cell in trace.cells.values() if cell.source is not None]
+        self.versions = [(cell.storage, cell.storage.version) for cell in cells]
+        self.places = [(t, _place_of(t)) for t in trace.journal]
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """A block in which tensors are where they were on the tape when the trace ended."""
+        versions = [(storage, storage.version) for storage, _ in self.versions]
+        places = [(tensor, _place_of(tensor)) for tensor, _ in self.places]
+        trace = self.trace
+        recorded = trace.graph, trace.sources  # the program's: to be left as they are
+        trace.graph = (self.graph or trace.graph).copy()
+        trace.sources = list(trace.sources)
+        _put(self.versions, self.places)
+        try:
+            with CONTEXT.having(capture=trace, grad_enabled=True, autocast=None):
+                yield
+        finally:
+            _put(versions, places)
+            trace.graph, trace.sources = recorded
+
+
+def _place_of(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor._node, tensor._nr, tensor._requires_grad, tensor._base
+
+
+def _put(versions: list[tuple[Any, int]], places: list[tuple[Tensor, tuple[Any, ...]]]) -> None:
+    for storage, version in versions:
+        storage.version = version
+    for tensor, place in places:
+        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = place
+
+
+@dataclass(slots=True)
+class Derivative:
+    """The backward half of a program."""
+
+    graph: Graph  # cotangents, then residuals, to gradients
+    seeds: list[int]  # the forward outputs that cotangents are of
+    targets: list[Target]  # one per gradient
+    residuals: list[tuple[str, int]]  # ("input" or "output", number), in the order of inputs
+    depends: list[frozenset[int]]  # per gradient: the seeds it comes from
+    executable: Executable | None = None  # made at the first backward
+    factory: Callable[..., Any] | None = None
+    # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
+    refused: dict[int, tuple[str, str]] = field(default_factory=dict)
+    spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
+    inner: frozenset[int] = frozenset()  # seeds that others were made of
+    # Another for each of those by itself (`graph.separating`), once they were asked for.
+    parts: Any = field(default=None, compare=False)
+    # To differentiate it once more (`graph.lifting`): what that takes, what it gave, and what gives
+    # that the sizes of a call.
+    tape: Tape | None = field(default=None, compare=False)
+    lifted: Any = field(default=None, compare=False)
+    resized: Callable[[Any], Any] | None = field(default=None, compare=False)
+    sizing: Sizing | None = None
+
+
+class _Outward(Backward):
+    """A backward run that stops at everything older than the trace, hooks and all."""
+
+    def __init__(
+        self, start: int, *, create_graph: bool = False, stops: Collection[Edge] = ()
+    ) -> None:
+        super().__init__(
+            retain_graph=True, create_graph=create_graph, targets=None, accumulate=False, level=None
+        )
+        self.start = start
+        self.stops = stops  # further edges not to be followed
+
+    def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
+        inner: list[tuple[Edge, Any]] = []
+        for edge, grad in zip(edges, grads, strict=False):
+            if edge is None or grad is None:
+                continue
+            if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
+                held = self.found.get(edge)
+                self.found[edge] = grad if held is None else held + grad
+            else:
+                inner.append((edge, grad))
+        super().send([e for e, _ in inner], [g for _, g in inner])
+
+
+def differentiate(
+    trace: Trace, outputs: Outputs, reached: Sequence[Tensor], written: set[int]
+) -> Derivative | None:
+    """The derivative of what has been traced; `outputs` gets the residuals.
+
+    `reached` are tensors the function can see: an edge to one of them is looked up at each call.
+    `written` are the identities of states the program writes.
+    """
+    if not outputs.seeds:
+        return None
+    graph = trace.graph
+    first, mark = len(graph.inputs), len(graph.nodes)
+    cotangents = [trace.wrap(graph.add_input(_spec_of(outputs, k))) for _, k in outputs.seeds]
+    # Cotangents are no inputs of the forward graph; sources found from here on are.
+    given = graph.inputs[first:]
+    del graph.inputs[first:]
+    found, refused = _followed(
+        trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
+    )
+    backward = Split(trace, outputs, given, mark, written)
+    for value in found.values():
+        backward.graph.outputs.append(backward.value(value))
+    del graph.nodes[mark:]
+    reached_from = [reach(edge, trace.start) for edge, _ in outputs.seeds]
+    behind = [nodes for nodes, _ in reached_from]
+    pairs = list(zip(outputs.seeds, behind, strict=True))
+    return Derivative(
+        graph=backward.graph,
+        seeds=[k for _, k in outputs.seeds],
+        targets=[target(trace, outputs, edge, reached) for edge in found],
+        residuals=backward.residuals,
+        depends=dependence(found, [ends for _, ends in reached_from]),
+        refused=refused,
+        spoils=_spoils(behind),
+        inner=frozenset(
+            j
+            for j, (edge, _) in enumerate(outputs.seeds)
+            if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
+        ),
+        tape=Tape(trace, outputs, reached, list(found), written) if found else None,
+    )
+
+
+def _followed(
+    trace: Trace, roots: list[tuple[Edge, Any]]
+) -> tuple[dict[Edge, Value], dict[int, tuple[str, str]]]:
+    """The gradients of everything outside; and which roots cannot be asked, with the reason."""
+    refused: dict[int, tuple[str, str]] = {}
+    try:
+        return _outward(trace, roots), refused
+    except FreedError as error:
+        first = str(error)
+    for i, root in enumerate(roots):
+        try:
+            if len(roots) > 1:
+                _outward(trace, [root])
+                continue
+        except FreedError as error:
+            first = str(error)
+        refused[i] = first, root[0][0].name()
+    return _outward(trace, [r for i, r in enumerate(roots) if i not in refused]), refused
+
+
+def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
+    with CONTEXT.having(grad_enabled=False):
+        found = outward(trace, roots)
+        return {edge: trace.value_of(g) for edge, g in found.items()}
+
+
+def outward(
+    trace: Trace,
+    roots: list[tuple[Edge, Any]],
+    *,
+    create_graph: bool = False,
+    stops: Collection[Edge] = (),
+) -> dict[Edge, Any]:
+    """What arrives at everything older than a trace, or at `stops`, for cotangents of roots."""
+    run = _Outward(trace.start, create_graph=create_graph, stops=stops)
+    run.run(roots)
+    return run.found
+
+
+def reach(
+    edge: Edge, start: int, stops: Collection[Edge] = ()
+) -> tuple[set[Node], frozenset[Edge]]:
+    """The nodes of a trace that an edge leads to, and the edges at which it leaves the trace."""
+    nodes: set[Node] = set()
+    ends: set[Edge] = set()
+    pending = [edge]
+    while pending:
+        top = pending.pop()
+        if is_tensor(top[0]) or top[0].sequence <= start or top in stops:
+            ends.add(top)
+        elif top[0] not in nodes:
+            nodes.add(top[0])
+            pending += [e for e in top[0].edges if e is not None]
+    return nodes, frozenset(ends)
+
+
+def _spoils(behind: list[set[Node]]) -> list[frozenset[int]]:
+    """For each set of nodes, which of them share a saved value with it (itself included)."""
+    saving = [{x for x in held if getattr(x, "saved", None)} for held in behind]
+    return [
+        frozenset({i}.union(j for j, other in enumerate(saving) if not held.isdisjoint(other)))
+        for i, held in enumerate(saving)
+    ]
+
+
+def dependence(found: Iterable[Edge], ends: Sequence[frozenset[Edge]]) -> list[frozenset[int]]:
+    """For each end of the tape where a gradient arrives, from which roots it is led to.
+
+    The backward graph does not tell: a gradient that is always zero is made of no cotangent.
+    """
+    return [frozenset(i for i, led in enumerate(ends) if edge in led) for edge in found]
+
+
+def _spec_of(outputs: Outputs, k: int) -> Any:
+    return list(outputs.indices)[k].spec
+
+
+def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+    """How later calls find the end of an edge."""
+    tensor, _ = edge
+    if not is_tensor(tensor):
+        argument = trace.edges.get(edge)
+        if argument is None:
+            return _found_target(trace, outputs, edge, reached)
+        tensor = argument
+    cell = trace.cells.get(tensor._storage.identity)
+    if cell is None or cell.source is None:
+        return Target(None, outputs.ref(tensor))
+    return Target(None, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
+
+
+def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+    """The target for an edge to a node: that of a tensor the function can see, if there is one."""
+    for tensor in reached:
+        node, nr, *_ = trace.journal.get(tensor, (tensor._node, tensor._nr))
+        if (node, nr) == edge:
+            trace.guard(lambda t=tensor, n=node: t._node is n, "a tensor's place on the tape")  # type: ignore[misc]
+            cell = trace.cells.get(tensor._storage.identity)
+            if cell is not None and cell.source is not None:
+                chain = tensor._chain[len(cell.skip) :]
+                return Target(None, outputs.ref(tensor), cell.source, chain)
+    return Target(edge, None)
+
+
+class Split:
+    """Copies the part of a joint graph after the first `mark` nodes, finding its residuals."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        outputs: Outputs,
+        cotangents: list[Value],
+        mark: int,
+        written: set[int],
+    ) -> None:
+        self.outputs = outputs
+        self.graph = Graph()
+        self.residuals: list[tuple[str, int]] = []
+        self.values = {v: self.graph.add_input(v.spec) for v in cotangents}
+        self.inputs = {v: i for i, v in enumerate(trace.graph.inputs)}
+        self.forward = set(map(id, trace.graph.nodes[:mark]))
+        self.written = {
+            cell.initial
+            for cell in trace.cells.values()
+            if cell.value is not cell.initial or cell.storage.identity in written
+        }
+
+    def value(self, value: Value) -> Value:
+        """The backward graph's own value for one of the joint graph."""
+        stack = [value]
+        while stack:  # depth first without recursion: graphs are deep
+            top = stack[-1]
+            if top in self.values:
+                stack.pop()
+                continue
+            node = top.node
+            if node is None or (id(node) in self.forward and not self._cheap(node)):
+                self.values[top] = self._residual(top)
+                continue
+            missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.values]
+            if missing:
+                stack += missing
+                continue
+            inputs = tuple(self.values[x] if isinstance(x, Value) else x for x in node.inputs)
+            specs = tuple(o.spec for o in node.outputs)
+            self.graph.where = node.where
+            made = self.graph.add_node(node.record, inputs, node.params, specs, node.composition)
+            self.values.update(zip(node.outputs, made, strict=True))
+        return self.values[value]
+
+    @staticmethod
+    def _cheap(node: Any) -> bool:
+        """Whether making a forward value again costs less than keeping it."""
+        return node.record.is_view or not any(isinstance(x, Value) for x in node.inputs)
+
+    def _residual(self, value: Value) -> Value:
+        if value in self.inputs and value not in self.written:
+            self.residuals.append(("input", self.inputs[value]))
+        else:
+            self.residuals.append(("output", self.outputs.index(value)))
+        return self.graph.add_input(value.spec, host=value.host)

@@ -1,0 +1,94 @@
+"""Calls that cannot be recorded and run as Python instead: `compile(fullgraph=False)`.
+
+PyTorch splits such a function where it breaks; here the whole call is left to Python, as it was
+written, and the warning says why, so that the cause can be moved out of the function.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from adjoint.engine.capture.signature import signature
+from adjoint.engine.core.errors import users_line, warn_user
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import TreeDef
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+_LIMIT = 8  # kinds of arguments that are tried before none is any more
+
+
+class Refused(Exception):
+    """A recording failed; the error that says why is `__cause__`."""
+
+
+class Breaks:
+    """Which calls of a function run as Python because they could not be recorded."""
+
+    def __init__(self, fn: Callable[..., Any], name: str) -> None:
+        self.fn = fn
+        self.name = name
+        self.keys: set[Any] = set()  # signatures; None stands for arguments that have none
+        self.warned = False
+
+    def covers(self, leaves: Sequence[Any], structure: TreeDef) -> bool:
+        """Whether arguments like these were refused before."""
+        if not self.keys:
+            return False
+        return len(self.keys) > _LIMIT or _key(leaves, structure) in self.keys
+
+    def note(self, leaves: Sequence[Any], structure: TreeDef, error: BaseException) -> None:
+        """Remember a call that was refused and then went well; warn the first time."""
+        self.keys.add(_key(leaves, structure))
+        if not self.warned:
+            self.warned = True
+            warn_user(
+                f"compile: {self.name} runs as Python for arguments like these, because it cannot "
+                f"be recorded{self._where(error)}: {error} (fullgraph=True makes this an error.)"
+            )
+
+    def _where(self, error: BaseException) -> str:
+        """The line that the recording stopped at, or that the function starts at."""
+        owner = getattr(self.fn, "__self__", None)
+        fn = getattr(owner, "forward", self.fn) if hasattr(owner, "_call_impl") else self.fn
+        code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+        places = [] if code is None else [(code.co_filename, code.co_firstlineno)]
+        places += [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
+        own = [place for place in places if not place[0].startswith(_PACKAGE)]
+        place = f"{Path(own[-1][0]).name}:{own[-1][1]}" if own else ""
+        return "" if place in str(error) else f" ({place})"
+
+
+def _key(leaves: Sequence[Any], structure: TreeDef) -> Any:
+    try:
+        return signature(leaves, structure)
+    except TypeError:  # an argument that cannot be hashed
+        return None
+
+
+@contextlib.contextmanager
+def refusing_output() -> Iterator[None]:
+    """Have `print` end the recording: replayed, it would say nothing, and say it of no values.
+
+    Threads that record nothing print as ever.
+    """
+    plain: Callable[..., None] = builtins.print
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        if CONTEXT.capture is None:
+            plain(*args, **kwargs)
+            return
+        raise RuntimeError(
+            f"print: called at {users_line()} while the function is recorded; a recording would "
+            "not print. Return what is to be shown and print it outside."
+        )
+
+    builtins.print = refuse
+    try:
+        yield
+    finally:
+        builtins.print = plain

@@ -1,0 +1,1 @@
+"""One recording for many sizes."""

@@ -1,0 +1,354 @@
+"""One recording for many sizes: families of programs that differ in dynamic dimensions only.
+
+Which dimensions are dynamic: those marked with `mark_dynamic`, and under `dynamic=True` the first
+ones of all tensors and those seen to differ between calls. A family is recorded once with extents
+for sizes (Note [extents]) and once more at other sizes, to check that the first says what the
+second does; from then on a call with new sizes gets its program by putting them in, without
+running the function.
+
+Note [checked sizes]
+    An extent that became a plain int unseen is found where a check at other sizes sees another
+    number. `range(n // 16)` is empty for many n, so checks are made at sizes far off, above and
+    below, and a family is for the sizes between them: what is the same at both ends, and grows or
+    falls with the size, is the same in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from adjoint.engine.capture.dynamic.template import difference, instance, resized
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.surroundings.environment import Fingerprint
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import Spec, contiguous_strides
+from adjoint.engine.graph.extents import Extent, Scope, Sizes
+from adjoint.engine.graph.sizing import Sizing
+
+_KEPT = 16  # families of one function
+UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
+MARKS = "_dynamic_dims"  # a tensor's marked dimensions, among its attributes
+Dims = dict[tuple[int, int], str]  # (argument leaf, dimension) -> symbol
+Places = set[tuple[int, int]]
+Record = Callable[[list[Any]], Program]  # records the function for specs in the place of tensors
+
+
+def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
+    """Say that a compiled function will be called with other sizes in this dimension.
+
+    The first call with this tensor then makes one program for all sizes from 2 on.
+
+    Args:
+        tensor: an argument of a compiled function.
+        dim: a dimension, or several.
+
+    Example:
+        >>> import adjoint as ad
+        >>> f = ad.compile(lambda x: x.sum(0) / x.shape[0])
+        >>> x = ad.ones(4, 3)
+        >>> ad.mark_dynamic(x, 0)
+        >>> f(x), f(ad.ones(100, 3)), f.traces
+        (tensor([1., 1., 1.]), tensor([1., 1., 1.]), 1)
+    """
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    for d in dims:
+        if not -tensor.ndim <= d < tensor.ndim:
+            raise IndexError(f"mark_dynamic: dimension {d} of a tensor of {tensor.ndim} dimensions")
+    held = tensor.__dict__.setdefault(MARKS, set())
+    held.update(d % tensor.ndim for d in dims)
+
+
+class OnlyOnce(Exception):
+    """A recording that stands for the present call alone, such as the one that makes state."""
+
+
+@dataclass(eq=False)
+class Family:
+    """Programs alike but for sizes."""
+
+    key: Any  # a signature of the family
+    dims: Dims
+    template: Program
+    scope: Scope
+    fingerprint: Fingerprint | None = None
+    within: dict[str, tuple[int, int]] = field(default_factory=dict)  # Note [checked sizes]
+    static: set[int] = field(default_factory=set)  # parts of the template without extents
+    kept: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
+
+    def member(self, sizes: Sizes) -> Program:
+        """The program for some sizes."""
+        known = self.scope.complete(sizes)
+        program = instance(self.template, known, self.static)
+        forward, backward = self.kept
+        program.sizing = Sizing(known, self.scope, self.template.graph, forward)
+        if program.derivative is not None and self.template.derivative is not None:
+            graph = self.template.derivative.graph
+            program.derivative.sizing = Sizing(known, self.scope, graph, backward)
+            program.derivative.resized = partial(resized, sizes=known)
+        return program
+
+    def sizes(self, key: Any) -> dict[str, int] | None:
+        """What the symbols are in a call, if its signature is of this family."""
+        if key[0] != self.key[0] or key[2] != self.key[2] or len(key[1]) != len(self.key[1]):
+            return None
+        sizes: dict[str, int] = {}
+        for i, (mine, theirs) in enumerate(zip(self.key[1], key[1], strict=True)):
+            if not isinstance(mine[0], Spec):
+                if mine != theirs:
+                    return None
+                continue
+            if not isinstance(theirs[0], Spec) or not self._fit(i, mine, theirs, sizes):
+                return None
+        return sizes
+
+    def _fit(self, i: int, mine: Any, theirs: Any, sizes: dict[str, int]) -> bool:
+        a, b = mine[0], theirs[0]
+        if (a.dtype, a.device, len(a.shape), *mine[2:]) != (
+            b.dtype,
+            b.device,
+            len(b.shape),
+            *theirs[2:],
+        ):
+            return False
+        if theirs[1] != contiguous_strides(b.shape):
+            return False
+        for d, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
+            symbol = self.dims.get((i, d))
+            if symbol is None:
+                if m != n:
+                    return False
+            elif n < 2 or sizes.setdefault(symbol, n) != n:
+                return False
+        return True
+
+    def present(self, symbol: str) -> int:
+        """The size of a symbol in the call that the family was made for."""
+        i, d = next(at for at, s in self.dims.items() if s == symbol)
+        size: int = self.key[1][i][0].shape[d]
+        return size
+
+    def allows(self, sizes: Sizes) -> bool:
+        """Whether the template holds at these sizes."""
+        inside = all(low <= sizes[s] <= high for s, (low, high) in self.within.items())
+        return inside and self.scope.allow(sizes)
+
+
+class Families:
+    """The families of one function."""
+
+    def __init__(self, name: str, *, automatic: bool) -> None:
+        self.name = name
+        self.automatic = automatic  # whether dimensions seen to differ become dynamic
+        self.families: list[Family] = []
+        self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
+        self.notes: list[str] = []
+
+    def find(self, key: Any, seen: Fingerprint, leaves: Sequence[Any]) -> Program | None:
+        """A program of a family there is, for a call that has none yet."""
+        for family in reversed(self.families):
+            sizes = family.sizes(key)
+            if sizes is not None and family.fingerprint == seen and family.allows(sizes):
+                program = family.member(sizes)
+                if not program.fits(leaves):
+                    continue
+                self.families.remove(family)
+                self.families.append(family)  # used last
+                return program
+        return None
+
+    def start(
+        self, key: Any, known: Sequence[Any], leaves: Sequence[Any], record: Record
+    ) -> Family | None:
+        """A new family around a call, if some dimension of its arguments is dynamic."""
+        if not _simple(key):
+            return None
+        wanted = self._wanted(key, known, leaves)
+        guessed = _leading(key) if self.automatic else set()
+        # What is guessed may be fixed by what the function does, and nobody asked for it.
+        for places in dict.fromkeys(map(frozenset, (wanted | guessed, wanted, guessed))):
+            dims = _symbols(places, key, known)
+            if not dims:
+                continue
+            refusal = (key[0], tuple(sorted(dims)))
+            found: Family | str = self.refused.get(refusal, "")
+            try:
+                found = found or self._record(key, dims, leaves, record, wanted)
+            except OnlyOnce:
+                return None
+            except Exception as error:  # the ordinary way may still succeed, or say what is wrong
+                found = f"recording it so failed: {type(error).__name__}: {error}"
+            if isinstance(found, Family):
+                self.families.append(found)
+                del self.families[:-_KEPT]
+                return found
+            self.refused[refusal] = found
+            if places == wanted:
+                self._tell(found)
+        return None
+
+    def _tell(self, reason: str) -> None:
+        note = f"compile: {self.name} is recorded for each size by itself: {reason}"
+        if note not in self.notes:
+            self.notes.append(note)
+            warn_user(note)
+
+    def _record(
+        self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, wanted: Places
+    ) -> Family | str:
+        """The family, less what is not wanted and fixed; or why there is none."""
+        present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
+        scope = Scope()
+        for step in (0, 1, 3, 5):  # at other sizes where the present ones equal fixed ones
+            tried = Scope()
+            sizes = {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
+            extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
+            try:
+                template = record(_stand_ins(leaves, dims, extents))
+            except Exception:
+                if not step:
+                    raise
+                break  # there are no other sizes
+            scope = tried if not step else scope
+            others = _other_sizes(sizes, tried)
+            if others:
+                return self._checked(Family(key, dims, template, tried), others, leaves, record)
+        free = {at: s for at, s in dims.items() if s not in scope.pinned()}
+        if free and len(free) < len(dims) and wanted <= free.keys():
+            return self._record(key, free, leaves, record, wanted)
+        return "its sizes are fixed by what it does: " + "; ".join(_told(scope))
+
+    def _checked(
+        self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
+    ) -> Family | str:
+        """The family, if it says what recordings at other sizes do."""
+        template = family.template
+        if template.attributes:
+            return "it assigns to an attribute, an entry or a variable"
+        if any(ref.position is not None for ref, _ in template.grads):
+            return "it sets the gradient of an argument"
+        for other in others:
+            check = record(_stand_ins(leaves, family.dims, other))
+            sizes = family.scope.complete(other)
+            found = difference(instance(template, sizes, family.static), check)
+            if found is not None:
+                return found
+        for s in others[0]:
+            seen = [other[s] for other in others] + [family.present(s)]
+            family.within[s] = (min(seen), max(seen))
+        return family
+
+    def _wanted(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Places:
+        """The dimensions that are marked, or, if that matters, were seen to differ."""
+        marked = {
+            (i, d)
+            for i, leaf in enumerate(leaves)
+            if is_tensor(leaf)
+            for d in getattr(leaf, "__dict__", {}).get(MARKS, ())
+            if leaf.shape[d] >= 2
+        }
+        if not self.automatic:
+            return marked
+        varying = {
+            (i, d)
+            for (i, d), seen in _history(key, known).items()
+            if seen[-1] >= 2 and len({n for n in seen if n >= 2}) > 1  # one is by itself
+        }
+        return marked | varying
+
+
+def _history(key: Any, known: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The sizes that each dimension had in comparable calls, the present one last."""
+    alike = [k[1] for k in known if _comparable(k, key)] + [key[1]]
+    return {
+        (i, d): tuple([parts[i][0].shape[d] for parts in alike])
+        for i, part in enumerate(key[1])
+        if isinstance(part[0], Spec)
+        for d in range(len(part[0].shape))
+    }
+
+
+def _leading(key: Any) -> Places:
+    """The first dimensions of tensors: a batch's, more often than not."""
+    return {
+        (i, 0)
+        for i, part in enumerate(key[1])
+        if isinstance(part[0], Spec) and part[0].shape and part[0].shape[0] >= 2
+    }
+
+
+def _symbols(places: Collection[tuple[int, int]], key: Any, known: Sequence[Any]) -> Dims:
+    """A symbol for each dimension; those that have always been equal are taken for one."""
+    symbols: dict[Any, str] = {}
+    history = _history(key, known)
+    return {
+        at: symbols.setdefault(seen, f"s{len(symbols)}")
+        for at, seen in history.items()
+        if at in places
+    }
+
+
+def _comparable(a: Any, b: Any) -> bool:
+    """Whether two signatures differ in sizes only."""
+    return (
+        a[0] == b[0]
+        and a[2] == b[2]
+        and all(
+            (
+                isinstance(q[0], Spec)
+                and (p[0].dtype, p[0].device, len(p[0].shape), *p[2:])
+                == (q[0].dtype, q[0].device, len(q[0].shape), *q[2:])
+            )
+            if isinstance(p[0], Spec)
+            else p == q
+            for p, q in zip(a[1], b[1], strict=True)
+        )
+    )
+
+
+def _simple(key: Any) -> bool:
+    """Whether every tensor is row-major and on memory of its own."""
+    tensors = [p for p in key[1] if isinstance(p[0], Spec)]
+    return len({p[3] for p in tensors}) == len(tensors) and all(
+        p[1] == contiguous_strides(p[0].shape) for p in tensors
+    )
+
+
+def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
+    """Specs in the place of tensors, with these sizes in dynamic dimensions."""
+    found: list[Any] = []
+    for i, leaf in enumerate(leaves):
+        if not is_tensor(leaf):
+            found.append(leaf)
+            continue
+        shape = tuple(sizes[dims[i, d]] if (i, d) in dims else n for d, n in enumerate(leaf.shape))
+        found.append((Spec(shape, leaf.dtype, leaf.device), leaf.requires_grad))
+    return found
+
+
+def _other_sizes(present: Sizes, scope: Scope) -> list[dict[str, int]]:
+    """Larger and smaller sizes that the decisions made so far allow, far off if that can be."""
+    found = []
+    for sizes in (
+        [{s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}]
+        + [{s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())} for step in UP],
+        [{s: 2 + i for i, s in enumerate(present)}, {s: max(2, n // 4) for s, n in present.items()}]
+        + [{s: n - step for s, n in present.items()} for step in (4, 2, 1)],
+    ):
+        for other in sizes:
+            if other != present and min(other.values()) >= 2 and scope.allow(other):
+                found.append(other)
+                break
+    return found
+
+
+def _told(scope: Scope) -> list[str]:
+    """The decisions in words, the first few."""
+    words = []
+    for difference_, compare, outcome in list(scope.guards.values())[:4]:
+        text = " + ".join("*".join([str(c), *mono]) for mono, c in difference_.items())
+        words.append(f"{text} {compare.__name__} 0 is {outcome}")
+    return words

@@ -1,0 +1,1 @@
+"""A finished recording: inputs, results, effects, numbers of the host."""

@@ -1,0 +1,440 @@
+"""A finished recording: graph, sources of its inputs, results and effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.autodiff.tape.hooks import retain_grad
+from adjoint.engine.autodiff.tape.node import ErrorNode, edge_of
+from adjoint.engine.capture.backward.derivative import Derivative, differentiate
+from adjoint.engine.capture.backward.program_node import ProgramNode
+from adjoint.engine.capture.program.hosts import reader
+from adjoint.engine.capture.program.overlaps import Overlaps
+from adjoint.engine.capture.program.recipes import Made, Outputs, Recipe, Ref, Root
+from adjoint.engine.capture.surroundings.attributes import Attributes
+from adjoint.engine.capture.surroundings.environment import Fingerprint
+from adjoint.engine.capture.surroundings.places import MISSING, Table
+from adjoint.engine.capture.surroundings.rebinding import check_results
+from adjoint.engine.core.operations.dispatch import mark_birth
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.tree import TreeDef, flatten, unflatten
+from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
+from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.text import to_text
+from adjoint.engine.graph.verify import verify, verifying
+from adjoint.engine.tensor.storage import FOREIGN, Storage, Window
+from adjoint.engine.tensor.tensor import Tensor, meta_of, wrap, wrap_all
+
+_ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
+
+
+@dataclass(eq=False, slots=True)
+class Program:
+    """What `Captured` keeps per signature; calling it with the argument leaves runs it."""
+
+    graph: Graph
+    sources: list[Source]  # states, arguments, gradients, host numbers, in this order
+    structure: TreeDef
+    results: list[int]  # which recipe makes each leaf of what is returned
+    recipes: list[Recipe]
+    roots: list[Root]
+    writes: list[tuple[Source, int]]
+    grads: list[tuple[Ref, int]]  # tensors and the recipes of their new gradients
+    result_grads: list[tuple[int, int]]  # the same for results, by their recipes
+    retained: list[int]  # results that keep the gradients that arrive at them
+    places: list[tuple[Ref, int]]  # tensors written on the tape: which seed they become
+    flags: list[tuple[Ref, bool]]
+    draws: list[tuple[Any, int]]
+    guards: list[tuple[Callable[[], bool], str]]
+    counters: list[list[Tensor]]  # step counts read as one
+    grads_seen: list[tuple[Ref, Any]]  # None, or spec and strides of the gradient that was there
+    host_guards: list[tuple[HostScalar, Any]]
+    states: list[Storage]
+    pattern: tuple[Any, ...]
+    attributes: list[tuple[Table, Any, Any]]  # Note [assigned tensors]
+    derivative: Derivative | None
+    fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
+    numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
+    rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
+    sizing: Sizing | None = None  # of a program made from one with dynamic sizes
+    restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
+    executable: Executable | None = None  # runs the graph; made by `prepare`
+    plan: Plan | None = None
+
+    @property
+    def effects(self) -> bool:
+        """Whether a call changes anything besides making results."""
+        changes = self.writes or self.grads or self.places or self.numbers
+        return bool(changes) or self.plan.effects  # type: ignore[union-attr]
+
+    def valid(self, leaves: Sequence[Any], seen: Fingerprint) -> bool:
+        """Whether the recording stands for this call."""
+        return (
+            (self.fingerprint is seen or self.fingerprint == seen)
+            and alias_pattern(leaves, self.states) == self.pattern
+            and self.holds(leaves)
+        )
+
+    def fits(self, leaves: Sequence[Any]) -> bool:
+        """Whether a program that is not prepared yet stands for a call of this signature."""
+        self.plan = Plan(self)
+        return self.holds(leaves)
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether what the function found out about the host is still so."""
+        for slot in self.numbers:
+            slot.value = leaves[slot.place]
+        for ref, expected in self.grads_seen:
+            meta = ref.of(leaves)._meta
+            grad = None if meta is None else meta.grad
+            if grad is None or expected is None:
+                if grad is not expected:
+                    return False
+            elif (grad._spec, grad.stride()) != expected:
+                return False
+        plan: Plan = self.plan  # type: ignore[assignment]
+        if self.host_guards and plan.test_hosts() != plan.outcomes:
+            return False
+        for counters in plan.counters:
+            if len({item() for item in counters}) > 1:
+                return False
+        return not self.guards or all(holds() for holds, _ in self.guards)
+
+    def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
+        """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
+        returned = {root.output for root in self.roots}
+        if self.derivative is not None:
+            returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
+            self.derivative.factory = factory
+        self.plan = self.plan or Plan(self)
+        self.plan.overlaps = self._overlaps()
+        self.executable = factory(
+            Task(
+                graph=self.graph,
+                sources=tuple(self.sources),
+                writes=tuple(self.writes),
+                returned=frozenset(returned),
+                examples=tuple([source.given(leaves) for source in self.sources]),
+                targets=tuple([source.array(leaves) for source, _ in self.writes]),
+                sizing=self.sizing,
+            )
+        )
+        # A call with effects holds a lock already.
+        self.plan.run = self.executable if self.effects else one_at_a_time(self.executable)
+
+    def _overlaps(self) -> Overlaps | None:
+        """What calls have to look at before they write (Note [overlaps])."""
+        if not self.writes:
+            return None
+        changed = {id(source) for source, _ in self.writes}
+        given = {
+            k: id(source) in changed
+            for k, source in enumerate(self.sources)
+            if isinstance(source, (Argument, GradOf))
+        }
+        states = [s.held.buffer for s in self.sources if isinstance(s, State)]
+        written = [s.held.buffer for s, _ in self.writes if isinstance(s, State)]
+        return Overlaps(states, written, given)
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        """Run the graph, then carry out the effects; an error before that changes nothing."""
+        plan: Plan = self.plan  # type: ignore[assignment]
+        for slot in self.numbers:
+            slot.value = leaves[slot.place]
+        inputs = plan.fixed.copy()
+        for position in plan.windows:
+            inputs.append(leaves[position]._array)
+        for source in plan.others:
+            inputs.append(source.given(leaves))
+        if plan.host_count:
+            inputs += plan.read_hosts()
+        targets = plan.targets
+        if targets is None:
+            targets = [source.array(leaves) for source, _ in self.writes]
+        if FOREIGN.seen and plan.overlaps is not None:
+            plan.overlaps.check(inputs)
+        node = None
+        if plan.refusals is None and self.derivative is not None:
+            node = self._node(leaves, inputs)
+        results = plan.run(inputs, targets)
+        for storage in plan.written:
+            storage.version += 1
+        for source in plan.written_others:
+            source.storage(leaves).version += 1
+        roots = wrap_all([results[k] for k in plan.root_outputs])
+        if plan.refusals is not None and not CONTEXT.inference:
+            for i, refusal in plan.refusals:
+                roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True
+        elif plan.special or CONTEXT.inference:
+            self._place(leaves, roots, node, results)
+        made = roots
+        if not plan.roots_are_results:
+            made = [
+                roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
+                for i, n in enumerate(plan.shortcuts)
+            ]
+        for meta, i in plan.metas:
+            meta.grad = made[i]
+        for position, i in plan.argument_grads:
+            meta_of(leaves[position]).grad = made[i]
+        for result in self.retained:
+            if made[result].requires_grad:
+                retain_grad(made[result])
+        for result, i in self.result_grads:
+            meta_of(made[result]).grad = made[i]
+        if plan.effects:
+            self._carry_out(leaves)
+        if plan.single:
+            return made[self.results[0]]
+        return unflatten(self.structure, [made[i] for i in self.results])
+
+    def _node(self, leaves: Sequence[Any], inputs: list[Any]) -> Any:
+        """The node of this call, made before the program can change what it saves."""
+        derivative: Derivative = self.derivative  # type: ignore[assignment]
+        edges = [
+            target.edge if target.ref is None else edge_of(target.ref.of(leaves))
+            for target in derivative.targets
+        ]
+        saved: list[Any] = []
+        for source, given in zip(self.sources, inputs, strict=True):
+            if isinstance(source, Host):
+                saved.append(given)
+            else:
+                saved.append(wrap(given))
+                saved[-1]._storage = source.storage(leaves)
+        node = ProgramNode(derivative, edges, saved, list(leaves))
+        node.note_versions()
+        return node
+
+    def _place(
+        self, leaves: Sequence[Any], roots: list[Tensor], node: Any, results: list[Any]
+    ) -> None:
+        """Put fresh tensors, and those written in place, where they are on the tape."""
+        if isinstance(node, ProgramNode):
+            node.save(results, {root.output: t for root, t in zip(self.roots, roots, strict=True)})
+        for tensor, root in zip(roots, self.roots, strict=True):
+            mark_birth(tensor._storage)
+            if root.seed is not None:
+                self._put_on_tape(tensor, node, root.seed)
+        for ref, seed in self.places:
+            self._put_on_tape(ref.of(leaves), node, seed)
+
+    def _put_on_tape(self, tensor: Tensor, node: Any, seed: int) -> None:
+        """Make a tensor a result of the program's node, or of one that refuses."""
+        refused = self.derivative.refused.get(seed)  # type: ignore[union-attr]
+        tensor._node, tensor._nr = (node, seed) if refused is None else (_refusal(refused), 0)
+        tensor._requires_grad = True
+
+    def _carry_out(self, leaves: Sequence[Any]) -> None:
+        put(self.attributes)
+        for ref, flag in self.flags:
+            ref.of(leaves)._requires_grad = flag
+        for generator, count in self.draws:
+            generator.advance(count)
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """A block in which places hold what a call puts there, tensors not yet written."""
+        before = [(table, name, table.get(name, MISSING)) for table, name, _ in self.attributes]
+        put(self.attributes)
+        try:
+            yield
+        finally:
+            put(before)
+
+    def explain(self) -> str:
+        """What the graph runs as."""
+        tell = getattr(self.executable, "explain", None)
+        return str(tell()) if tell is not None else f"{len(self.graph)} nodes, interpreted"
+
+    def text(self) -> str:
+        """The graph as Python."""
+        return to_text(self.graph)
+
+
+def put(kept: Sequence[tuple[Table, Any, Any]]) -> None:
+    """Have places hold these things."""
+    for table, name, value in kept:
+        if table.get(name, MISSING) is value:
+            continue
+        if value is MISSING:
+            del table[name]
+        else:
+            table[name] = value
+        EPOCH.count += 1
+
+
+def _refusal(refused: tuple[str, str]) -> ErrorNode:
+    message, name = refused
+    return ErrorNode(message, (), name)
+
+
+class Plan:
+    """What of a program's call is known beforehand."""
+
+    run: Executable
+    overlaps: Overlaps | None = None
+
+    def __init__(self, program: Program) -> None:
+        sources = program.sources
+        self.fixed = [s.held.buffer for s in sources if isinstance(s, State)]
+        arguments = [s for s in sources if isinstance(s, Argument)]
+        simple = not any(s.whole for s in arguments)
+        self.windows = [s.position for s in arguments] if simple else []
+        self.others: list[Source] = [] if simple else list(arguments)
+        self.others += [s for s in sources if isinstance(s, GradOf)]
+        hosts = [s.scalar for s in sources if isinstance(s, Host)]
+        self.host_count = len(hosts)
+        self.read_hosts = reader(hosts)
+        self.test_hosts = reader([test for test, _ in program.host_guards])
+        self.outcomes = [outcome for _, outcome in program.host_guards]
+        written = [s for s, _ in program.writes]
+        states = [s for s in written if isinstance(s, State)]
+        self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
+        self.written = [s.held for s in states]
+        self.written_others = [s for s in written if not isinstance(s, State)]
+        self.root_outputs = [root.output for root in program.roots]
+        self.special = bool(program.places) or program.derivative is not None
+        self.shortcuts = [
+            r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
+        ]
+        self.effects = bool(program.attributes or program.flags or program.draws)
+        self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
+        self.metas = [  # a tensor keeps the one it has
+            (meta_of(ref.tensor), i)
+            for ref, i in program.grads
+            if ref.position is None and ref.tensor is not None
+        ]
+        self.argument_grads = [
+            (ref.position, i) for ref, i in program.grads if ref.position is not None
+        ]
+        # Counters that were alike in the trace, and must be so in every call.
+        self.counters = [[c._array.item for c in g] for g in program.counters if len(g) > 1]
+        self.refusals = _refusals(program)
+        self.single = program.structure.kind is None
+
+
+def _refusals(program: Program) -> list[tuple[int, ErrorNode]] | None:
+    """Nodes for roots whose part of the tape was used up inside; None if it was not.
+
+    A second backward is refused as eager execution refuses it, and the result prints alike.
+    """
+    derivative = program.derivative
+    if derivative is None or program.places or len(derivative.refused) < len(derivative.seeds):
+        return None
+    return [
+        (i, _refusal(derivative.refused[root.seed]))
+        for i, root in enumerate(program.roots)
+        if root.seed is not None
+    ]
+
+
+def alias_pattern(leaves: Sequence[Any], states: list[Storage]) -> tuple[Any, ...]:
+    """For each argument tensor, which state it shares its storage with."""
+    places = {s.identity: i for i, s in enumerate(states)}
+    return tuple([places.get(x._storage.identity) for x in leaves if is_tensor(x)])
+
+
+class _Effects:
+    """What the function changed in Python, besides elements."""
+
+    def __init__(self, trace: Trace, outputs: Outputs) -> None:
+        self.grads: list[tuple[Ref, int]] = []
+        self.result_grads: list[tuple[int, int]] = []
+        self.places: list[tuple[Ref, int]] = []
+        self.flags: list[tuple[Ref, bool]] = []
+        for tensor, (node, _, required, _, before) in trace.journal.items():
+            now = None if tensor._meta is None else tensor._meta.grad
+            if type(tensor._array) is Window and id(tensor) not in outputs.positions:
+                if now is not None and outputs.returns(tensor):
+                    self.result_grads.append((outputs.recipe(tensor), outputs.recipe(now)))
+                continue  # made inside
+            if now is not before:
+                self.grads.append((outputs.ref(tensor), outputs.recipe(now)))
+            if tensor._node is not node and tensor._base is None:
+                seed = outputs.seed(tensor, trace.value_of(tensor))
+                if seed is not None:
+                    self.places.append((outputs.ref(tensor), seed))
+                    continue
+            if tensor._requires_grad != required and tensor._node is None:
+                self.flags.append((outputs.ref(tensor), tensor._requires_grad))
+
+
+def build(
+    trace: Trace,
+    result: Any,
+    leaves: list[Any],
+    attributes: Attributes,
+    reached: Sequence[Tensor],
+) -> Program:
+    """Turn a trace that has run to its end into a program (before the trace is undone)."""
+    outputs = Outputs(trace, leaves)
+    flat, structure = flatten(result)
+    results = [outputs.recipe(x) for x in flat]
+    effects = _Effects(trace, outputs)
+    writes: list[tuple[Source, int]] = [
+        (cell.source, outputs.index(cell.value))
+        for cell in trace.cells.values()
+        if cell.source is not None and cell.value is not cell.initial
+    ]
+    writes += [(state, outputs.index(value)) for state, value in attributes.settle(trace)]
+    check_results(flat, attributes.values)
+    outputs.finish()
+    written = {s.held.identity for s, _ in writes if isinstance(s, State)}
+    derivative = differentiate(trace, outputs, reached, written)
+    _sort_inputs(trace, derivative)
+    trace.graph.outputs = list(outputs.indices)
+    states = [s.held for s in trace.sources if isinstance(s, State)]
+    if verifying():
+        verify(trace.graph)
+    return Program(
+        graph=trace.graph,
+        sources=trace.sources,
+        structure=structure,
+        results=results,
+        recipes=outputs.recipes,
+        roots=outputs.roots,
+        writes=writes,
+        grads=effects.grads,
+        result_grads=effects.result_grads,
+        retained=[
+            outputs.recipe(x)
+            for x in flat
+            if is_tensor(x) and x.retains_grad and id(x) not in outputs.positions
+        ],
+        places=effects.places,
+        flags=effects.flags,
+        draws=list(trace.draws.items()),
+        guards=trace.guards,
+        counters=list(trace.counters.values()),
+        grads_seen=[
+            (outputs.ref(t), None if g is None else (g._spec, g.stride()))
+            for t, g in trace.grads_seen.items()
+        ],
+        host_guards=list(trace.host_guards.values()),
+        states=states,
+        pattern=alias_pattern(leaves, states),
+        attributes=attributes.settled,
+        derivative=derivative,
+    )
+
+
+def _sort_inputs(trace: Trace, derivative: Derivative | None) -> None:
+    """Put states first, then arguments, gradients and host numbers."""
+    order = sorted(range(len(trace.sources)), key=lambda i: _ORDER[type(trace.sources[i])])
+    trace.sources = [trace.sources[i] for i in order]
+    trace.graph.inputs = [trace.graph.inputs[i] for i in order]
+    if derivative is not None:
+        now = {old: new for new, old in enumerate(order)}
+        derivative.residuals = [
+            (kind, now[k] if kind == "input" else k) for kind, k in derivative.residuals
+        ]

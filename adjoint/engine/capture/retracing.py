@@ -1,0 +1,124 @@
+"""Counting recordings of one function, and saying what made so many of them necessary."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.signature import argument_names
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.spec import Spec
+
+LIMIT = 8  # recordings of one function before the warning
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What messages call a function; a module's call is called by the module's class."""
+    if getattr(fn, "__name__", "") == "_call_impl":
+        return type(fn.__self__).__name__  # type: ignore[attr-defined]
+    return getattr(fn, "__qualname__", type(fn).__name__)
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """The names of positional parameters; of a module's call, those of `forward`."""
+    if getattr(fn, "__name__", "") == "_call_impl":
+        fn = fn.__self__.forward  # type: ignore[attr-defined]
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.kind in kinds]
+
+
+class Retraces:
+    """The history of a function's recordings."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.count = 0
+        self.reasons: list[str] = []
+        self.reason_of: dict[int, str] = {}  # by id of the program
+        self.warned = False
+
+    def note(
+        self, key: Any, programs: dict[Any, list[Program]], program: Program, leaves: list[Any]
+    ) -> None:
+        """Tell of a new recording, before it joins the others; warn once if there are too many."""
+        self.count += 1
+        if self.count > 1:
+            self.reasons.append(self._reason(key, programs, program))
+            self.reason_of[id(program)] = self.reasons[-1]
+        if self.count > LIMIT and not self.warned:
+            self.warned = True
+            warn_user(self._message([*programs, key]))
+
+    def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
+        if key in programs:
+            last = programs[key][-1]
+            if last.fingerprint != program.fingerprint:
+                name = last.fingerprint.difference(program.fingerprint)  # type: ignore
+                return (
+                    f"something it reads changed ({name})" if name else "something it reads changed"
+                )
+            return "a guard failed: " + ", ".join(
+                [reason for holds, reason in last.guards if not holds()]
+                or ["a gradient was there, or not"]
+            )
+        return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"
+
+    def _message(self, keys: list[Any]) -> str:
+        name = name_of(self.fn)
+        same = [k for k in keys if k[0] == keys[-1][0]]
+        found = self._differences(same)
+        what = "; ".join(found) if found else f"the last time because {self.reasons[-1]}"
+        remedy = (
+            "Mark a size that varies with mark_dynamic(tensor, dim) or compile with dynamic=True; "
+            "pass a number that varies as a tensor."
+            if found
+            else "Keep what changes in a tensor and write that in place, or pass it as an argument."
+        )
+        return f"compile: {name} was recorded {self.count} times: {what}. {remedy}"
+
+    def names(self, key: Any) -> list[str]:
+        """A name for every leaf of the arguments."""
+        return argument_names(key[0], parameter_names(self.fn))
+
+    def _differences(self, keys: list[Any]) -> list[str]:
+        """What varies among signatures of one structure, argument by argument."""
+        if len({k[0] for k in keys}) > 1:
+            return ["the number or nesting of arguments differs"]
+        found: list[str] = []
+        for name, *parts in zip(self.names(keys[-1]), *[k[1] for k in keys], strict=True):
+            found += _variation(name, parts)
+        if len({k[2] for k in keys}) > 1:
+            found.append("the grad, autocast or default dtype mode differs")
+        return found
+
+
+def _variation(name: str, parts: list[Any]) -> list[str]:
+    """How one argument varies."""
+    if not all(isinstance(p[0], Spec) for p in parts):
+        values = list(dict.fromkeys(repr(p[1]) if len(p) == 2 else "a tensor" for p in parts))
+        return [f"{name} takes the values {_some(values)}"] if len(values) > 1 else []
+    specs = [p[0] for p in parts]
+    if len({len(s.shape) for s in specs}) > 1:
+        return [f"the number of dimensions of {name} varies"]
+    found = [
+        f"dimension {d} of {name} takes the sizes {_some(sizes)}"
+        for d in range(len(specs[0].shape))
+        if len(sizes := list(dict.fromkeys(str(s.shape[d]) for s in specs))) > 1
+    ]
+    if len(dtypes := list(dict.fromkeys(s.dtype.name for s in specs))) > 1:
+        found.append(f"the dtype of {name} is {_some(dtypes)}")
+    if not found and len({p[1] for p in parts}) > 1:
+        found.append(f"the strides of {name} vary")
+    if len({p[2] for p in parts}) > 1:
+        found.append(f"requires_grad of {name} varies")
+    return found
+
+
+def _some(values: list[str]) -> str:
+    return ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")

@@ -1,0 +1,189 @@
+"""What of a call a recording depends on: structure, specs and aliasing of arguments, modes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from adjoint.engine.core import dtype as dtypes
+from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import TreeDef
+from adjoint.engine.tensor.tensor import Tensor
+
+
+def modes() -> tuple[Any, ...]:
+    """The settings of the thread that operations consult."""
+    context = CONTEXT
+    if context.plain:
+        return (context.grad_enabled, False, None, context.device, dtypes._default)
+    return (
+        context.grad_enabled,
+        context.inference,
+        context.autocast,
+        context.device,
+        dtypes._default,
+    )
+
+
+def share_counts(leaves: Sequence[Any]) -> Counter[int]:
+    """How many arguments each storage stands behind, by its identity."""
+    return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
+
+
+ANY = "any"
+
+
+def signature(
+    leaves: Sequence[Any], structure: TreeDef, free: frozenset[int] = frozenset()
+) -> tuple[Any, ...]:
+    """The key under which a program is kept: structure, specs, aliasing, statics and modes.
+
+    Floats at the places `free` are read at each call, so their values do not matter.
+    """
+    parts: list[Any] = []
+    counts = share_counts(leaves)
+    groups: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if not is_tensor(leaf):
+            _check_hashable(leaf, structure, place)
+            if type(leaf) is not float:
+                parts.append((type(leaf), leaf))
+            elif place in free:
+                parts.append((float, ANY))
+            else:  # 0.0 == -0.0, and a NaN is unlike itself
+                parts.append((float, leaf if leaf and leaf == leaf else repr(leaf)))
+            continue
+        identity = leaf._storage.identity
+        group = groups.setdefault(identity, len(groups))
+        window: tuple[Any, ...] = ()
+        if counts[identity] > 1:  # where in the storage matters only to those who share it
+            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
+        parts.append((leaf._spec, leaf.stride(), leaf.requires_grad, group, window))
+    return (structure, tuple(parts), modes())
+
+
+def _check_hashable(leaf: Any, structure: TreeDef, place: int) -> None:
+    try:
+        hash(leaf)
+    except TypeError as error:
+        raise TypeError(
+            f"compile: {argument_name(structure, place)} is a {type(leaf).__name__}, which cannot "
+            f"be hashed, so calls with it, as at {users_line()}, cannot be told apart: "
+            f"{_short(leaf)}. Pass tensors, or plain values (numbers, strings, tuples, lists and "
+            "dicts of them) that can serve as static arguments; an array becomes a tensor with "
+            "adjoint.as_tensor."
+        ) from error
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def argument_names(structure: TreeDef, names: Sequence[str] = ()) -> list[str]:
+    """A name for every leaf of a call's `(args, kwargs)`: `x`, `args[0]['image']`, `scale`."""
+    args, kwargs = structure.children
+    found: list[str] = []
+    for i, child in enumerate(args.children):
+        found += _paths(child, names[i] if i < len(names) else f"args[{i}]")
+    for key, child in zip(kwargs.keys, kwargs.children, strict=True):
+        found += _paths(child, str(key))
+    return found
+
+
+def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
+    if node.kind is None:
+        yield prefix
+        return
+    keyed = isinstance(node.kind, type) and issubclass(node.kind, dict)
+    for i, child in enumerate(node.children):
+        key = node.keys[i] if node.keys else i
+        step = f"[{key!r}]" if keyed or not node.keys else f".{key}"
+        yield from _paths(child, prefix + step)
+
+
+def argument_name(structure: TreeDef, place: int) -> str:
+    """The name of one leaf, for a message."""
+    return f"argument {argument_names(structure)[place]}"
+
+
+class Arguments:
+    """A quick test that arguments are like those a program was recorded for.
+
+    It says yes only to arguments that are all tensors or plain numbers and strings, each tensor on
+    memory of its own; anything else goes the long way round.
+    """
+
+    __slots__ = ("fit", "modes", "states", "structure", "tensors", "wanted")
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        structure: TreeDef | None,
+        states: frozenset[int],
+        free: frozenset[int],
+    ) -> None:
+        self.structure = structure  # None: the arguments themselves, all by position
+        self.modes = modes()
+        self.states = states  # identities of storages the program reaches by itself
+        self.wanted: list[tuple[Any, ...]] = []
+        self.tensors = [i for i, x in enumerate(args) if is_tensor(x)]
+        for i, x in enumerate(args):
+            if is_tensor(x):
+                a = x._array
+                fields = (a.shape, a.strides, a.dtype, x.requires_grad, type(a))
+                self.wanted.append((type(x), *fields))
+            else:
+                self.wanted.append((float if i in free else None, x, None, None, None, None))
+        self.fit = self._written()
+
+    @staticmethod
+    def simple(args: Sequence[Any]) -> bool:
+        """Whether these are arguments the quick test can be made for."""
+        identities = [x._storage.identity for x in args if isinstance(x, Tensor)]
+        return len(set(identities)) == len(identities) and all(
+            isinstance(x, (Tensor, bool, int, float, str, type(None))) for x in args
+        )
+
+    def _written(self) -> Callable[[Sequence[Any]], bool]:
+        """Whether arguments are like those, as a function made for them.
+
+        Generated, because a loop over descriptions would take longer than the look itself.
+        """
+        scope: dict[str, Any] = {"states": self.states, "own": _own_flag}
+        tests = [f"len(args) == {len(self.wanted)}"]
+        for i, (kind, shape, strides, dtype, flag, on) in enumerate(self.wanted):
+            if kind is None:  # a zero may differ from an equal one in its sign
+                scope |= {f"v{i}": shape, f"k{i}": type(shape)}
+                alike = f"x.__class__ is k{i} and x and x == v{i}"
+                tests.append(f"((x := args[{i}]) is v{i} or ({alike}))")
+                continue
+            scope[f"k{i}"] = kind
+            tests.append(f"(x := args[{i}]).__class__ is k{i}")
+            if kind is float:
+                continue
+            scope |= {f"s{i}": shape, f"t{i}": strides, f"d{i}": dtype, f"f{i}": flag, f"o{i}": on}
+            tests += [
+                f"(a := x._array).shape == s{i}",
+                f"a.strides == t{i}",
+                f"a.__class__ is o{i}",  # arrays of another class are on another device
+                f"(a.dtype is d{i} or a.dtype == d{i})",
+                f"(x._requires_grad if x._base is None else own(x)) is f{i}",
+                f"(b{i} := id(x._storage.buffer)) not in states",
+            ]
+            tests += [f"b{i} != b{j}" for j in self.tensors if j < i and len(self.tensors) <= 4]
+        if len(self.tensors) > 4:
+            each = ", ".join(f"b{i}" for i in self.tensors)
+            tests.append(f"len({{{each}}}) == {len(self.tensors)}")
+        given = "".join(f", {name}={name}" for name in scope)
+        text = f"def fit(args{given}):\n    return ({' and '.join(tests)})\n"
+        exec(compile(text, "<arguments>", "exec"), scope)
+        fit: Callable[[Sequence[Any]], bool] = scope["fit"]
+        return fit
+
+
+def _own_flag(view: Tensor) -> bool:
+    return view.requires_grad

@@ -1,0 +1,98 @@
+"""compile: a function that is recorded once and from then on runs as a program."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.capture import Captured
+from adjoint.engine.compiler.executors import DEFAULT, factory_for
+from adjoint.engine.compiler.modules import compiled_module, is_module
+from adjoint.engine.core.state import config
+from adjoint.engine.graph.execution import ExecutorFactory
+
+
+def compile(
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | ExecutorFactory | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Record a function at its first call; later calls run what was recorded.
+
+    A whole training step may be compiled: forward, backward, optimizer, random numbers. The
+    function is recorded again for arguments of another shape or dtype, and when something it
+    depends on has changed. A compiled module is the same module: it shares parameters, buffers and
+    every attribute with the one it was made from.
+
+    Args:
+        model: a function, method or module; without it, a decorator is returned.
+        fullgraph: whether a function that cannot be recorded (`.item()`, a branch on a tensor's
+            value) is an error, the default. With False a warning names the line and the reason,
+            and calls with arguments like those run as Python; PyTorch programs under
+            `adjoint run` get that unless they say otherwise.
+        dynamic: whether one program serves many sizes.
+        backend: what runs the programs: a name of `compiler.list_backends()`, or an executor
+            factory (`graph.ExecutorFactory`).
+        mode: PyTorch's modes.
+        options: passed on to the backend.
+        disable: leave the function as it is.
+
+    Example:
+        >>> import adjoint as ad
+        >>> @ad.compile
+        ... def square_sum(x):
+        ...     return (x * x).sum()
+        >>> square_sum(ad.tensor([1.0, 2.0]))
+        tensor(5.)
+        >>> layer = ad.compile(ad.nn.Linear(2, 1))
+        >>> isinstance(layer, ad.nn.Linear), [name for name, _ in layer.named_parameters()]
+        (True, ['weight', 'bias'])
+    """
+    settings: dict[str, Any]
+    settings = {"backend": backend, "mode": mode, "options": options, "dynamic": dynamic}
+    settings["fullgraph"] = config.fullgraph if fullgraph is None else fullgraph
+    if model is None:
+        return lambda model: compile(model, disable=disable, **settings)
+    if disable:
+        return model
+    if not callable(model):
+        raise TypeError(
+            f"compile: expected a function, method or module, received {type(model).__name__}. "
+            "Options are passed by name: compile(fn, mode=...)."
+        )
+    if isinstance(model, type):
+        raise TypeError(
+            f"compile: received the class {model.__name__}; compile an instance of it, or decorate "
+            "its forward method."
+        )
+    if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model):
+        told = (
+            f"compile: {getattr(model, '__qualname__', model)} is a generator or coroutine, which "
+            "runs in parts; a recording is whole. Compile the function it calls for each part."
+        )
+        if settings["fullgraph"]:
+            raise TypeError(told)
+        warnings.warn(f"{told} It runs as Python.", stacklevel=2)
+        return model
+    if is_module(model):
+        return compiled_module(model, settings, captured)
+    return captured(model, settings)
+
+
+def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
+    """The compiled form of a function, for given settings of `compile`."""
+    backend, mode, options = settings["backend"], settings["mode"], settings["options"]
+    factory = factory_for(
+        DEFAULT if backend is None else backend, mode or "default", dict(options or {})
+    )
+    if isinstance(fn, Captured):
+        fn = fn.fn
+    dynamic, whole = bool(settings["dynamic"]), bool(settings["fullgraph"])
+    return Captured(fn, factory, dynamic=dynamic, whole=whole)

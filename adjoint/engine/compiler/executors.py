@@ -1,0 +1,53 @@
+"""The executors `compile(backend=...)` chooses from, by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.graph.execution import ExecutorFactory, interpreted
+
+# Given the `mode` and `options` of `compile`, the factory that makes executables.
+Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
+
+_MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
+# Backends whose modules are imported when first asked for; each registers itself.
+LAZY: dict[str, str] = {"native": "adjoint.engine.backends.llvm.native"}
+# PyTorch's names for much the same: its compiler, and running without it.
+ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
+DEFAULT = "native"
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def register_backend(name: str, maker: Maker) -> None:
+    """Make `compile(backend=name)` mean the factory that `maker(mode, options)` returns."""
+    _MAKERS[name] = maker
+
+
+def list_backends() -> list[str]:
+    """The names `compile(backend=...)` takes.
+
+    >>> "interpret" in list_backends()
+    True
+    """
+    return sorted({*_MAKERS, *LAZY})
+
+
+def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, Any]) -> Any:
+    """The executor factory that `compile`'s arguments choose."""
+    if mode not in MODES:
+        raise RuntimeError(
+            f"compile: unrecognized mode {mode!r}, should be one of: {', '.join(MODES)}"
+        )
+    if not isinstance(backend, str):
+        return backend
+    if backend not in _MAKERS:
+        backend = ALIASES.get(backend, backend)
+    if backend not in _MAKERS and backend in LAZY:
+        importlib.import_module(LAZY[backend])
+    if backend not in _MAKERS:
+        raise RuntimeError(
+            f"compile: there is no backend {backend!r}. Available: {', '.join(list_backends())}."
+        )
+    return _MAKERS[backend](mode, options)

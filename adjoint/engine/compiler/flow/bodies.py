@@ -1,0 +1,183 @@
+"""Bodies of loops and branches: planned once, their entries listed at one address after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.compiler.loops.batching import batch
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.lower.indexed import Fault
+from adjoint.engine.compiler.lower.templates import LayoutOf
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.package.naming import name_of
+from adjoint.engine.compiler.schedule.steps import (
+    Address,
+    Call,
+    Entry,
+    Launch,
+    Number,
+    Step,
+    Test,
+    Touch,
+    double_bits,
+    entries_of,
+    launches_of,
+    whole,
+)
+from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.sizing import Example
+
+
+def body_plan(body: Graph) -> Any:
+    """The plan of a body whose inputs lie in row-major order; made once."""
+    plan = body.derived.get("native")
+    if plan is None:
+        from adjoint.engine.compiler.schedule.build import Builder
+
+        examples = []
+        for v in body.inputs:
+            dtype = NUMPY_OF[v.spec.dtype]
+            strides = tuple(s * dtype.itemsize for s in contiguous_strides(v.spec.shape))
+            examples.append(0 if v.host else Example(tuple(v.spec.shape), strides, dtype))
+        task = Task(
+            graph=body,
+            sources=(),
+            writes=(),
+            returned=frozenset(range(len(body.outputs))),
+            examples=tuple(examples),
+            targets=(),
+        )
+        plan = body.derived["native"] = Builder(task).plan()
+    return plan
+
+
+# -- what can be done ---------------------------------------------------------------------------
+
+
+def refusal(node: Node) -> str:
+    """Why a loop or branch is not native; nothing where it is."""
+    for body in subgraphs(node).values():
+        values = [v for v in (*body.inputs, *body.outputs) if not v.host]
+        foreign = {v.spec.dtype.name for v in values} - set(KIND)
+        if foreign:
+            return f"kernels do not compute in {', '.join(sorted(foreign))}"
+        if any(v.spec.device.type != "cpu" for v in values):
+            return "a part of it is on another device"
+        if any(0 in v.spec.shape for v in values):
+            return "it has tensors of no elements"
+        calls = [step for step in body_plan(body).steps if isinstance(step, Call)]
+        if calls:
+            return "; ".join(dict.fromkeys(f"{c.label} inside it: {c.reason}" for c in calls))
+    return ""
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Everything is read in row-major order."""
+    return {
+        i
+        for i, x in enumerate(inputs)
+        if isinstance(x, Value) and not x.host and not layout(x).contiguous
+    }
+
+
+def can_fail(node: Node) -> bool:
+    """Whether a loop or branch can find an error, or be interrupted as one without end."""
+    steps: list[Step] = [s for body in subgraphs(node).values() for s in body_plan(body).steps]
+    return node.record.name == "while_loop" or any(
+        launch.skip < 0 or any(isinstance(word, Fault) for word in launch.words)
+        for step in steps
+        for launch in launches_of(step)
+    )
+
+
+# -- entries ------------------------------------------------------------------------------------
+
+
+class Body:
+    """A planned body, to be listed with its inputs and results at given places."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.plan = body_plan(graph)
+        self.steps: list[Step] = self.plan.steps
+        self.entries = [entry for step in self.steps for entry in entries_of(step)]
+        for launch in self.entries:
+            if isinstance(launch, Launch):
+                launch.function = name_of(launch)  # once for all turns
+        self.hosts = {v: i for i, v in enumerate(self.plan.graph.inputs) if v.host}
+
+    def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:
+        """The entries for inputs at these places (the host's: `Number`s, literals) and results."""
+        moved = {b: x for b, x in zip(self.plan.inputs, inputs, strict=True) if b is not None}
+        moved.update({buffer: results[k] for k, buffer in self.plan.results.items()})
+        return [self.entry(entry, inputs, moved) for entry in self.entries]
+
+    def entry(self, entry: Entry, inputs: Sequence[Any], moved: dict[Buffer, Place]) -> Entry:
+        if isinstance(entry, Test):
+            return Test(self.word(entry.byte, inputs, moved), entry.skip)
+        words = [w if w.__class__ is int else self.word(w, inputs, moved) for w in entry.words]
+        return Launch(
+            function=entry.function,
+            words=words,
+            reads=(),
+            writes=(),
+            pieces=entry.pieces,
+            cost=entry.cost,
+            label=entry.label,
+            form=entry.form,
+            text=entry.text,
+            skip=entry.skip,
+        )
+
+    def word(self, word: Any, inputs: Sequence[Any], moved: dict[Buffer, Place]) -> Any:
+        if isinstance(word, Address):
+            place = moved.get(word.buffer)
+            return word if place is None else address(place, word.shift)
+        if isinstance(word, Number):
+            given = inputs[self.hosts[word.value]]
+            if isinstance(given, Number):
+                return Number(given.value, given.plus + word.plus)
+            floating = word.value.spec.dtype.is_floating_point
+            return double_bits(float(given)) if floating else int(given) + word.plus
+        return word
+
+
+def address(place: Place, shift: int = 0) -> Address:
+    """Where a place begins, or so many bytes after that."""
+    return Address(place.buffer, place.offset * place.buffer.dtype.itemsize + shift)
+
+
+def host(x: Any, plus: int = 0) -> Any:
+    """A body's operand: a place, a literal, or a number of the host's and what is added to it."""
+    if isinstance(x, Value):
+        return Number(x, plus)
+    return x if isinstance(x, Place) or not plus else x + plus
+
+
+def then(entries: list[Entry], skip: int) -> list[Entry]:
+    """Entries after which the walk goes on so many further, wherever among them it leaves."""
+    for k, entry in enumerate(entries):
+        if k + 1 + entry.skip == len(entries):
+            entry.skip += skip
+    return entries
+
+
+def copies(sources: Iterable[Place], targets: Iterable[Place]) -> list[Entry]:
+    """Launches that copy one set of places to another."""
+    made = batch([copy_step(a, b) for a, b in zip(sources, targets, strict=True)])
+    return [entry for step in made for entry in entries_of(step)]
+
+
+def like(place: Place, name: str) -> Place:
+    """Memory for what a place holds."""
+    return row_major(Buffer(ARENA, place.buffer.dtype, prod(place.shape), name=name), place.shape)
+
+
+def touched(places: Iterable[Any]) -> tuple[Touch, ...]:
+    """The buffers of places, in their order, in which they are also placed."""
+    return tuple(map(whole, dict.fromkeys([p.buffer for p in places if isinstance(p, Place)])))

@@ -1,0 +1,61 @@
+"""The template of `cond`: a test, and the entries of both branches, of which one is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.compiler.flow.bodies import (
+    Body,
+    address,
+    copies,
+    host,
+    like,
+    packed,
+    refusal,
+    then,
+    touched,
+)
+from adjoint.engine.compiler.lower.templates import TEMPLATES, Template
+from adjoint.engine.compiler.memory.places import OWN, Place
+from adjoint.engine.compiler.schedule.steps import Entry, Flow, Test
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.graph.ir import Node, Value
+
+
+def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Branches that are native through and through, chosen by a byte in memory."""
+    pred = inputs[0]
+    return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(node)
+
+
+def held(pred: Place) -> tuple[list[Entry], Place]:
+    """The predicate where only the program can write, and what brings it there.
+
+    Workers that read different bytes would wait for each other forever.
+    """
+    if pred.buffer.kind in OWN:
+        return [], pred
+    byte = like(pred, "chosen")
+    return copies([pred], [byte]), byte
+
+
+def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+    """Both branches as one step; they write the same results."""
+    pred, *given = operands
+    start, byte = held(pred)
+    inputs = list(map(host, given))
+    bodies = {name: Body(node.params[name]) for name in ("true", "false")}
+    yes, no = (body.at(inputs, results) for body in bodies.values())
+    return [
+        Flow(
+            "branch",
+            [*start, Test(address(byte), len(yes)), *then(yes, len(no)), *no],
+            tuple((name, body.steps) for name, body in bodies.items()),
+            touched(operands),
+            touched([byte, *results]),
+            label=node.record.name,
+        )
+    ]
+
+
+TEMPLATES["cond"] = Template(accepts, packed, steps)

@@ -1,0 +1,1 @@
+"""Which nodes become one kernel, and in which order kernels run."""

@@ -1,0 +1,328 @@
+"""Fusion: which nodes become one kernel.
+
+Note [fusion]
+    Nodes are taken in order; each joins the kernel of a producer if it is in step with it (Note
+    [atoms]) and no other kernel stands between them. A reduction joins the kernel of what it
+    reduces, and elementwise nodes that follow in the reduced or in the full space join too: a norm
+    or a softmax is then one kernel of several loops per row. A kernel reduces over one set of
+    atoms only.
+
+Note [updates]
+    What serves only to update state (an optimizer's moments and parameters) does not join a
+    reduction: the update of a bias, whose gradient is a sum, would become another kernel than that
+    of a weight, and one launch could not do all of a model's parameters.
+
+Note [reach]
+    A backward pass reads what the forward pass computed. A node of it that joined the kernel of its
+    producer would be computed early and its result be kept, often beside the operand that was to be
+    kept instead of it (`graph.passes.remat`). With a `reach`, nodes join only kernels that were
+    started at most so many templates and calls before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.compiler.fuse.spaces import (
+    Map,
+    broadcast,
+    flatten,
+    fresh,
+    settle,
+    through,
+    unify,
+)
+from adjoint.engine.compiler.lower.indexed import trailing
+from adjoint.engine.graph.ir import Graph, Node, Value
+
+POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
+LARGEST = 120  # nodes in one kernel
+OTHER_ORDER = (
+    "reduces over other dimensions, or reads elements in another order, than the "
+    "kernel that makes its operand"
+)
+PICKED = {"gather", "index"}  # their first operand is read at any element
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """What is launched as one: a kernel of fused nodes, a template, or an eager call."""
+
+    kind: str
+    index: int
+    nodes: list[Node] = field(default_factory=list)
+    maps: dict[Value, Map] = field(default_factory=dict)
+    atoms: list[Any] = field(default_factory=list)  # of the full space
+    reduced: list[Any] | None = None  # the atoms it reduces over
+    sources: dict[Node, Map] = field(default_factory=dict)  # a reduction's operand
+    reason: str = ""  # why its first node joined no other
+    needs: int = 0  # bit mask: units it depends on, directly or not
+    epoch: int = 0  # how many templates and calls come before it
+
+    def full(self) -> set[Any]:
+        return set(settle(self.atoms))
+
+    def outer(self) -> set[Any]:
+        return self.full() - set(settle(self.reduced or ()))
+
+
+class Fusion:
+    """The units of a graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        kinds: dict[Node, str],
+        updates: frozenset[Node] = frozenset(),
+        reach: int | None = None,
+    ) -> None:
+        self.kinds = kinds
+        self.updates = updates  # Note [updates]
+        self.reach = reach  # Note [reach]
+        self.epoch = 0
+        self.units: list[Unit] = []
+        self.unit_of: dict[Value, Unit] = {}
+        self.roots: dict[Value, tuple[Value, list[Node]]] = {}
+        self.fills = {n.outputs[0] for n, kind in kinds.items() if kind == FREE}
+        for node in graph:
+            kind = kinds[node]
+            if kind in (POINT, REDUCE):
+                self.add_loop(node, kind)
+            elif kind != VIEW and kind != FREE:
+                self.start(kind, node)
+
+    # -- units ----------------------------------------------------------------------------------
+
+    def rooted(self, value: Value) -> tuple[Value, list[Node]]:
+        """The value that a chain of views looks at, and the chain from it outwards."""
+        found = self.roots.get(value)
+        if found is None:
+            base, views = value, []
+            while base.node is not None and self.kinds[base.node] == VIEW:
+                views.append(base.node)
+                base = base.node.inputs[0]
+            found = self.roots[value] = (base, views[::-1])
+        return found
+
+    def producers(self, node: Node) -> Iterator[Unit]:
+        """Units whose values the node reads."""
+        for x in node.inputs:
+            if isinstance(x, Value):
+                unit = self.unit_of.get(self.rooted(x)[0])
+                if unit is not None:
+                    yield unit
+
+    def start(self, kind: str, node: Node) -> Unit:
+        unit = Unit(kind, len(self.units), epoch=self.epoch)
+        self.units.append(unit)
+        self.admit(unit, node)
+        self.epoch += 1
+        return unit
+
+    def admit(self, unit: Unit, node: Node) -> None:
+        """Put a node into a unit and bring everyone's dependences up to date."""
+        unit.nodes.append(node)
+        for value in node.outputs:
+            self.unit_of[value] = unit
+        needs = unit.needs
+        for other in self.producers(node):
+            if other is not unit:
+                needs |= other.needs | 1 << other.index
+        if needs != unit.needs:
+            unit.needs = needs
+            if len(unit.nodes) == 1:
+                return  # nobody waits for a new unit
+            bit = 1 << unit.index
+            for other in self.units:
+                if other.needs & bit:
+                    other.needs |= needs
+
+    def add_loop(self, node: Node, kind: str) -> None:
+        """A node that is a loop: into a producer's kernel, or into one of its own."""
+        tried: set[int] = set()
+        reason = ""
+        for unit in sorted(self.producers(node), key=lambda u: -u.index):
+            if unit.index in tried:
+                continue
+            if unit.kind != "loop":
+                reason = reason or f"reads the result of {unit.nodes[0].record.name}"
+                continue
+            tried.add(unit.index)
+            obstacle = self.obstacle(unit, node)
+            where = None if obstacle else self.fit(unit, node, kind)
+            if where is not None:
+                unit.maps[node.outputs[0]] = where
+                self.admit(unit, node)
+                self.absorb(unit, node, kind)
+                return
+            reason = obstacle or OTHER_ORDER
+        self.start_loop(node, kind, reason)
+
+    def obstacle(self, unit: Unit, node: Node) -> str:
+        """Why a node cannot join a kernel, whatever elements it reads; "" if it can."""
+        if len(unit.nodes) >= LARGEST:
+            return "the kernel before it is as large as kernels get"
+        if self.far(unit):
+            return "comes long after the kernel that makes its operand"
+        if not self.reachable(unit, node):
+            return "waits for a step that itself waits for the kernel before it"
+        if node in self.updates and unit.reduced is not None:
+            return "an update of state, launched with others of its form"
+        return ""
+
+    def start_loop(self, node: Node, kind: str, reason: str) -> None:
+        """A kernel of a node's own."""
+        unit = Unit("loop", len(self.units), reason=reason, epoch=self.epoch)
+        self.units.append(unit)
+        space = fresh((node.outputs if kind == POINT else node.inputs)[0].spec.shape)
+        unit.atoms = flatten(space)
+        where = space if kind == POINT else self.reduce(unit, space, node)
+        assert where is not None  # nothing is reduced yet that it could clash with
+        unit.maps[node.outputs[0]] = where
+        self.admit(unit, node)
+
+    def far(self, unit: Unit) -> bool:
+        """Whether a unit lies too far back to be joined (Note [reach])."""
+        return self.reach is not None and self.epoch - unit.epoch > self.reach
+
+    def reachable(self, unit: Unit, node: Node) -> bool:
+        """Whether the node can join: nothing it reads from elsewhere waits for the unit."""
+        bit = 1 << unit.index
+        return not any(u is not unit and u.needs & bit for u in self.producers(node))
+
+    # -- maps -----------------------------------------------------------------------------------
+
+    def operand_maps(self, unit: Unit, node: Node, shape: Any) -> list[Map] | None:
+        """Maps, in `shape`, of the operands that the unit itself makes."""
+        result: list[Map] = []
+        for x in node.inputs:
+            if not isinstance(x, Value):
+                continue
+            base, views = self.rooted(x)
+            where = unit.maps.get(base)
+            if where is None:
+                continue
+            if x is node.inputs[0] and node.record.name in PICKED:
+                return None  # read at other elements than this one
+            shown = through(where, views)
+            if shown is None:
+                return None
+            more = trailing(node, x)
+            result.append(broadcast(shown + ((),) * more, x.spec.shape + (1,) * more, shape))
+        return result
+
+    def fit(self, unit: Unit, node: Node, kind: str) -> Map | None:
+        """Where in the unit's space the node would lie, or None."""
+        if kind == REDUCE:
+            maps = self.operand_maps(unit, node, node.inputs[0].spec.shape)
+            if not maps or any(a.free for a in flatten(maps[0])):
+                return None
+            return self.reduce(unit, maps[0], node)
+        shape = node.outputs[0].spec.shape
+        maps = self.operand_maps(unit, node, shape)
+        if not maps:
+            return None
+        where = maps[0]
+        for other in maps[1:]:
+            if not unify(flatten(where), flatten(other)):
+                return None
+        atoms = flatten(where)
+        free = [a for a in atoms if a.free]
+        if free:
+            present = set(atoms)
+            missing = [a for a in settle(unit.atoms) if a not in present]
+            if not unify(missing, free):
+                return None
+            atoms = flatten(where)
+        have = set(atoms)
+        if len(have) != len(atoms):
+            return None  # a value meets itself along two dimensions
+        if have == unit.full() or (unit.reduced is not None and have == unit.outer()):
+            return where
+        return None
+
+    def reduce(self, unit: Unit, source: Map, node: Node) -> Map | None:
+        """The map of a reduction's result, if the unit can reduce over these dimensions."""
+        dims = node.params["dims"]
+        gone = settle(a for d in dims for a in source[d])
+        if set(flatten(source)) != unit.full():
+            return None
+        if unit.reduced is None:
+            unit.reduced = gone
+        elif set(settle(unit.reduced)) != set(gone):
+            return None
+        unit.sources[node] = source
+        kept = [() if d in dims else dim for d, dim in enumerate(source)]
+        if not node.params["keepdim"]:
+            kept = [dim for d, dim in enumerate(kept) if d not in dims]
+        return tuple(kept)
+
+    # -- joining kernels ------------------------------------------------------------------------
+
+    def absorb(self, unit: Unit, node: Node, kind: str) -> None:
+        """Join kernels of the node's other operands that are in step with it."""
+        if kind == REDUCE or unit.reduced is not None or node.record.name in PICKED:
+            return
+        for other in list(dict.fromkeys(self.producers(node))):
+            if other is unit or other.kind != "loop" or other.reduced is not None:
+                continue
+            if self.far(other):
+                continue
+            if len(other.nodes) + len(unit.nodes) > LARGEST:
+                continue
+            if other.needs >> unit.index & 1 or self.between(other, unit, node):
+                continue
+            if self.in_step(unit, other, node):
+                self.join(unit, other)
+
+    def in_step(self, unit: Unit, other: Unit, node: Node) -> bool:
+        """Give all that `unit` reads of `other` the places it has there, if that can be."""
+        for member in unit.nodes:
+            if member is not node and any(p is other for p in self.producers(member)):
+                return False  # it read something at that time, and not in step
+        shape = node.outputs[0].spec.shape
+        wanted = flatten(unit.maps[node.outputs[0]])
+        foreign = frozenset(other.full())
+        maps: list[Map] = []
+        for x in node.inputs:
+            base, views = self.rooted(x) if isinstance(x, Value) else (None, [])
+            if base not in other.maps:
+                continue
+            shown = through(other.maps[base], views)
+            if shown is None or set(flatten(shown)) != other.full():
+                return False
+            theirs = broadcast(shown, x.spec.shape, shape)
+            if any(a.free for a in flatten(theirs)):
+                return False
+            maps.append(theirs)
+        # All in one order: then what makes one of them the unit's own makes all.
+        if any(flatten(m) != flatten(maps[0]) for m in maps[1:]):
+            return False
+        return unify(wanted, flatten(maps[0]), foreign)
+
+    def between(self, first: Unit, last: Unit, node: Node) -> bool:
+        """Whether a third unit lies on a way from `first` to `last`."""
+        bit = 1 << first.index
+        for member in last.nodes:
+            for unit in self.producers(member):
+                if unit is not last and unit is not first and unit.needs & bit:
+                    return True
+        return False
+
+    def join(self, unit: Unit, other: Unit) -> None:
+        """Move everything of `other` into `unit`."""
+        unit.nodes = other.nodes + unit.nodes
+        unit.maps.update(other.maps)
+        for node in other.nodes:
+            for value in node.outputs:
+                self.unit_of[value] = unit
+        gone, bit = 1 << other.index, 1 << unit.index
+        unit.needs = (unit.needs | other.needs) & ~gone & ~bit
+        other.nodes, other.maps, other.kind = [], {}, "gone"
+        for each in self.units:
+            if each.needs & gone:
+                each.needs = (each.needs & ~gone) | bit | unit.needs
+            elif each.needs & bit:
+                each.needs |= unit.needs

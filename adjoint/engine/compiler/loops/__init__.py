@@ -1,0 +1,1 @@
+"""Fused kernels as loop nests, free of graph and sizes."""

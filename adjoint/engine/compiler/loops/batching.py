@@ -1,0 +1,89 @@
+"""Batching: kernels of one form are launched together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.compiler.loops.words import fill_words
+from adjoint.engine.compiler.memory.places import ARENA, Buffer
+from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buffer, overlap
+from adjoint.engine.graph.extents import typical
+
+ADJACENT = 4  # steps that a kernel may be put off whatever it reads
+HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
+
+
+def batch(steps: list[Step]) -> list[Step]:
+    """Launch kernels of one form together where nothing between them forbids it.
+
+    A kernel is put off to a later one of its form that can wait for it: no step from here to there
+    may read what it writes, or write what it reads or writes. Nor must much memory be kept for
+    that: a launch saved is worth a microsecond, which large operands do not notice.
+    """
+    result: list[Step] = []
+    ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
+    held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
+    for step in reversed(steps):
+        form = step.form if isinstance(step, Launch) else None
+        reads, writes = by_buffer(step.reads), by_buffer(step.writes)
+        later = held.get(form) if form is not None else None
+        far = later is not None and len(result) - later.at > ADJACENT
+        if (
+            later is not None
+            and later.can_take(step)
+            and not (far and holds(reads, ends, later.at) > HELD)
+        ):
+            later.take(step)
+            at = later.at  # it is no longer in the way of launches before its new place
+        else:
+            result.append(step)
+            at = len(result)
+            if form is not None:
+                held[form] = _Held(step, at, {}, {})  # type: ignore[arg-type]
+        for buffer in (*reads, *writes):
+            ends[buffer] = min(ends.get(buffer, at), at)
+        for each in held.values():
+            if each.at <= at:
+                each.add(reads, writes)
+    result.reverse()
+    for step in result:
+        if isinstance(step, Launch) and step.form is not None:
+            fill_words(step)
+    return result
+
+
+def holds(reads: Touches, ends: dict[Buffer, int], at: int) -> int:
+    """Bytes that would be kept longer if what reads them were put off."""
+    return sum(typical(b.nbytes) for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A launch that earlier kernels may join, and what they would have to wait for."""
+
+    launch: Launch
+    at: int  # its place, counted from the end
+    reads: Touches
+    writes: Touches
+
+    def can_take(self, step: Step) -> bool:
+        """Whether a kernel can be put off to this launch."""
+        return not (
+            overlap(step.writes, self.reads)
+            or overlap(step.writes, self.writes)
+            or overlap(step.reads, self.writes)
+        )
+
+    def take(self, step: Step) -> None:
+        """Have a kernel launched with this one."""
+        assert isinstance(step, Launch)
+        self.launch.kernels.insert(0, step.kernels[0])
+        self.launch.reads += step.reads
+        self.launch.writes += step.writes
+        self.launch.cost += step.cost
+
+    def add(self, reads: Touches, writes: Touches) -> None:
+        for mine, theirs in ((self.reads, reads), (self.writes, writes)):
+            for buffer, touches in theirs.items():
+                mine.setdefault(buffer, []).extend(touches)

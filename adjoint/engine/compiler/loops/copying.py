@@ -1,0 +1,73 @@
+"""Launches of kernels, and the kernels of plain copies."""
+
+from __future__ import annotations
+
+from adjoint.engine.compiler.fuse.fuse import POINT, Unit
+from adjoint.engine.compiler.fuse.spaces import flatten, fresh
+from adjoint.engine.compiler.loops.ir import Kernel, Ref
+from adjoint.engine.compiler.loops.nest import Nest
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.ops.shape.convert import CLONE
+
+
+def kernel_step(kernel: Kernel) -> Launch:
+    """A launch of one kernel; `batch` may put several together."""
+    stores = {r for _, r in kernel.form.stores}
+    return Launch(
+        function="",
+        words=[],
+        reads=tuple(
+            touch(kernel, r) for k, r in enumerate(kernel.refs) if r.buffer and k not in stores
+        ),
+        writes=tuple(touch(kernel, kernel.refs[k]) for k in sorted(stores)),
+        pieces=1,
+        cost=kernel.work * max(len(kernel.form.ops), 1),
+        label="+".join(kernel.origin),
+        form=kernel.form,
+        kernels=[kernel],
+    )
+
+
+def touch(kernel: Kernel, ref: Ref) -> Touch:
+    """The elements a reference can reach."""
+    if ref.picks:
+        return whole(ref.buffer)
+    sizes = (*kernel.outer, *kernel.inner)
+    steps = [(n - 1) * ref.strides[d] for d, n in enumerate(sizes)]
+    low = ref.offset + sum(s for s in steps if s < 0)
+    high = ref.offset + sum(s for s in steps if s > 0)
+    return Touch(ref.buffer, low, high + 1)
+
+
+def copy_step(source: Place, target: Place, label: str = "copy") -> Launch:
+    """A launch that copies one place to another of its shape."""
+    step = kernel_step(copy_kernel(source, target))
+    step.label = label
+    return step
+
+
+class _One:
+    """What a nest asks of a fusion, for a kernel of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.kinds = {node: POINT}
+        self.fills: set[Value] = set()
+
+    def rooted(self, x: Value) -> tuple[Value, list[Node]]:
+        return x, []
+
+
+def copy_kernel(source: Place, target: Place) -> Kernel:
+    """A kernel that copies one place to another of its shape."""
+    spec = Spec(source.shape, source.buffer.dtype)
+    node = Node(CLONE, (Value("source", spec),), {})
+    node.outputs = (Value("copy", spec, node),)
+    where = fresh(source.shape)
+    unit = Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
+    nest = Nest(unit, _One(node), lambda _: source)
+    nest.visit(node)
+    nest.store(node.outputs[0], target)
+    return nest.finish()

@@ -1,0 +1,117 @@
+"""The loop IR: a fused kernel as loop nests over affine references, free of graph and sizes.
+
+Note [kernels]
+    A kernel runs over *outer* dimensions, each combination of which is independent, and *inner*
+    ones, over which it reduces. Operations on values that vary along the inner dimensions are in
+    the *full* space and run inside a loop nest; the rest run once per outer combination. A
+    reduction ends a loop nest: what depends on its result and is again full runs in a later nest
+    (its *stage*).
+
+    One dimension is the vector one: the last outer dimension ("columns": every value is a vector
+    of neighbouring outer elements) or the last inner one ("rows").
+
+    A kernel's *form* says everything but sizes, strides and addresses; those are words it is
+    called with. Kernels of one form share their machine code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.core.dtype import DType
+
+LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
+# Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
+# latter two is about half of that for the first.
+ANY, WHOLE, SHORT = "any", "whole", "short"
+# Elementwise operations that can fail: an index out of bounds, an integer divided by zero, a
+# probability that is none, a condition that does not hold.
+CHECKED = {"scatter", "bernoulli", "require"}
+DIVIDES = {"floor_divide", "remainder", "fmod", "trunc_divide"}
+
+
+def can_fail(name: str, compute: str) -> bool:
+    """Whether an elementwise operation can report an error."""
+    divides = name in DIVIDES and "int" in compute
+    return divides or name in CHECKED
+
+
+@dataclass(eq=False, slots=True)
+class Ref:
+    """An affine reference: element offset + sum of strides times loop indices.
+
+    Without a buffer it is a number, the reference itself (a coordinate).
+    """
+
+    buffer: Any  # a compiler's Buffer, or None
+    dtype: DType
+    offset: int
+    strides: dict[Any, int]  # by atom, later by dimension
+    picks: tuple[tuple[int, int], ...] = ()  # (stride, size) of dimensions indexed by values
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation on numbered values; an argument is ("v", number) or ("c", constant).
+
+    A load's first argument is ("r", reference); further ones are indices along dimensions that
+    the reference's strides leave out (`picks` of the kernel's reference).
+    """
+
+    kind: str
+    name: str  # the record's, or the dtype of a load
+    args: tuple[tuple[str, Any], ...]
+    params: Any  # hashable
+    compute: str  # the dtype computed in
+    dtype: str  # the dtype of the result
+    full: bool
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a kernel's machine code depends on."""
+
+    rows: bool  # the vector dimension is the last inner one
+    outer: int  # dimensions
+    inner: int
+    ops: tuple[Op, ...]
+    refs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, class of each stride: 0, 1 or 2)
+    stores: tuple[tuple[int, int], ...]  # (value, reference)
+    hosts: tuple[str, ...]  # dtypes of the host's numbers
+    spans: str = ANY  # what sizes of the vector dimension it can do
+
+    def checks(self) -> list[tuple[int, int]]:
+        """Indices that may be out of bounds: (operation, which of its indices)."""
+        found = []
+        for k, op in enumerate(self.ops):
+            if op.kind == LOAD:
+                found += [(k, j) for j in range(len(op.args) - 1)]
+            elif op.kind == POINT and can_fail(op.name, op.compute):
+                found.append((k, 0))
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A form with the sizes, strides and buffers of one use."""
+
+    form: Form
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    refs: tuple[Ref, ...]  # strides by dimension: outer ones first
+    hosts: tuple[Any, ...]  # graph values of the host's numbers
+    extents: tuple[int, ...] = ()  # sizes of dimensions that scatters index
+    faults: tuple[Any, ...] = ()  # what to raise, by check of the form
+    reads: tuple[Any, ...] = ()
+    writes: tuple[Any, ...] = ()
+    origin: tuple[str, ...] = field(default=())  # names of the nodes it does, for `explain`
+
+    @property
+    def work(self) -> int:
+        """Elements it runs over."""
+        total = 1
+        for n in (*self.outer, *self.inner):
+            total *= n
+        return total

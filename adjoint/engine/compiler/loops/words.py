@@ -1,0 +1,85 @@
+"""Words: what a launch of generated kernels is told, and how its work is dealt out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.loops.columns import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
+from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Kernel
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Number, Status, double_bits
+from adjoint.engine.graph.extents import computed, is_extent
+from adjoint.engine.graph.ir import Value
+
+
+def fill_words(step: Launch) -> None:
+    """The words of a launch of generated kernels (Note [kernel words])."""
+    form = step.form
+    layout = words_of(form)
+    lanes, checks = lanes_of(form), form.checks()
+    step.form = replace(form, spans=spans(step.kernels, lanes))
+    words: list[Any] = [len(step.kernels), 0]
+    first = 0
+    for kernel in step.kernels:
+        pieces, chunk, chunks = divide(kernel, lanes, sums_columns(step.form))
+        extents = iter(kernel.extents)
+        words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
+        for kind, k, d in layout:
+            if kind == "address":
+                ref = kernel.refs[k]
+                if ref.buffer is None:
+                    words.append(ref.offset)
+                else:
+                    words.append(Address(ref.buffer, ref.offset * ref.dtype.itemsize))
+            elif kind == "stride":
+                words.append(kernel.refs[k].strides[d])
+            elif kind == "pick":
+                words.append(kernel.refs[k].picks[d][0])
+            elif kind == "limit":
+                words.append(kernel.refs[k].picks[d][1])
+            elif kind == "extent":
+                words.append(next(extents))
+            elif kind == "status":
+                words.append(Status())
+            elif kind == "fault":
+                words.append(kernel.faults[checks.index((k, d))])
+            else:
+                host = kernel.hosts[k]
+                if isinstance(host, Value):
+                    host = Number(host)
+                words.append(double_bits(host) if host.__class__ is float else host)
+        first += pieces
+    words[1] = first
+    step.words = words
+    step.pieces = first
+
+
+def spans(kernels: list[Kernel], lanes: int) -> str:
+    """What sizes of the vector dimension there are."""
+    sizes = [k.inner[-1] if k.form.rows else k.outer[-1] if k.outer else 0 for k in kernels]
+    if any(map(is_extent, sizes)):
+        return ANY
+    if all(n < lanes for n in sizes):
+        return SHORT
+    return ANY if any(n % lanes for n in sizes) else WHOLE
+
+
+def divide(kernel: Kernel, lanes: int, strips: bool) -> tuple[int, int, int]:
+    """(pieces, chunk, chunks): how the outer space is dealt out, by shape alone."""
+    if kernel.form.rows or not kernel.outer:
+        return prod(kernel.outer), 0, 1
+    lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
+    chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, strips)
+    chunks = -(-size // chunk)
+    return lead * chunks, chunk, chunks
+
+
+def chunk_length(lead: int, size: int, inside: int, lanes: int, strips: int) -> int:
+    """Elements of the vector dimension in a piece."""
+    if strips:  # Note [columns]
+        return STRIP if size >= 2 * STRIP else STRIP // 4
+    wanted = max(1, 4096 // max(1, inside))
+    chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
+    return max(chunk, -(-size // lanes) * lanes) if lead >= 64 else chunk

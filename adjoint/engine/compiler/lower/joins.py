@@ -1,0 +1,95 @@
+"""Templates of what puts values side by side or into one another: cat, stack, view_scatter.
+
+Each is copies into windows of the result. A value that nothing else reads is not copied at all:
+the unit that makes it writes it where it belongs (see `Builder.make_in_place`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
+from adjoint.engine.compiler.memory.places import Place, look
+from adjoint.engine.graph.ir import Node, Value
+
+
+def known(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether all are of one dtype that kernels can copy."""
+    spec = node.outputs[0].spec
+    return (
+        spec.dtype.name in KIND
+        and spec.device.type == "cpu"
+        and all(isinstance(x, Value) and x.spec.dtype is spec.dtype for x in inputs)
+    )
+
+
+def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands may lie anyhow."""
+    return set()
+
+
+def cat_parts(node: Node, out: Place) -> list[Place]:
+    """The window of each operand of a concatenation."""
+    dim = node.params["dim"]
+    windows, at = [], 0
+    for x in node.inputs:
+        size = x.spec.shape[dim]
+        windows.append(
+            Place(out.buffer, x.spec.shape, out.strides, out.offset + at * out.strides[dim])
+        )
+        at += size
+    return windows
+
+
+def stack_parts(node: Node, out: Place) -> list[Place]:
+    """The window of each operand of a stack."""
+    dim = node.params["dim"]
+    strides = out.strides[:dim] + out.strides[dim + 1 :]
+    return [
+        Place(out.buffer, x.spec.shape, strides, out.offset + k * out.strides[dim])
+        for k, x in enumerate(node.inputs)
+    ]
+
+
+def copies(node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
+    """Copies of the operands that are not where they belong already."""
+    template = TEMPLATES[node.record.name]
+    assert template.parts is not None
+    windows = template.parts(node, results[0])
+    return [
+        copy_step(source, window, node.record.name)
+        for source, window in zip(operands, windows, strict=True)
+        if source != window
+    ]
+
+
+def window_of(node: Node, out: Place) -> Place | None:
+    """What a chain of views shows of a place."""
+    place: Place | None = out
+    for record, params in node.params["chain"]:
+        place = look(place, record, params) if place is not None else None
+    return place
+
+
+def scatters(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether strides can show what the chain of views shows."""
+    from adjoint.engine.compiler.lower.legalise import virtual
+
+    return known(node, inputs) and window_of(node, virtual(node.outputs[0])) is not None
+
+
+def scatter_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
+    """The whole copied, then the part."""
+    window = window_of(node, results[0])
+    assert window is not None
+    steps = [copy_step(operands[1], window, node.record.name)]
+    if operands[0] != results[0]:
+        steps.insert(0, copy_step(operands[0], results[0], node.record.name))
+    return steps
+
+
+TEMPLATES["cat"] = Template(known, nothing_packed, copies, cat_parts)
+TEMPLATES["stack"] = Template(known, nothing_packed, copies, stack_parts)
+TEMPLATES["view_scatter"] = Template(scatters, nothing_packed, scatter_steps)

@@ -1,0 +1,400 @@
+"""Legalise: what each node is to the compiler, and copies where memory does not lie as needed.
+
+Every value that is not a view will lie in row-major order if it is put in memory at all; a view
+that no strides can express of that (a reshape of a transposed value) reads a copy instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir import laws
+from adjoint.engine.backends.llvm.ir.operations import KIND, supports
+from adjoint.engine.backends.llvm.templates.rows.template import can_put
+from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.engine.compiler.lower.halves import is_half, wide_specs
+from adjoint.engine.compiler.lower.indexed import ASKED
+from adjoint.engine.compiler.lower.substitutes import (
+    another_scatter,
+    identity_matrix,
+    integer_product,
+    is_integer_product,
+    wants_another_scatter,
+)
+from adjoint.engine.compiler.lower.templates import TEMPLATES, Template, template_for
+from adjoint.engine.compiler.memory.places import INPUT, STRIDED, Buffer, Place, row_major, show
+from adjoint.engine.core.dtype import DType, float32, int64
+from adjoint.engine.core.operations.record import REGISTRY, Record
+from adjoint.engine.core.promotion import promote
+from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.graph.extents import content, typical
+from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.shape.convert import CAST, CLONE
+from adjoint.engine.ops.shape.strided import span
+
+# Where the extreme is: by the record that says what it is.
+POSITIONS = {"argmax": "amax", "argmin": "amin"}
+REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
+LONG = 8192  # a reduction over more elements than this, with few results, goes in two steps
+FEW = 16
+
+
+class Legal:
+    """A graph every node of which has a kind, and where its values would lie."""
+
+    def __init__(self, graph: Graph, places: dict[Value, Place]) -> None:
+        self.builder = Builder(graph)
+        self.kinds: dict[Node, str] = {}
+        self.layout: dict[Value, Place] = dict(places)
+        for node in graph.nodes:
+            self.builder.graph.where = node.where
+            self.visit(node, self.builder.translate(node.inputs))
+        self.graph = self.builder.finish(graph)
+        self.free_fills()
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def visit(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        record = node.record
+        if empty(node, inputs):
+            self.keep(node, inputs, CALL)
+        elif record.is_view or record.name == "flip":
+            self.view(node, inputs)
+        elif record.name in POSITIONS and known(node, inputs):
+            self.position(node, inputs[0])
+        elif record.name == "roll" and known(node, inputs):
+            self.roll(node, inputs[0])
+        elif record.name == "index_put" and can_put(node, inputs):
+            self.put(node, inputs)
+        elif record.name == "index" and known(node, inputs):
+            self.pick(node, inputs)
+        elif record.name in REDUCTIONS and known(node, inputs):
+            self.reduction(node, inputs)
+        elif is_point(node, inputs):
+            self.keep(node, inputs, POINT)
+        elif record.name == "eye" and known(node, inputs):
+            self.builder.replace(node, (identity_matrix(self, node),))
+        elif is_integer_product(node) and known(node, inputs):
+            self.builder.replace(node, (integer_product(self, node, *inputs),))
+        elif wants_another_scatter(node, inputs) and known(node, inputs):
+            self.builder.replace(node, (another_scatter(self, node, inputs),))
+        else:
+            template = template_for(node, inputs)
+            specs = wide_specs(node, inputs) if template is None else None
+            if specs is not None:
+                self.widen(node, inputs, specs)
+            elif template is None:
+                self.keep(node, inputs, CALL)
+            else:
+                self.keep(node, self.fixed(template, inputs), TEMPLATE)
+
+    def fixed(self, template: Template, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands as a template wants them."""
+        packed = template.packed(self.layout_of, inputs)
+        return tuple(self.copy(x) if i in packed else x for i, x in enumerate(inputs))
+
+    def widen(self, node: Node, inputs: tuple[Any, ...], specs: tuple[Spec, ...]) -> None:
+        """A template in float32 between conversions."""
+        wide = tuple(self.cast(x, float32) if is_half(x) else x for x in inputs)
+        operands = self.fixed(TEMPLATES[node.record.name], wide)
+        made = self.builder.graph.add_node(node.record, operands, node.params, specs)
+        self.settle(self.builder.graph.nodes[-1], TEMPLATE)
+        results = [
+            self.cast(x, old.spec.dtype) if old.spec.dtype.is_half else x
+            for x, old in zip(made, node.outputs, strict=True)
+        ]
+        self.builder.replace(node, tuple(results))
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        """The same elements in another dtype."""
+        return self.made(self.builder.emit(CAST, x, dtype=dtype), POINT)
+
+    def layout_of(self, value: Value) -> Place:
+        return self.layout[value]
+
+    def keep(self, node: Node, inputs: tuple[Any, ...], kind: str) -> None:
+        self.builder.keep(node, inputs)
+        self.settle(self.builder.graph.nodes[-1], kind)
+
+    def settle(self, node: Node, kind: str) -> None:
+        self.kinds[node] = kind
+        for value in node.outputs:
+            self.layout[value] = virtual(value)
+
+    def made(self, value: Value, kind: str) -> Value:
+        assert value.node is not None
+        self.settle(value.node, kind)
+        return value
+
+    def copy(self, x: Value) -> Value:
+        """The same elements in row-major order."""
+        return self.made(self.builder.emit(CLONE, x, strides=None), POINT)
+
+    def view(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        source = inputs[0]
+        if node.record.name not in STRIDED or node.outputs[0].spec.dtype.name not in KIND:
+            self.keep(node, inputs, CALL)
+            return
+        place = show(self.layout[source], node)
+        if place is None:
+            copied = self.copy(source)
+            place = show(self.layout[copied], node)
+            if place is None:
+                self.strided(node, source)
+                return
+            inputs = (copied,)
+        self.builder.keep(node, inputs)
+        kept = self.builder.graph.nodes[-1]
+        self.kinds[kept] = VIEW
+        self.layout[kept.outputs[0]] = place
+
+    def strided(self, node: Node, x: Value) -> None:
+        """as_strided of what does not lie in memory as it did: laid out so, then looked at."""
+        params = node.params
+        room = span(x.spec.shape, params["x_stride"])
+        if params["offset"] < 0 or params["offset"] + span(params["size"], params["stride"]) > room:
+            raise NotImplementedError(
+                "as_strided: in a compiled function it can look beyond its operand only where that "
+                "is part of a contiguous tensor. Call .contiguous() first."
+            )
+        spec = x.spec
+        memory = self.emit(
+            POINT, REGISTRY["full"], 0,
+            shape=(room,), dtype=spec.dtype, device=spec.device, strides=None,
+        )  # fmt: skip
+        window = {"size": spec.shape, "stride": params["x_stride"], "offset": 0, "x_stride": (1,)}
+        chain = ((node.record, window),)
+        laid = self.emit(TEMPLATE, REGISTRY["view_scatter"], memory, x, chain=chain)
+        shown = self.show("as_strided", laid, **{**params, "x_stride": (1,)})
+        self.builder.replace(node, (shown,))
+
+    def reduction(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """A reduction, which may become several."""
+        dims, keepdim = node.params["dims"], node.params["keepdim"]
+        if not dims:
+            self.keep(node, inputs, CALL)
+        else:
+            self.builder.replace(node, (self.reduce(node.record, inputs[0], dims, keepdim),))
+
+    def reduce(self, record: Record, x: Value, dims: tuple[int, ...], keepdim: bool) -> Value:
+        """One loop nest per result; where results are few and long, first by parts."""
+        shape, last = x.spec.shape, max(dims)
+        results = prod(n for d, n in enumerate(shape) if d not in dims)
+        length = prod(shape[d] for d in dims)
+        by_parts = typical(results) < FEW and typical(length) > LONG
+        if len(dims) > 1 and by_parts and shape[last] > 1:
+            x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
+        elif len(dims) == 1 and by_parts and (cut := divisor(content(length))):
+            parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
+            split = self.reshape(x, parts)
+            x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)
+        return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
+
+    def emit(self, kind: str, record: Record, *inputs: Any, **params: Any) -> Value:
+        return self.made(self.builder.emit(record, *inputs, **params), kind)
+
+    def position(self, node: Node, x: Value) -> None:
+        """argmax: the least of the positions where x is its largest; a NaN is above everything."""
+        dim, shape = node.params["dim"], x.spec.shape
+        best = self.reduce(REGISTRY[POSITIONS[node.record.name]], x, (dim,), keepdim=True)
+        hit = self.emit(POINT, REGISTRY["eq"], x, best)
+        if x.spec.dtype.is_floating_point:
+            # With the sign of the best, which is in the kernel already: so this stays in it too.
+            signed = self.emit(POINT, REGISTRY["copysign"], x, best)
+            nan = self.emit(POINT, REGISTRY["isnan"], signed)
+            hit = self.emit(POINT, REGISTRY["logical_or"], hit, nan)
+        at = self.emit(
+            POINT, REGISTRY["arange"],
+            start=0, step=1, length=shape[dim], dtype=int64, device=x.spec.device,
+        )  # fmt: skip
+        at = self.reshape(at, (shape[dim],) + (1,) * (len(shape) - dim - 1))
+        there = self.emit(POINT, REGISTRY["where"], hit, at, shape[dim])
+        found = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
+        self.builder.replace(node, (found,))
+
+    def roll(self, node: Node, x: Value) -> None:
+        """Two slices the other way round, along each dimension."""
+        for shift, dim in zip(node.params["shifts"], node.params["dims"], strict=True):
+            size = x.spec.shape[dim]
+            first = -shift % size
+            if not first:
+                continue
+            parts = []
+            for window in ((first, size, 1), (0, first, 1)):
+                index = tuple(window if d == dim else (0, n, 1) for d, n in enumerate(x.spec.shape))
+                parts.append(self.show("slice", x, index=index))
+            x = self.emit(TEMPLATE, REGISTRY["cat"], *parts, dim=dim)
+        self.builder.replace(node, (x,))
+
+    def alike(self, indices: Iterable[Value]) -> list[Value]:
+        """Indices broadcast to one shape."""
+        every = list(indices)
+        shape = broadcast_shapes("index", *(x.spec.shape for x in every))
+        return [x if x.spec.shape == shape else self.show("expand", x, shape=shape) for x in every]
+
+    def pick(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """Rows picked by indices of neighbouring dimensions: others are brought together."""
+        dims, source = node.params["dims"], inputs[0]
+        if dims != tuple(range(dims[0], dims[0] + len(dims))):
+            rest = tuple(d for d in range(len(source.spec.shape)) if d not in dims)
+            source = self.show("permute", source, dims=(*dims, *rest))
+            dims = tuple(range(len(dims)))
+        indices = self.alike(inputs[1:])
+        found = self.moved(POINT, node, (source, *indices), dims)
+        self.builder.replace(node, (found,))
+
+    def moved(self, kind: str, node: Node, inputs: tuple[Any, ...], dims: tuple[int, ...]) -> Value:
+        """An indexing whose dimensions were moved; errors tell of those that were asked for."""
+        params = {**node.params, "dims": dims}
+        spec = node.record.infer(*(x.spec for x in inputs), **params)
+        params[ASKED] = node.params["dims"]
+        return self.made(self.builder.graph.add_node(node.record, inputs, params, (spec,))[0], kind)
+
+    def put(self, node: Node, inputs: tuple[Any, ...]) -> None:
+        """Rows put at indices of the first dimensions: others are brought there and back."""
+        dims, rank = node.params["dims"], len(inputs[0].spec.shape)
+        base, values = inputs[:2]
+        indices = self.alike(inputs[2:])
+        wide = node.params["accumulate"] and is_half(base)  # summed in float32, rounded at the end
+        if wide:
+            base, values = self.cast(base, float32), self.cast(values, float32)
+        rest = tuple(d for d in range(rank) if d not in dims)
+        order = (*dims, *rest)
+        if order != tuple(range(rank)):
+            block = len(indices[0].spec.shape)
+            together = dims == tuple(range(dims[0], dims[0] + len(dims)))
+            first = dims[0] if together else 0  # where the indices' dimensions are in the values
+            picked = tuple(range(first, first + block))
+            others = tuple(d for d in range(len(values.spec.shape)) if d not in picked)
+            base = self.show("permute", base, dims=order)
+            values = self.show("permute", values, dims=(*picked, *others))
+        template = TEMPLATES["index_put"]
+        operands = self.fixed(template, (base, values, *indices))
+        out = self.moved(TEMPLATE, node, operands, tuple(range(len(dims))))
+        if order != tuple(range(rank)):
+            back = tuple(order.index(d) for d in range(rank))
+            out = self.show("permute", out, dims=back)
+        if wide:
+            out = self.cast(out, inputs[0].spec.dtype)
+        self.builder.replace(node, (out,))
+
+    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return self.show("reshape", x, shape=shape)
+
+    def show(self, name: str, x: Value, **params: Any) -> Value:
+        """A view of a value, or of a copy where it must be."""
+        made = self.builder.emit(REGISTRY[name], x, **params)
+        assert made.node is not None
+        place = show(self.layout[x], made.node)
+        if place is None:
+            self.builder.graph.nodes.pop()
+            return self.show(name, self.copy(x), **params)
+        self.kinds[made.node] = VIEW
+        self.layout[made] = place
+        return made
+
+    # -- constants ------------------------------------------------------------------------------
+
+    def free_fills(self) -> None:
+        """A `full` that only loops read is a number to them; it needs no memory."""
+        used: set[Value] = set(self.graph.outputs)
+        for node in reversed(self.graph.nodes):
+            kind = self.kinds[node]
+            if kind == VIEW:
+                if node.outputs[0] in used:
+                    used.add(node.inputs[0])
+            elif kind in (TEMPLATE, CALL) or node.record.name in PICKED:
+                zeros = TEMPLATES[node.record.name].zeros if kind == TEMPLATE else ()
+                for i, x in enumerate(node.inputs):
+                    if isinstance(x, Value) and not (i in zeros and is_zero(x)):
+                        used.add(x)
+            elif kind == POINT and node.outputs[0] not in used and is_free(node):
+                self.kinds[node] = FREE
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a value is zeros, as a node says that makes nothing else."""
+    node = value.node
+    return node is not None and node.record.name == "full" and node.inputs[0] == 0
+
+
+def is_free(node: Node) -> bool:
+    """Whether a value is known from its coordinates: a constant, a triangle of one, a range."""
+    if node.record.name in ("triu", "tril"):
+        source = node.inputs[0].node
+        return source is not None and source.record.name == "full" and is_number(source.inputs[0])
+    return node.record.name in ("full", "arange")
+
+
+def is_number(x: Any) -> bool:
+    """Whether a fill is a number, the host's or a literal."""
+    return x.host if isinstance(x, Value) else isinstance(x, (bool, int, float))
+
+
+def virtual(value: Value) -> Place:
+    """Where a value would lie: in row-major order in memory of its own."""
+    size = prod(value.spec.shape)
+    return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
+
+
+def divisor(n: int) -> int:
+    """A divisor of n near 1024, or 0."""
+    for cut in range(1024, 4096):
+        if n % cut == 0:
+            return cut
+    for cut in range(1023, 63, -1):
+        if n % cut == 0:
+            return cut
+    return 0
+
+
+def empty(node: Node, inputs: tuple[Any, ...]) -> bool:
+    values = [x for x in inputs if isinstance(x, Value)]
+    return any(0 in v.spec.shape for v in (*node.outputs, *values))
+
+
+def known(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether all dtypes are ones that kernels compute with, on the CPU."""
+    return all(
+        v.spec.dtype.name in KIND and v.spec.device.type == "cpu"
+        for v in (*node.outputs, *(x for x in inputs if isinstance(x, Value)))
+    )
+
+
+def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a node computes each element from corresponding ones by a lowering we have."""
+    record = node.record
+    if not known(node, inputs):
+        return False
+    name = record.name
+    if name in ("clone", "cast", "triu", "tril", "arange"):
+        return True
+    if name == "gather":
+        return True
+    if name == "require":
+        return inputs[0].spec.shape == inputs[1].spec.shape
+    if name == "random":
+        return laws.supports(node.params["law"], node.params["args"], node.params["dtype"])
+    if name == "scatter":  # one place per line: a comparison at every element
+        shape, index = inputs[0].spec.shape, inputs[2].spec.shape
+        dim = node.params["dim"]
+        return len(shape) > 0 and index == (*shape[:dim], 1, *shape[dim + 1 :])
+    if name == "full":
+        return isinstance(inputs[0], (bool, int, float)) or (
+            isinstance(inputs[0], Value) and inputs[0].host
+        )
+    if record.family != "elementwise":
+        return False
+    from adjoint.engine.compiler.loops.nest import as_operand
+
+    compute, _ = promote(
+        record.promotion or "same", map(as_operand, inputs[record.promotes_from :])
+    )
+    return supports(name, compute, node.params)
+
+
+__all__ = ["SUM", "Legal"]

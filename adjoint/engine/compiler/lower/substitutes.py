@@ -1,0 +1,86 @@
+"""Operations that are others by the time kernels are made: some products, scatters, `eye`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.compiler.fuse.fuse import POINT, TEMPLATE
+from adjoint.engine.compiler.lower.templates import TEMPLATES
+from adjoint.engine.core.dtype import bool_, float32, int64, uint8
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import broadcast_shapes
+from adjoint.engine.graph.ir import Node, Value
+
+if TYPE_CHECKING:
+    from adjoint.engine.compiler.lower.legalise import Legal
+
+# What a scatter of truth values is on the bytes that hold them.
+OF_BYTES = {"sum": "amax", "prod": "amin", "amax": "amax", "amin": "amin"}
+
+
+def is_integer_product(node: Node) -> bool:
+    """Whether a node is a matrix product that no BLAS has."""
+    dtype = node.outputs[0].spec.dtype
+    return node.record.name == "matmul" and not dtype.is_inexact and dtype is not bool_
+
+
+def integer_product(legal: Legal, node: Node, x: Value, y: Value) -> Value:
+    """Products of all pairs, summed as they are made: (..., m, k, 1) times (..., 1, k, n)."""
+    batch = broadcast_shapes("matmul", x.spec.shape[:-2], y.spec.shape[:-2])
+
+    def spread(v: Value, shape: tuple[int, ...]) -> Value:
+        lead = v.spec.shape[:-2]
+        return legal.reshape(v, (*(1,) * (len(batch) - len(lead)), *lead, *shape))
+
+    (m, k), n = x.spec.shape[-2:], y.spec.shape[-1]
+    pairs = legal.emit(POINT, REGISTRY["mul"], spread(x, (m, k, 1)), spread(y, (1, k, n)))
+    return legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
+
+
+def identity_matrix(legal: Legal, node: Node) -> Value:
+    """Whether the row's number is the column's, in numbers."""
+    n, m, dtype, device = (node.params[name] for name in ("n", "m", "dtype", "device"))
+    rows, columns = (
+        legal.emit(
+            POINT, REGISTRY["arange"], start=0, step=1, length=size, dtype=int64, device=device
+        )
+        for size in (n, m)
+    )
+    same = legal.emit(POINT, REGISTRY["eq"], legal.reshape(rows, (n, 1)), columns)
+    return same if dtype is bool_ else legal.cast(same, dtype)
+
+
+def wants_another_scatter(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a scatter is one of truth values, or has fewer indices than its base has lines."""
+    if node.record.name not in ("scatter", "scatter_reduce") or not inputs[0].spec.shape:
+        return False
+    return inputs[0].spec.dtype is bool_ or _part(node, inputs) is not None
+
+
+def _part(node: Node, inputs: tuple[Any, ...]) -> tuple[tuple[int, int, int], ...] | None:
+    """The lines of the base that have indices, as a slice; None if all have."""
+    base, index, dim = inputs[0].spec.shape, inputs[2].spec.shape, node.params["dim"]
+    sizes = [n if d == dim else index[d] for d, n in enumerate(base)]
+    return None if tuple(sizes) == base else tuple((0, n, 1) for n in sizes)
+
+
+def another_scatter(legal: Legal, node: Node, inputs: tuple[Any, ...]) -> Value:
+    """Truth values as bytes; the lines that have indices by themselves, then put back."""
+    base, values, index = inputs
+    record, params, dtype = node.record, node.params, base.spec.dtype
+    if dtype is bool_:
+        how = params.get("reduce") or ("sum" if params["accumulate"] else "")
+        if how:
+            record, params = REGISTRY["scatter_reduce"], {"reduce": OF_BYTES[how]}
+            params["dim"] = node.params["dim"]
+    if dtype is bool_ or dtype.is_half:
+        wide = uint8 if dtype is bool_ else float32
+        base, values = legal.cast(base, wide), legal.cast(values, wide)
+    part = _part(node, inputs)
+    lines = base if part is None else legal.show("slice", base, index=part)
+    operands = legal.fixed(TEMPLATES[record.name], (lines, values, index))
+    out = legal.emit(TEMPLATE, record, *operands, **params)
+    if part is not None:
+        chain = ((REGISTRY["slice"], {"index": part}),)
+        out = legal.emit(TEMPLATE, REGISTRY["view_scatter"], base, out, chain=chain)
+    return out if out.spec.dtype is dtype else legal.cast(out, dtype)

@@ -1,0 +1,1 @@
+"""Where values lie: places, one arena, footprints."""

@@ -1,0 +1,279 @@
+"""Placing: which values get memory, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.product import template as products
+from adjoint.engine.compiler.flow import bodies
+from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
+from adjoint.engine.compiler.loops.ir import can_fail
+from adjoint.engine.compiler.loops.nest import strides_over
+from adjoint.engine.compiler.lower.indexed import INDEXED
+from adjoint.engine.compiler.lower.templates import TEMPLATES
+from adjoint.engine.compiler.memory.places import (
+    ARENA,
+    INPUT,
+    OWN,
+    RESULT,
+    Buffer,
+    Place,
+    expand_to,
+    reshaped,
+    row_major,
+    show,
+)
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import Graph, Value, subgraphs
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A value that was taken before what it lies in is overwritten."""
+
+    spec: Any
+    place: Place
+
+
+class Placing:
+    """Decides for every value that is kept in memory where it lies."""
+
+    def __init__(
+        self,
+        task: Task,
+        graph: Graph,
+        inputs: list[Buffer | None],
+        given: dict[Value, Place],
+        fusion: Fusion,
+        units: list[Unit],
+    ) -> None:
+        self.task, self.graph, self.fusion, self.units = task, graph, fusion, units
+        self.inputs, self.given = inputs, given
+        self.places: dict[Value, Place] = dict(given)
+        self.position = {unit.index: k for k, unit in enumerate(units)}
+        self.readers: dict[Value, set[int]] = {}  # base value -> positions of units
+        self.skipped: set[int] = set()  # units whose work others do
+        self.targets: list[Buffer] = []
+        self.results: dict[int, Buffer] = {}
+        self.last: list[tuple[Any, Place]] = []  # copies at the end: of values, or `Taken`
+        self.realise()
+        self.place_outputs()
+        self.make_in_place()
+        self.multiply_in_place()
+
+    def realise(self) -> None:
+        """Give memory to values that someone outside their unit reads."""
+        for unit in self.units:
+            for node in unit.nodes:
+                for x in node.inputs:
+                    if isinstance(x, Value) and not x.host:
+                        base, _ = self.fusion.rooted(x)
+                        maker = self.fusion.unit_of.get(base)
+                        if maker is not unit:
+                            self.readers.setdefault(base, set()).add(self.position[unit.index])
+        end = len(self.units)
+        for v in self.graph.outputs:
+            self.readers.setdefault(self.fusion.rooted(v)[0], set()).add(end)
+        for base in list(self.readers):
+            if base in self.fusion.unit_of:
+                self.realise_value(base)
+        for unit in self.units:
+            if unit.kind in ("template", "call"):
+                for v in unit.nodes[0].outputs:
+                    self.realise_value(v)
+
+    def make_in_place(self) -> None:
+        """Have operands of concatenations written where they belong by the units that make them."""
+        for unit in self.units:
+            node = unit.nodes[0]
+            template = TEMPLATES.get(node.record.name) if unit.kind == "template" else None
+            if template is None or template.parts is None:
+                continue
+            place = self.places[node.outputs[0]]
+            if place.buffer.kind not in OWN:  # state: somebody may yet read its old value
+                continue
+            windows = template.parts(node, place)
+            for x, window in zip(node.inputs, windows, strict=True):
+                base, views = self.fusion.rooted(x)
+                maker = self.fusion.unit_of.get(base)
+                if maker is None or maker.kind != "loop" or len(self.readers.get(base, ())) != 1:
+                    continue
+                if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
+                    continue
+                found = reshaped(window, base.spec.shape)
+                if found is not None:
+                    self.places[base] = found
+
+    def multiply_in_place(self) -> None:
+        """Have products write where a mere rearrangement of them would be copied to."""
+        for unit in self.units:
+            node = unit.nodes[0]
+            if unit.kind != "loop" or len(unit.nodes) != 1 or node.record.name != "clone":
+                continue
+            base, views = self.fusion.rooted(node.inputs[0])
+            maker = self.fusion.unit_of.get(base)
+            own, target = self.places.get(base), self.places.get(node.outputs[0])
+            if maker is None or own is None or target is None or own.buffer.kind != ARENA:
+                continue
+            if target.buffer.kind not in OWN:
+                continue
+            if maker.nodes[0].record.name != "matmul" or len(self.readers[base]) != 1:
+                continue
+            place: Place | None = target
+            for view in reversed(views):
+                if view.record.name == "permute":
+                    dims = view.params["dims"]
+                    assert place is not None
+                    back = [dims.index(d) for d in range(len(dims))]
+                    place = Place(
+                        place.buffer,
+                        tuple(place.shape[d] for d in back),
+                        tuple(place.strides[d] for d in back),
+                        place.offset,
+                    )
+                elif view.record.name == "reshape" and place is not None:
+                    place = reshaped(place, view.inputs[0].spec.shape)
+                else:
+                    place = None
+                if place is None:
+                    break
+            # A product's rows must be rows in memory; who would read it later reads the copy.
+            if place is not None and products.in_rows(place):
+                self.places[base] = place
+                self.skipped.add(unit.index)
+
+    def realise_value(self, value: Value) -> None:
+        if value not in self.places:
+            size = prod(value.spec.shape)
+            buffer = Buffer(ARENA, value.spec.dtype, size, name=value.name)
+            self.places[value] = row_major(buffer, value.spec.shape)
+
+    def place_of(self, value: Value) -> Place:
+        """Where a realised value, or a view of one, lies."""
+        found = self.places.get(value)
+        if found is None:
+            node = value.node
+            assert node is not None
+            found = show(self.place_of(node.inputs[0]), node)
+            assert found is not None, f"{value} has no place"
+            self.places[value] = found
+        return found
+
+    def place_outputs(self) -> None:
+        """Let results and updated state be written where they belong, or copied there."""
+        task, outputs = self.task, self.graph.outputs
+        for (_, k), target in zip(task.writes, task.targets, strict=True):
+            same = next((i for i, x in enumerate(task.examples) if x is target), None)
+            if same is not None and self.inputs[same] is not None:
+                buffer = self.inputs[same]
+                assert buffer is not None
+                place = self.given[self.graph.inputs[same]]
+            else:
+                buffer = Buffer(
+                    "target", outputs[k].spec.dtype, prod(target.shape), len(self.targets)
+                )
+                place = array_place(buffer, target)
+            self.targets.append(buffer)
+            self.last.append((outputs[k], place))
+        for k in sorted(task.returned):
+            value = outputs[k]
+            buffer = Buffer(RESULT, value.spec.dtype, prod(value.spec.shape), k)
+            self.results[k] = buffer
+            place = row_major(buffer, value.spec.shape)
+            base, views = self.fusion.rooted(value)
+            own = self.places.get(base)
+            if own is not None and not views and own.buffer.kind == ARENA:
+                self.places[value] = place  # made in place
+            else:
+                self.last.insert(0, (value, place))
+        self.write_in_place()
+
+    def write_in_place(self) -> None:
+        """State whose old value nobody needs any more is overwritten by the unit that makes it."""
+        kept = []
+        calls = [k for k, u in enumerate(self.units) if may_fail(u)]
+        for value, place in self.last:
+            if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
+                kept.append((value, place))
+            else:
+                self.places[value] = place
+        # What is copied at the end must not be overwritten by an earlier copy: take it first.
+        written = {place.buffer for _, place in kept}
+        self.last = []
+        for value, place in kept:
+            base, _ = self.fusion.rooted(value)
+            source = self.places.get(base)
+            if place.buffer.kind != RESULT and source is not None and source.buffer in written:
+                own = Buffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
+                held = row_major(own, value.spec.shape)
+                self.last.insert(0, (value, held))
+                self.last.append((Taken(value.spec, held), place))
+            else:
+                self.last.append((value, place))
+
+    def may_overwrite(self, value: Value, place: Place, calls: list[int]) -> bool:
+        base, views = self.fusion.rooted(value)
+        unit = self.fusion.unit_of.get(base)
+        own = self.places.get(base)
+        if views or unit is None or own is None or own.buffer.kind != ARENA:
+            return False
+        if unit.kind == "call" or not place.contiguous:
+            return False
+        at = self.position[unit.index]
+        if any(c >= at for c in calls):
+            return False
+        if place.buffer.kind != INPUT:
+            return True
+        source = self.graph.inputs[place.buffer.number]
+        for reader in self.readers.get(source, ()):
+            if reader > at:
+                return False
+            if reader == at and not self.in_step(unit, source, base, place):
+                return False
+        return True
+
+    def in_step(self, unit: Unit, source: Value, value: Value, place: Place) -> bool:
+        """Whether a unit reads an input only at the element it is about to write."""
+        if unit.kind != "loop" or unit.reduced is not None:
+            return False
+        wanted = strides_over(place.strides, unit.maps[value])
+        for node in unit.nodes:
+            for x in node.inputs:
+                if isinstance(x, Value) and self.fusion.rooted(x)[0] is source:
+                    seen = expand_to(self.place_of(x), node.outputs[0].spec.shape)
+                    if seen.offset != place.offset:
+                        return False
+                    if strides_over(seen.strides, unit.maps[node.outputs[0]]) != wanted:
+                        return False
+        return True
+
+
+def may_fail(unit: Unit) -> bool:
+    """Whether running a unit can raise: calls, and what checks indices."""
+    if unit.kind == "template" and subgraphs(unit.nodes[0]):
+        return bodies.can_fail(unit.nodes[0])
+    return unit.kind == "call" or any(
+        n.record.name in INDEXED or can_fail(n.record.name, "int") for n in unit.nodes
+    )
+
+
+def input_places(graph: Graph, examples: Any) -> tuple[list[Buffer | None], dict[Value, Place]]:
+    """Buffers and places of the graph's inputs."""
+    buffers: list[Buffer | None] = []
+    places: dict[Value, Place] = {}
+    for i, (value, array) in enumerate(zip(graph.inputs, examples, strict=True)):
+        if value.host:
+            buffers.append(None)
+            continue
+        buffer = Buffer(INPUT, value.spec.dtype, prod(value.spec.shape), i)
+        buffers.append(buffer)
+        places[value] = array_place(buffer, array)
+    return buffers, places
+
+
+def array_place(buffer: Buffer, array: Any) -> Place:
+    """Where the elements of an array lie."""
+    item = array.dtype.itemsize
+    return Place(buffer, tuple(array.shape), tuple(s // item for s in array.strides))

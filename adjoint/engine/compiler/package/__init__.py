@@ -1,0 +1,1 @@
+"""Programs as plain data: named, kept on disk, given addresses, explained."""

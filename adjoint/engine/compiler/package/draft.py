@@ -1,0 +1,259 @@
+"""Drafts: a plan's words before sizes are put in, and the images they become.
+
+A plan made at extents (Note [extents]) has words that are extents. A draft keeps the plain ones in
+an array and the others as polynomials, and makes the image for given sizes without planning again:
+it evaluates the polynomials and packs the arena, whose best arrangement depends on sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.compiler.lower.indexed import Fault
+from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
+from adjoint.engine.compiler.memory.memory import blocks, lifetimes, pack, rounded, together
+from adjoint.engine.compiler.memory.places import ARENA, Buffer
+from adjoint.engine.compiler.package.image import TEST, Image, Patches
+from adjoint.engine.compiler.package.naming import name_of
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import (
+    Address,
+    Call,
+    Entry,
+    Flow,
+    Launch,
+    Number,
+    Status,
+    Step,
+    double_bits,
+    entries_of,
+    launches_of,
+    told,
+)
+from adjoint.engine.graph.extents import Extent, ExtentFloat, evaluate
+
+# Rough operations, of which a processor does one or two a nanosecond.
+SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late
+ALONE = 40_000.0  # so is a program whose larger launches together are less
+
+
+class Draft:
+    """An image but for sizes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.blocks = blocks(plan, lifetimes(plan))
+        self.together = together(self.blocks)
+        self.block_of: dict[Buffer, int] = {
+            buffer: k for k, block in enumerate(self.blocks) for buffer in block.buffers
+        }
+        self.hosts = {v: i for i, v in enumerate(plan.graph.inputs)}
+        self.plain: list[int] = []  # words; 0 where they are extents
+        self.sized: list[tuple[int, Any]] = []  # (position, extent)
+        self.inside: list[tuple[int, int]] = []  # (position, block) of addresses in the arena
+        self.patches: Patches = {}
+        self.numbers: dict[int, list[tuple[int, int]]] = {}
+        self.status: list[tuple[int, int]] = []
+        self.faults: list[Fault] = []
+        self.segments: list[list[tuple[str, int, Entry]] | None] = []
+        self.results = [
+            (k, tuple(plan.graph.outputs[k].spec.shape), b.dtype.name)
+            for k, b in sorted(plan.results.items())
+        ]
+        for step in plan.steps:
+            self.add(step)
+        self.words = np.array(self.plain or [0], np.int64)
+        self.positions, self.which, self.extents = distinct(self.sized)
+        self.at_words = np.array([at for at, _ in self.inside], np.int64)
+        self.at_blocks = np.array([block for _, block in self.inside], np.int64)
+
+    # -- words ----------------------------------------------------------------------------------
+
+    def add(self, step: Step) -> None:
+        """The words of a step's entries."""
+        if isinstance(step, Call):
+            self.segments.append(None)
+            return
+        if not self.segments or self.segments[-1] is None:
+            self.segments.append([])
+        segment = self.segments[-1]
+        assert segment is not None
+        for entry in entries_of(step):
+            name = name_of(entry) if isinstance(entry, Launch) else TEST
+            segment.append((name, len(self.plain), entry))
+            for word in entry.words:
+                if word.__class__ is not int:
+                    word = self.word(word, len(self.plain))
+                self.plain.append(word)
+
+    def word(self, word: Any, at: int) -> int:
+        """A word that is not plain: what is known of it now."""
+        if isinstance(word, Address):
+            buffer = word.buffer
+            if buffer.kind == ARENA:
+                self.inside.append((at, self.block_of[buffer]))
+                return self.number(word.shift, at)
+            key = f"{buffer.kind} {buffer.number}"
+            self.patches.setdefault(key, []).append((at, word.shift))
+        elif isinstance(word, Number):
+            self.numbers.setdefault(self.hosts[word.value], []).append((at, word.plus))
+        elif isinstance(word, Status):
+            self.status.append((at, len(self.segments) - 1))
+        elif isinstance(word, Fault):
+            self.faults.append(word)
+            return len(self.faults)
+        else:
+            return self.number(word, at)
+        return 0
+
+    def number(self, word: Any, at: int) -> int:
+        if isinstance(word, (Extent, ExtentFloat)):
+            self.sized.append((at, word))
+            return 0
+        return int(word)
+
+    # -- images ---------------------------------------------------------------------------------
+
+    def at(self, sizes: Mapping[str, int]) -> Image:
+        """The image for given sizes, those of computed symbols included."""
+
+        def at_sizes(x: Any) -> Any:
+            if isinstance(x, Extent):
+                return evaluate(x.poly, sizes)
+            return x.at(sizes) if isinstance(x, ExtentFloat) else x
+
+        starts, arena = self.packed(at_sizes)
+        segments, parallel = self.shared(at_sizes)
+        words = self.words.copy()
+        if self.extents:
+            values = [word_of(at_sizes(x)) for x in self.extents]
+            words[self.positions] = np.array(values, np.int64)[self.which]
+        words[self.at_words] += np.array(starts or [0], np.int64)[self.at_blocks]
+        moved = {
+            key: [(at, at_sizes(shift)) for at, shift in places]
+            for key, places in self.patches.items()
+        }
+        return Image(
+            words=words,
+            arena=arena,
+            inside=self.at_words,
+            patches=moved,
+            numbers={
+                i: [(at, at_sizes(plus)) for at, plus in places]
+                for i, places in self.numbers.items()
+            },
+            status=self.status,
+            faults=[fault.told(at_sizes) for fault in self.faults],
+            segments=segments,
+            results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],
+            parallel=parallel,
+            details=cache(lambda: self.details(arena, at_sizes)),
+        )
+
+    def packed(self, at_sizes: AtSizes) -> tuple[list[int], int]:
+        """Where in the arena each block begins, and the arena's size."""
+        sizes = [rounded(at_sizes(block.nbytes)) for block in self.blocks]
+        return pack(self.blocks, sizes, self.together)
+
+    def shared(self, at_sizes: AtSizes) -> tuple[list[Any], bool]:
+        """The entries of all segments, and whether any is for all workers."""
+        wide = {
+            id(launch): at_sizes(launch.pieces) > 1 and at_sizes(launch.cost)
+            for segment in self.segments
+            for _, _, launch in segment or ()
+            if isinstance(launch, Launch)
+        }
+        parallel = sum(cost for cost in wide.values() if cost > SERIAL) > ALONE
+        segments = [
+            None
+            if segment is None
+            else [
+                (name, at, parallel and wide.get(id(entry), 0) > SERIAL, entry.skip)
+                for name, at, entry in segment
+            ]
+            for segment in self.segments
+        ]
+        return segments, parallel
+
+    def place(self) -> None:
+        """Tell buffers where in the arena they are, for calls of the eager table."""
+        starts, _ = self.packed(lambda x: x)
+        for block, start in zip(self.blocks, starts, strict=True):
+            for buffer in block.buffers:
+                buffer.start = start
+
+    def details(self, arena: int, at_sizes: AtSizes) -> dict[str, Any]:
+        """What `explain` tells."""
+        return {
+            "report": [describe(step, at_sizes) for step in self.plan.steps],
+            "memory": footprint(self.plan, self.blocks, arena, at_sizes),
+        }
+
+
+def distinct(sized: list[tuple[int, Any]]) -> tuple[Any, Any, list[Any]]:
+    """Positions, which extent is at each, and the extents, each once."""
+    numbers: dict[Any, int] = {}
+    extents: list[Any] = []
+    which = []
+    for _, x in sized:
+        key = frozenset(x.poly.items()) if isinstance(x, Extent) else id(x)
+        if key not in numbers:
+            numbers[key] = len(extents)
+            extents.append(x)
+        which.append(numbers[key])
+    positions = [at for at, _ in sized]
+    return np.array(positions, np.int64), np.array(which, np.int64), extents
+
+
+def word_of(x: int | float) -> int:
+    """A number as a word: a float by its bits."""
+    return double_bits(x) if isinstance(x, float) else x
+
+
+def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
+    """What `explain` says of a step."""
+    label = told(step.label, at_sizes)
+    if isinstance(step, Flow):
+        inside = [(name, [describe(s, at_sizes) for s in part]) for name, part in step.parts]
+        work = [sum(line["work"] for line in lines) for _, lines in inside]
+        return {
+            "kind": step.kind,
+            "what": label,
+            "times": step.turns,
+            "work": max(work) if step.kind == "branch" else sum(work) * (step.turns or 1),
+            "reason": step.reason,
+            "inside": inside,
+        }
+    if isinstance(step, Call):
+        return {"kind": "call", "what": label, "reason": step.reason}
+    kind = "kernel" if step.form is not None else "template"
+    return {
+        "kind": kind,
+        "what": label,
+        "times": max(len(step.kernels), 1),
+        "work": round(at_sizes(step.cost)),
+        "reason": step.reason,
+        "bytes": sum(
+            at_sizes(t.high - t.low) * t.buffer.dtype.itemsize for t in (*step.reads, *step.writes)
+        ),
+    }
+
+
+def functions_of(plan: Plan, emit: Callable[..., Text]) -> dict[str, Callable[[], Text]]:
+    """How each function of a plan is written, by name."""
+    wanted: dict[str, Callable[[], Text]] = {}
+    for step in (launch for each in plan.steps for launch in launches_of(each)):
+        name = name_of(step)
+        if name in wanted:
+            continue
+        if step.form is not None:
+            wanted[name] = lambda form=step.form, name=name: emit(form, name)  # type: ignore[misc]
+        else:
+            assert step.text is not None
+            wanted[name] = lambda text=step.text, name=name: text(name)  # type: ignore[misc]
+    return wanted

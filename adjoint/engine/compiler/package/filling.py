@@ -1,0 +1,192 @@
+"""Filling in: the addresses and numbers that differ from call to call, by code made for the task.
+
+A call of a small program must not take longer than the program. What has to be done is known when
+the program is made, so it is written out as a Python function without loops or look-ups.
+
+Note [recycled results]
+    Results are fresh arrays to whoever receives them. An array that was handed out and that nobody
+    holds any more (its reference count says so: views and exported buffers hold it too) is as good
+    as a fresh one, and its address is known. So results come from two banks of arrays that take
+    turns: the gradients of the call before are usually alive until this call's replace them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from math import prod
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, address_of, looks, slow_address
+from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.core.dtype import named
+
+Fill = Callable[[list[Any], list[Any]], list[Any]]
+SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
+MANY = 64  # words with an array's address that NumPy fills in sooner than as many lines of Python
+UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
+
+
+class Bank:
+    """The arrays of one call's results, and the words that say where they are."""
+
+    __slots__ = ("arrays", "at", "kinds", "places", "results", "shares", "shifts", "values")
+
+    def __init__(self, image: Image, outputs: int) -> None:
+        kept = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
+        kept = [(k, shape, dtype) for k, shape, dtype in kept if keeps(shape, dtype)]
+        self.places = [k for k, _, _ in kept]
+        self.kinds = [(shape, dtype) for _, shape, dtype in kept]
+        patches = [image.patches.get(f"result {k}", []) for k in self.places]
+        self.at = np.array([at for each in patches for at, _ in each], np.int64)
+        self.shifts = np.array([shift for each in patches for _, shift in each], np.int64)
+        self.shares = np.repeat(np.arange(len(patches)), [len(each) for each in patches])
+        self.arrays = [np.empty(shape, dtype) for shape, dtype in self.kinds]
+        self.results: list[Any] = [None] * outputs
+        self.put()
+
+    def put(self) -> None:
+        """Note where the arrays are."""
+        for k, array in zip(self.places, self.arrays, strict=True):
+            self.results[k] = array
+        starts = np.array([address_of(a) for a in self.arrays], np.int64)
+        self.values = starts[self.shares] + self.shifts
+
+    def renew(self) -> None:
+        """Have other arrays in place of those that somebody holds."""
+        for i, (shape, dtype) in enumerate(self.kinds):
+            if getrefcount(self.arrays[i]) > UNHELD:
+                self.arrays[i] = np.empty(shape, dtype)
+        self.put()
+
+
+class Banks:
+    """Two banks that take turns."""
+
+    __slots__ = ("both", "unheld")
+
+    def __init__(self, image: Image, outputs: int) -> None:
+        self.both = [Bank(image, outputs), Bank(image, outputs)]
+        self.unheld = UNHELD * len(self.both[0].arrays)
+
+    def take(self, words: Any) -> list[Any]:
+        """A list of results, with arrays that are nobody's; their addresses go into `words`."""
+        both = self.both
+        both.reverse()
+        bank = both[0]
+        if sum(map(getrefcount, bank.arrays)) != self.unheld:
+            bank.renew()
+        words[bank.at] = bank.values
+        return bank.results.copy()
+
+
+def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether a result of this kind comes from a bank."""
+    return COUNTED and 0 < dtype.itemsize * prod(shape) <= SMALL
+
+
+def _numpy(dtype: str) -> Any:
+    return NUMPY_OF[named(dtype)]
+
+
+def make_fill(
+    image: Image, moving: dict[int, bool], floats: set[int], words: Any, outputs: int
+) -> Fill:
+    """A function of a call's inputs and targets that fills in `words` and gives the results.
+
+    `moving` are the inputs whose addresses change, and whether they are written; `floats` the
+    host's numbers that are floats.
+    """
+    view = memoryview(words).cast("B")
+    scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "words": words}
+    scope |= {"bytes": view, "peek": looks()[0], "slow_address": slow_address}
+    scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
+    lines = [f" results = [None] * {outputs}"]
+    if any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
+        scope["take"] = Banks(image, outputs).take
+        lines = [" results = take(words)"]
+    lines += [
+        *_arrays(image, moving, scope),
+        *_numbers(image, floats, scope),
+        *_results(image, scope),
+    ]
+    given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
+    text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
+    exec(compile(text, "<fill>", "exec"), scope)
+    fill: Fill = scope.pop("fill")  # else each would hold the other
+    return fill
+
+
+def _put(image: Image, key: str, scope: dict[str, Any]) -> Iterator[str]:
+    """Put the address `a` of an array where it is needed."""
+    patches = image.patches.get(key, ())
+    if len(patches) > MANY:  # the turns of a loop
+        name = key.replace(" ", "_")
+        scope[f"at_{name}"] = np.array([at for at, _ in patches], np.int64)
+        scope[f"shift_{name}"] = np.array([shift for _, shift in patches], np.int64)
+        yield f" words[at_{name}] = shift_{name} + a"
+        return
+    for at, shift in patches:
+        yield f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
+
+
+def _arrays(image: Image, moving: dict[int, bool], scope: dict[str, Any]) -> Iterator[str]:
+    arrays = [(f"inputs[{i}]", f"input {i}", written) for i, written in moving.items()]
+    targets = [key.split()[1] for key in image.patches if key.startswith("target")]
+    arrays += [(f"targets[{n}]", f"target {n}", True) for n in targets]
+    for array, key, written in arrays:
+        yield f" x = {array}"
+        if written:
+            yield " if not x.flags.writeable: refuse()"
+        yield " a = peek(x) if x.__class__ is ndarray else slow_address(x)"
+        yield from _put(image, key, scope)
+
+
+def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
+    """Put the host's numbers where they are needed; floats in a row are written together."""
+    for i, places in image.numbers.items():
+        yield f" x{i} = inputs[{i}]"
+        if i not in floats:
+            for at, plus in places:
+                yield f" q[{at}] = signed(x{i} + {plus})"
+    places = sorted((at, i) for i in floats for at, _ in image.numbers[i])
+    rows: dict[str, list[int]] = {}  # the same numbers in the same order, and where they begin
+    for _, group in groupby(enumerate(places), lambda each: each[1][0] - each[0]):
+        row = [place for _, place in group]
+        rows.setdefault(", ".join(f"x{i}" for _, i in row), []).append(8 * row[0][0])
+    for values, starts in rows.items():
+        count = values.count("x")
+        scope[f"pack{count}"] = struct.Struct(f"={count}d").pack_into
+        yield f" for at in {tuple(starts)}: pack{count}(bytes, at, {values})"
+
+
+def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
+    """Fresh arrays for results that are too large to be kept."""
+    for k, shape, dtype in image.results:
+        if not keeps(shape, _numpy(dtype)):
+            scope[f"dtype{k}"] = _numpy(dtype)
+            yield f" results[{k}] = r = empty({shape}, dtype{k})"
+            yield " a = peek(r)"
+            yield from _put(image, f"result {k}", scope)
+
+
+def refuse() -> None:
+    """Refuse to write where the owner of the memory does not allow it."""
+    raise ValueError(
+        "compile: the function writes in place to a tensor whose memory is read-only: it was made "
+        "from a NumPy array that is not writeable, or from bytes. Clone the tensor first."
+    )
+
+
+def signed(x: int) -> int:
+    """An integer as the signed 64-bit word of its low bits."""
+    x = int(x)
+    if -(2**63) <= x < 2**63:
+        return x
+    x &= 2**64 - 1
+    return x - 2**64 if x >> 63 else x

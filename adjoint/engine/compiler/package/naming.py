@@ -1,0 +1,162 @@
+"""Names by content: of kernels' functions, and of whole tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+from array import array
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.capture.surroundings.reach import is_own
+from adjoint.engine.compiler.loops.ir import Form
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import Graph, Value
+
+
+def digest(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def form_name(form: Form) -> str:
+    """The name of a form's function: a digest of all that decides its text."""
+    return f"k{digest(repr(form))}"
+
+
+def name_of(step: Launch) -> str:
+    """The name of the function a launch calls."""
+    return step.function or form_name(step.form)
+
+
+class Unnameable(Exception):
+    """A task that holds something whose content has no name."""
+
+
+PLANNING = ("core", "ops", "tensor", "autodiff", "graph", "capture", "backends", "compiler")
+
+
+@cache
+def package_key() -> str:
+    """Which version of the package this is: sizes and times of the files that decide a plan."""
+    root = Path(__file__).parents[2]
+    entries = []
+    pending = [str(root / name) for name in PLANNING]
+    while pending:
+        with os.scandir(pending.pop()) as found:
+            for entry in found:
+                if entry.is_dir():
+                    pending.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    stat = entry.stat()
+                    entries.append(f"{entry.name}{stat.st_size}{stat.st_mtime_ns}")
+    return digest(";".join(sorted(entries)))
+
+
+def task_key(task: Task, options: Any) -> str:
+    """A digest of all that decides a task's plan."""
+    examples = {id(x): i for i, x in enumerate(task.examples)}
+    targets = task.targets
+    return store.key_of(
+        repr(options),
+        get_default_dtype().name,
+        graph_key(task.graph),
+        packed([hasattr(x, "strides") for x in task.examples]),  # the others are the host's
+        rows([x.strides for x in task.examples if hasattr(x, "strides")]),
+        packed([k for _, k in task.writes]),
+        packed([examples.get(id(x), -1) for x in targets]),
+        rows([x.shape for x in targets]),
+        rows([x.strides for x in targets]),
+        packed(sorted(task.returned)),
+    )
+
+
+def graph_key(graph: Graph) -> str:
+    """A digest of a graph, but for the names of its values.
+
+    The first call of a compiled function waits for this, so a graph of a thousand nodes is told in
+    columns rather than node by node: what all nodes say of one thing, packed or joined in one go.
+    """
+    nodes = graph.nodes
+    inputs = [x for node in nodes for x in node.inputs]
+    values = [*graph.inputs, *[v for node in nodes for v in node.outputs]]
+    specs = [value.spec for value in values]
+    params = [x for node in nodes if node.params for x in node.params.values()]
+    numbers = {value: i for i, value in enumerate(values)}
+    return store.key_of(
+        packed([value.host for value in graph.inputs]),
+        "\n".join([node.record.name for node in nodes]),
+        packed([len(node.inputs) for node in nodes]),
+        packed([len(node.outputs) for node in nodes]),
+        packed([numbers[x] if x.__class__ is Value else -1 for x in inputs]),
+        told([x for x in inputs if x.__class__ is not Value]),
+        "\n".join([",".join(node.params) for node in nodes]),
+        told(params),
+        rows([spec.shape for spec in specs]),
+        "\n".join([spec.dtype.name for spec in specs]),
+        *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
+        # A composition of the package's own follows from its name (and `package_key`).
+        *[
+            f"{i} {graph_key(node.subgraph)}"  # type: ignore[arg-type]
+            for i, node in enumerate(nodes)
+            if node.composition is not None and not _composed_here(node.record)
+        ],
+        packed([numbers[value] for value in graph.outputs]),
+    )
+
+
+def told(literals: list[Any]) -> bytes:
+    """Literals and parameters as bytes that mean the same in every process.
+
+    The second of marshal's formats writes equal values alike, whoever else holds them.
+    """
+    return marshal.dumps([x if x.__class__ in PLAIN else plain(x) for x in literals], 2)
+
+
+def packed(numbers: list[int]) -> bytes:
+    """Numbers as bytes."""
+    return array("q", numbers).tobytes()
+
+
+def rows(each: list[tuple[int, ...]]) -> bytes:
+    """Rows of numbers as bytes: how long they are, then what is in them."""
+    return packed([len(row) for row in each]) + packed([n for row in each for n in row])
+
+
+def _composed_here(record: Record) -> bool:
+    return record.compose is not None and is_own(record.compose)
+
+
+PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # marshal knows them
+
+
+def plain(x: Any) -> Any:
+    """A literal or parameter as data of types that marshal knows.
+
+    >>> from adjoint.engine.core.dtype import float32
+    >>> plain({"dims": (0, 1), "dtype": float32})
+    {'dims': (0, 1), 'dtype': ('DType', 'float32')}
+    """
+    kind = x.__class__
+    if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, x))):
+        return x
+    if kind is dict:
+        return {plain(k): plain(v) for k, v in x.items()}
+    if isinstance(x, tuple):
+        return tuple([plain(v) for v in x])
+    if kind is list:
+        return [plain(v) for v in x]
+    if isinstance(x, (DType, Record)):
+        return (kind.__name__, x.name)
+    if isinstance(x, Device):
+        return (kind.__name__, str(x))
+    if isinstance(x, Graph):
+        return (kind.__name__, graph_key(x))
+    raise Unnameable(kind.__name__)

@@ -1,0 +1,213 @@
+"""One plan for many sizes: tasks that differ in sizes get their images from a common draft.
+
+Note [sized plans]
+    The planner runs on extents (Note [extents]) as it does on ints, so a plan made at some sizes
+    holds for all at which its comparisons come out the same, and a draft says what its words are
+    there. Where a size slipped through as a plain int (in `range`, in an index), the draft is
+    wrong elsewhere. So it is not believed before it has foretold, word for word, a plan made at
+    other sizes: as far off as its guards allow, on the side where it is wanted. It is then
+    believed in between (Note [checked sizes]), where new sizes cost an evaluation of the draft.
+
+    Choices that are right at any size (`typical`) are made for the sizes of the first plan, or
+    `LEAST` where those are less. For sizes more than `FAR` times larger or smaller there is
+    another plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.llvm.loops.kernels import emit
+from adjoint.engine.backends.llvm.runtime import library
+from adjoint.engine.capture.dynamic.template import again
+from adjoint.engine.compiler.memory.arena import Arena
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.draft import Draft, functions_of
+from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.extents import Scope, Sizes, is_extent
+from adjoint.engine.graph.ir import Value
+from adjoint.engine.graph.sizing import Example, Sizing
+
+Made = tuple[Image, dict[str, library.Function]]
+FAR = 8
+LEAST = 16
+PLANS = 16  # that a family keeps
+
+
+@dataclass(eq=False, slots=True)
+class Sized:
+    """A draft and the sizes it is for."""
+
+    draft: Draft
+    scope: Scope  # with the guards of the plan
+    sizes: Sizes  # it was made at
+    reference: Sizes  # it was made for
+    functions: dict[str, library.Function]
+    low: dict[str, int]  # the sizes between which it is believed
+    high: dict[str, int]
+
+    def believed(self, sizes: Sizes) -> bool:
+        """Whether the draft was right at these sizes, or at smaller and at larger ones."""
+        return all(n <= sizes[s] <= self.high[s] for s, n in self.low.items())
+
+    def corner(self, sizes: Sizes) -> dict[str, int]:
+        """Sizes to check the draft at before it is believed at some."""
+        far = {
+            s: max(2, self.reference[s] // FAR)
+            if sizes[s] < low
+            else self.reference[s] * FAR
+            if sizes[s] > self.high[s]
+            else self.sizes[s]
+            for s, low in self.low.items()
+        }
+        return far if self.allows(far) else {s: sizes[s] for s in self.low}
+
+    def believe(self, sizes: Sizes) -> None:
+        """Take note that the draft was right."""
+        for s, n in sizes.items():
+            self.low[s], self.high[s] = min(self.low[s], n), max(self.high[s], n)
+
+    def allows(self, sizes: Sizes) -> bool:
+        """Whether the plan holds at these sizes and was made for such."""
+        return near(sizes, self.reference) and self.scope.allow(sizes)
+
+    def at(self, sizes: Sizes) -> Made:
+        """What runs tasks of these sizes."""
+        return self.draft.at(self.scope.complete(sizes)), self.functions
+
+
+@dataclass(eq=False, slots=True)
+class SizedPlans:
+    """What the tasks of a family share."""
+
+    plans: list[Sized] = field(default_factory=list)  # the one used last at the end
+    arena: Arena = field(default_factory=Arena)
+    refused: str = ""  # why each size is planned by itself
+
+    def find(self, sizes: Sizes) -> Sized | None:
+        """A plan for these sizes."""
+        for k in range(len(self.plans) - 1, -1, -1):
+            if self.plans[k].allows(sizes):
+                self.plans.append(self.plans.pop(k))
+                return self.plans[-1]
+        return None
+
+    def believed(self, task: Task) -> Made | None:
+        """The image and code of a task from a plan that has been right before."""
+        assert task.sizing is not None
+        found = self.find(task.sizing.sizes)
+        if found is None or not found.believed(task.sizing.sizes):
+            return None
+        return found.at(task.sizing.sizes)
+
+    def add(self, plan: Sized) -> None:
+        self.plans.append(plan)
+        del self.plans[:-PLANS]
+
+
+def told_of(kept: dict[Any, Any]) -> str:
+    """`explain`'s last line: how a program of dynamic sizes came about."""
+    lines = []
+    for shared in kept.values():
+        if shared.refused:
+            lines.append(f"each size is planned by itself: {shared.refused}")
+        for plan in shared.plans:
+            sizes = [f"{s} {n} to {plan.high[s]}" for s, n in plan.low.items()]
+            lines.append(f"one plan for the sizes {', '.join(sizes)}")
+    return "".join([f"\n{line}" for line in lines])
+
+
+def reference_of(sizes: Sizes) -> dict[str, int]:
+    """What a plan made at some sizes is for."""
+    return {symbol: max(n, LEAST) for symbol, n in sizes.items()}
+
+
+def near(sizes: Sizes, reference: Sizes) -> bool:
+    """Whether a plan for reference sizes is good at others."""
+    return all(
+        n <= FAR * other and other <= FAR * n
+        for symbol, n in reference_of(sizes).items()
+        for other in (reference[symbol],)
+    )
+
+
+def shared_by(task: Task, options: Options) -> SizedPlans | None:
+    """What is kept for all sizes of a task, if it is one of many."""
+    if task.sizing is None:
+        return None
+    kept: SizedPlans = task.sizing.kept.setdefault(options, SizedPlans())
+    return None if kept.refused else kept
+
+
+def planned(task: Task, options: Options, kept: SizedPlans) -> Made | None:
+    """The image and code of a task, from a plan made for many sizes; None where there is none."""
+    assert task.sizing is not None
+    sizes = task.sizing.sizes
+    found = kept.find(sizes)
+    if found is None:
+        made = sized_plan(task, options, sizes, reference_of(sizes))
+        if isinstance(made, str):
+            kept.refused = made
+            return None
+        kept.add(made)
+        return made.at(sizes)
+    if not found.believed(sizes):
+        corner = found.corner(sizes)
+        check = sized_plan(task, options, corner, found.reference)
+        if isinstance(check, str) or not check.at(corner)[0].same(found.at(corner)[0]):
+            kept.refused = "a plan made at some sizes is not what one made at others says"
+            return None
+        found.believe(corner)
+        found.believe({s: sizes[s] for s in corner})
+    return found.at(sizes)
+
+
+def sized_plan(task: Task, options: Options, sizes: Sizes, reference: Sizes) -> Sized | str:
+    """A plan made at extents of these sizes, or why there is none."""
+    sizing: Sizing = task.sizing  # type: ignore[assignment]
+    scope = sizing.scope.again(reference)
+    known = scope.complete(sizes)
+    graph = again(sizing.graph, known, scope)
+    examples = [example_of(v, x) for v, x in zip(graph.inputs, task.examples, strict=True)]
+    arrays = {id(x): k for k, x in enumerate(task.examples)}
+    if any(id(x) not in arrays for x in task.targets):
+        return "it writes to memory that it does not read"
+    if not all(map(row_major, examples, task.examples)):
+        return "an operand is not row-major"
+    plan = Builder(
+        Task(
+            graph=graph,
+            sources=task.sources,
+            writes=task.writes,
+            returned=task.returned,
+            examples=tuple(examples),
+            targets=tuple([examples[arrays[id(x)]] for x in task.targets]),
+        ),
+        options.remat,
+    ).plan()
+    draft = Draft(plan)
+    if None in draft.segments:
+        return "the eager table does a part of it"
+    functions = library.load(functions_of(plan, emit))
+    computed = {name for name, _, _ in sizing.scope.derived.values()}
+    own = {s: n for s, n in sizes.items() if s not in computed}
+    return Sized(draft, scope, own, reference, functions, dict(own), dict(own))
+
+
+def example_of(value: Value, array: Any) -> Any:
+    """An input, with extents in the place of its sizes where they are dynamic."""
+    if value.host or not any(map(is_extent, value.spec.shape)):
+        return array
+    dtype = NUMPY_OF[value.spec.dtype]
+    shape = tuple(value.spec.shape)
+    return Example(shape, tuple([s * dtype.itemsize for s in contiguous_strides(shape)]), dtype)
+
+
+def row_major(example: Any, array: Any) -> bool:
+    """Whether the array that an example stands for lies as the example says."""
+    return not isinstance(example, Example) or bool(array.flags.c_contiguous)

@@ -1,0 +1,146 @@
+"""Build: from a task to the steps that do it.
+
+The stages, in order: passes over the graph, rematerialise, legalise, fuse, order, place, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.llvm.templates.convolution import folds
+from adjoint.engine.backends.llvm.templates.convolution import template as convolutions
+from adjoint.engine.backends.llvm.templates.pooling import template as pools
+from adjoint.engine.backends.llvm.templates.product import template as products
+from adjoint.engine.backends.llvm.templates.rows import template as scatters
+from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.compiler.flow import branches, scans, whiles
+from adjoint.engine.compiler.flow.bodies import refusal
+from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
+from adjoint.engine.compiler.fuse.ordering import ordered
+from adjoint.engine.compiler.loops.batching import batch
+from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
+from adjoint.engine.compiler.loops.nest import Nest
+from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.lower.legalise import Legal
+from adjoint.engine.compiler.lower.templates import TEMPLATES
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import Call, Step, whole
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.passes.pipeline import run_passes
+from adjoint.engine.graph.passes.remat import DEFAULT, NEAR, rematerialise
+from adjoint.engine.ops.shape.convert import CLONE
+
+# Modules that entered their templates in TEMPLATES when they were imported.
+REGISTERED = (
+    branches, convolutions, folds, joins, pools, products, running, scans, scatters, whiles,
+)  # fmt: skip
+
+
+class Builder:
+    """Makes a plan."""
+
+    def __init__(self, task: Task, remat: str = DEFAULT) -> None:
+        self.remat = rematerialise(run_passes(task.graph), remat)
+        self.inputs, given = input_places(self.remat.graph, task.examples)
+        legal = Legal(self.remat.graph, given)
+        self.graph = legal.graph
+        self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
+        self.units = ordered(self.fusion, self.graph)
+        self.placing = Placing(task, self.graph, self.inputs, given, self.fusion, self.units)
+        self.places, self.place_of = self.placing.places, self.placing.place_of
+
+    def plan(self) -> Plan:
+        """The steps of all units, then the copies of what was not made where it belongs."""
+        steps: list[Step] = []
+        for unit in self.units:
+            if unit.index not in self.placing.skipped:
+                steps += self.unit_steps(unit)
+        for value, place in self.placing.last:
+            if 0 not in place.shape:
+                steps.append(self.copy_step(value, place))
+        return Plan(
+            self.graph,
+            batch(steps),
+            self.inputs,
+            self.placing.targets,
+            self.placing.results,
+            self.places,
+            self.remat,
+        )
+
+    def unit_steps(self, unit: Unit) -> list[Step]:
+        """What a unit is done by."""
+        node = unit.nodes[0]
+        if unit.kind == "loop":
+            nest = Nest(unit, self.fusion, self.place_of)
+            for each in unit.nodes:
+                nest.visit(each)
+            for each in unit.nodes:
+                value = each.outputs[0]
+                if value in self.places:
+                    nest.store(value, self.places[value])
+            if not nest.stores:
+                return []
+            step = kernel_step(nest.finish())
+            step.reason = unit.reason
+            return [step]
+        if unit.kind == "template":
+            operands = [self.operand(x) for x in node.inputs]
+            results = [self.places[v] for v in node.outputs]
+            return TEMPLATES[node.record.name].steps(node, operands, results)
+        reads = tuple(
+            whole(self.place_of(x).buffer)
+            for x in node.inputs
+            if isinstance(x, Value) and not x.host
+        )
+        writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
+        return [Call(node, reads, writes, label=node.record.name, reason=why_called(node))]
+
+    def operand(self, x: Any) -> Any:
+        """A template's operand: a place, a number, or None for what needs no memory."""
+        if not isinstance(x, Value) or x.host:
+            return x
+        return None if x in self.fusion.fills else self.place_of(x)
+
+    def copy_step(self, value: Any, place: Place) -> Step:
+        """A copy of a value to another place."""
+        source = value.place if isinstance(value, Taken) else self.place_of(value)
+        if value.spec.dtype.name not in KIND:  # no kernel loads it
+            held = Value("held", value.spec)
+            node = Node(CLONE, (held,), {})
+            node.outputs = (Value("copy", value.spec, node),)
+            self.places[held], self.places[node.outputs[0]] = source, place
+            reads, writes = (whole(source.buffer),), (whole(place.buffer),)
+            return Call(node, reads, writes, label="copy", reason=why_called(node))
+        return copy_step(source, place)
+
+
+def why_called(node: Node) -> str:
+    """Why no native code does a node."""
+    dtypes = {
+        v.spec.dtype.name
+        for v in (*node.outputs, *(x for x in node.inputs if isinstance(x, Value)))
+    }
+    foreign = sorted(dtypes - set(KIND))
+    if foreign:
+        return f"kernels do not compute in {', '.join(foreign)}"
+    if any(0 in v.spec.shape for v in node.outputs):
+        return "nothing to compute"
+    return (subgraphs(node) and refusal(node)) or "no native code for it"
+
+
+def updates(graph: Graph, task: Task) -> frozenset[Node]:
+    """Nodes whose results go nowhere but into state (Note [updates])."""
+    shown = {graph.outputs[k] for k in task.returned}
+    only: set[Node] = set()
+    outside: set[Value] = set(shown)  # values that something else uses
+    for node in reversed(graph.nodes):
+        if not any(v in outside for v in node.outputs):
+            only.add(node)  # dead code is gone, so it leads to a write
+        else:
+            outside.update(x for x in node.inputs if isinstance(x, Value))
+    return frozenset(only)

@@ -1,0 +1,28 @@
+"""Plans: what an executable is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adjoint.engine.compiler.memory.places import Buffer, Place
+from adjoint.engine.compiler.schedule.steps import Step, moments
+from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.passes.remat import Recomputed
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an executable is made from."""
+
+    graph: Graph
+    steps: list[Step]
+    inputs: list[Buffer | None]  # by graph input; None for the host's numbers
+    targets: list[Buffer]  # by write
+    results: dict[int, Buffer]  # by output
+    places: dict[Value, Place]
+    remat: Recomputed
+
+    @property
+    def moments(self) -> list[tuple[str, Step]]:
+        """All steps in order, those of loops and branches after them, with their numbers."""
+        return list(moments(self.steps))

@@ -1,0 +1,50 @@
+"""Exceptions with a name of their own."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import warnings
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parents[2])
+
+
+class LinAlgError(RuntimeError):
+    """A linear-algebra operation met a matrix it cannot treat, such as a singular one.
+
+    linalg.inv(zeros(2, 2))       # raises
+    linalg.inv_ex(zeros(2, 2))    # does not: the second result says which matrices failed
+    """
+
+
+def users_place() -> tuple[str, int] | None:
+    """File and line where the program called into the package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line where the program called into the package, however deep this is in it."""
+    depth, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
+
+
+def show_line(path: str, line: int) -> str:
+    """A line of a program, for a message: `train.py:12, "loss = model(x).item()"`."""
+    text = linecache.getline(path, line).strip()
+    return f"{Path(path).name}:{line}" + (f', "{text}"' if text else "")
+
+
+def users_line() -> str:
+    """Where the program called into the package: `train.py:12, "loss = model(x).item()"`.
+
+    For errors about code that is fine as such and only cannot be captured or transformed.
+    """
+    place = users_place()
+    return "an unknown line" if place is None else show_line(*place)

@@ -1,0 +1,65 @@
+"""finfo and iinfo: what numbers a dtype holds."""
+
+from __future__ import annotations
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
+
+# bits of significand (without the implied one), and of exponent
+_FLOATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11)}
+
+
+class finfo:
+    """Limits of a floating-point dtype.
+
+    >>> finfo(dt.float32).eps
+    1.1920928955078125e-07
+    """
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+
+    def __init__(self, type: DType | None = None) -> None:
+        chosen = dt.get_default_dtype() if type is None else type
+        if not isinstance(chosen, DType) or not chosen.is_inexact:
+            raise TypeError(
+                f"finfo: requires a floating point input type, received {chosen!r}. Use iinfo."
+            )
+        real = chosen.to_real()
+        fraction, exponent = _FLOATS[real.name]
+        bias = 2 ** (exponent - 1) - 1
+        self.bits = real.itemsize * 8
+        self.dtype = real.name
+        self.eps = 2.0**-fraction
+        self.max = (2.0 - self.eps) * 2.0**bias
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0 ** (1 - bias)
+        digits = int(fraction * 0.30103)
+        self.resolution = 10.0**-digits
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype.
+
+    >>> iinfo(dt.uint8).max
+    255
+    """
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, type: DType) -> None:
+        if not isinstance(type, DType) or type.category != dt.INT:
+            raise TypeError(f"iinfo: requires an integer input type, received {type!r}. Use finfo.")
+        self.bits = type.itemsize * 8
+        self.dtype = type.name
+        self.max = 2 ** (self.bits - type.is_signed) - 1
+        self.min = -(self.max + 1) if type.is_signed else 0
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,1 @@
+"""Operations as records: what each states, what families derive, the door all go through."""

@@ -1,0 +1,100 @@
+"""PyTorch's autocast lists: which functions compute in which precision, by device.
+
+Note [autocast]
+    While autocast is on, a public function named here casts its tensors and then runs with autocast
+    off, as PyTorch's does; the entry for the tensors' device counts. Records state a policy of
+    their own for what is reached without such a function: operators, layers, compositions.
+        lower    to the region's dtype        fp32   halves to float32
+        promote  to the widest of the tensors' dtypes
+        keep     no cast, and none inside     banned  an error: unsafe in half precision
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.core.state.context import CONTEXT
+
+_LOWER = """
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d prelu addmm
+    matmul mm vecdot linear addbmm baddbmm bmm scaled_dot_product_attention
+"""
+_LOWER_CUDA = """
+    addmv addr mv einsum chain_matmul multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+"""
+_KEEP_CPU = "addmv addr bilinear mv dot vdot"
+_FP32_CUDA = """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus
+    layer_norm rms_norm group_norm cosine_similarity poisson_nll_loss
+    cosine_embedding_loss nll_loss hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss
+    mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss
+    multi_margin_loss binary_cross_entropy_with_logits cross_entropy dist pdist cdist renorm
+    logsumexp upsample_nearest upsample_bilinear interpolate prod softmax log_softmax softmin
+    cumprod cumsum vector_norm matrix_norm norm sum
+"""
+_FP32_CPU = """
+    avg_pool3d binary_cross_entropy grid_sampler grid_sampler_2d grid_sampler_3d grid_sample polar
+    prod quantile nanquantile stft cdist trace view_as_complex cholesky cholesky_inverse
+    cholesky_solve inverse inv lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d
+    adaptive_avg_pool3d replication_pad mse_loss cosine_embedding_loss nll_loss hinge_embedding_loss
+    poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss margin_ranking_loss
+    soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div multilabel_margin_loss
+    multilabel_soft_margin_loss gaussian_nll_loss
+    binary_cross_entropy_with_logits fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn
+    irfftn hfft ihfft cond matrix_rank solve svdvals eigvals eigvalsh householder_product tensorinv
+    tensorsolve geqrf qr svd triangular_solve fractional_max_pool2d fractional_max_pool3d
+    adaptive_max_pool3d cholesky_ex eig eigh lstsq inv_ex
+"""
+_PROMOTE_CUDA = """
+    addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler grid_sample index_put tensordot
+    scatter_add
+"""
+_PROMOTE_CPU = "stack cat index_copy"
+
+
+def _table() -> dict[str, dict[str, str]]:
+    table: dict[str, dict[str, str]] = {}
+    for device, policy, names in (
+        ("cpu", "lower", _LOWER),
+        ("cuda", "lower", _LOWER + _LOWER_CUDA),
+        ("cpu", "keep", _KEEP_CPU),
+        ("cuda", "fp32", _FP32_CUDA),
+        ("cpu", "fp32", _FP32_CPU),
+        ("cuda", "banned", "binary_cross_entropy"),
+        ("cuda", "promote", _PROMOTE_CUDA),
+        ("cpu", "promote", _PROMOTE_CPU),
+    ):
+        for name in names.split():
+            table.setdefault(name, {})[device] = policy
+    return table
+
+
+FUNCTIONS = _table()  # function name -> device type -> policy
+# Records whose policy holds on the CPU too; all hold on CUDA.
+CPU_RECORDS = frozenset(
+    """
+    matmul linear scaled_dot_product_attention convolution convolution_transpose
+    convolution_weight prod grid_sampler mse_loss l1_loss huber_loss smooth_l1_loss
+    poisson_nll_loss nll_loss cross_entropy binary_cross_entropy binary_cross_entropy_with_logits
+    kl_div ctc_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss
+    soft_margin_loss multi_margin_loss multilabel_margin_loss cat stack
+    """.split()
+)
+
+
+def with_autocast(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, casting its tensors while autocast is on, if PyTorch's lists have its name."""
+    policies = FUNCTIONS.get(name)
+    if policies is None:
+        return fn
+
+    @functools.wraps(fn)
+    def variant(*args: Any, **kwargs: Any) -> Any:
+        autocast = CONTEXT.autocast
+        if autocast is None:
+            return fn(*args, **kwargs)
+        return autocast.call(policies, fn, args, kwargs)
+
+    return variant

@@ -1,0 +1,98 @@
+"""bind, beyond the fast path: autocast, transform levels, composites, capture, tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.operations.levels import Level
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT, INFERENCE_VERSION
+
+
+def flat_tensors(operands: tuple[Any, ...]) -> list[Any]:
+    """The tensors among operands."""
+    return [x for x in operands if is_tensor(x)]
+
+
+def highest_level(operands: tuple[Any, ...]) -> Level | None:
+    """The deepest level any operand lives at."""
+    top: Level | None = None
+    for x in operands:
+        if is_tensor(x):
+            level = x._storage.level
+            if level is not None and (top is None or level.depth > top.depth):
+                top = level
+    if top is not None and not top.active:
+        raise RuntimeError(
+            f"a tensor from inside a finished {type(top).__name__} transform was used after it "
+            "returned. Return the value from the function instead of keeping it."
+        )
+    return top
+
+
+def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Perform an operation in a context that is not plain."""
+    context = CONTEXT
+    if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
+        return HOOKS.sparse.process(record, operands, params)
+    if context.capture is not None and context.capture.closes:
+        operands = context.capture.enter(operands)
+    if context.autocast is not None and record.policy is not None:
+        cast = context.autocast(record, operands)
+        if cast is not None:  # inside, precision is settled
+            with context.having(autocast=None):
+                return record(*cast, **params)
+    if context.levels:
+        level = highest_level(operands)
+        if level is not None:
+            if record.compose is not None:
+                return record.compose(*operands, **params)
+            return level.process(record, operands, params)
+    if record.compose is not None:
+        return bind_composite(record, operands, params)
+    if context.capture is not None:
+        outs = context.capture.record(record, operands, params)
+    else:
+        outs = HOOKS.execute(record, operands, params)
+    return finish(record, operands, params, outs)
+
+
+def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """A composite outside transforms: one node if its derivative is stated, else inlined."""
+    tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in flat_tensors(operands))
+    if tracked and not record.differentiable:
+        return record.compose(*operands, **params)  # type: ignore[misc]
+    with CONTEXT.having(grad_enabled=False):
+        if CONTEXT.capture is not None:
+            outs = CONTEXT.capture.record_composite(record, operands, params)
+        else:
+            outs = HOOKS.execute(record, operands, params)
+    return finish(record, operands, params, outs)
+
+
+def mark_birth(storage: Any) -> None:
+    """Note in a new storage the transform it was made in, or that it was made for inference."""
+    if CONTEXT.levels:
+        storage.birth = CONTEXT.levels[-1].depth
+    if CONTEXT.inference:
+        storage.version = INFERENCE_VERSION
+
+
+def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> Any:
+    """Tape, birth marks and observers, after execution."""
+    context = CONTEXT
+    if context.capture is not None and context.capture.closes:
+        outs = context.capture.seal(record, outs)
+    if not record.is_view and (context.levels or context.inference):
+        for t in outs if isinstance(outs, tuple) else (outs,):
+            mark_birth(t._storage)
+    if (context.grad_enabled and not context.inference) and (
+        record.is_view or any(x.requires_grad for x in flat_tensors(operands))
+    ):
+        HOOKS.attach(record, operands, params, outs)
+    for observe in context.observers:
+        observe(record, operands, params, outs)
+    return outs
+
+
+HOOKS.bind = bind

@@ -1,0 +1,49 @@
+"""The seam between dispatch and the transforms (vmap, jvp, grad).
+
+Note [levels]
+    A transform pushes a Level. Tensors it produces live in storages that carry the level and a
+    payload: what the tensor stands for, in tensors of lower levels (a dual pair, a batched value,
+    a taped value). An operation goes to the highest level among its operands, which expresses it
+    in operations on payloads; those meet the next level down, and so on to the tape and the
+    backend. Payloads are never mutated: a write replaces the payload of the storage, and windows
+    on it are derived again from the new one (Note [windows]).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjoint.engine.core.operations.record import Record
+
+
+class Level(ABC):
+    """One active transform. `depth` orders levels; a deeper one handles an operation first."""
+
+    __slots__ = ("active", "depth", "outer_grad")
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.active = True
+        self.outer_grad = True
+
+    @abstractmethod
+    def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Perform an operation of which some operand is at this level."""
+
+    @abstractmethod
+    def lift(self, tensor: Any) -> Any:
+        """The payload of a tensor of a lower level, seen from this one."""
+
+    @abstractmethod
+    def window(self, payload: Any, record: Record, params: dict[str, Any]) -> Any:
+        """The payload seen through one view operation."""
+
+    @abstractmethod
+    def scatter(self, payload: Any, chain: tuple[Any, ...], new: Any) -> Any:
+        """The payload with what `chain` shows of it replaced by `new`."""
+
+    def reveal(self, payload: Any) -> Any:
+        """The tensor whose elements a payload has, or None where it stands for several."""
+        return None

@@ -1,0 +1,150 @@
+"""The public surface: which functions exist, under which names and in which forms.
+
+An operation's function is declared once with `@public`; the facade, the Tensor methods, the
+in-place forms and the `out=` variants are derived from this table.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """One public function and its forms."""
+
+    name: str
+    fn: Callable[..., Any]
+    namespaces: tuple[str, ...]  # "" is the top level; "linalg", "fft", "special", ...
+    method: bool
+    inplace: bool
+    out: bool
+
+
+PUBLIC: dict[tuple[str, str], Public] = {}  # (namespace, name)
+METHODS: dict[str, Callable[..., Any]] = {}  # Tensor methods, in-place forms left out
+INPLACE: dict[str, Callable[..., Any]] = {}  # name without the underscore -> function
+PROPERTIES: dict[str, Any] = {}  # a getter, or a whole property
+
+
+def public(
+    *,
+    method: bool | str = False,
+    inplace: bool = False,
+    out: bool = False,
+    function: bool = True,
+    namespaces: tuple[str, ...] = ("",),
+    aliases: tuple[str, ...] = (),
+    name: str = "",
+) -> Callable[[F], F]:
+    """Publish a function of the operation layer.
+
+    method     also a Tensor method (first argument becomes self)
+    inplace    also an in-place method, the name with an underscore
+    out        accepts `out=`
+    function   False where PyTorch has the method only
+    aliases    further names with all the same forms
+    """
+
+    def declare(fn: F) -> F:
+        base = name or fn.__name__.rstrip("_")
+        plain = _adapted(base, fn)
+        published = _adapted(base, fn, out=out, checked=True)
+        for each in (base, *aliases):
+            if function:
+                for space in namespaces:
+                    PUBLIC[space, each] = Public(
+                        each, published, namespaces, bool(method), inplace, out
+                    )
+            if method:
+                METHODS[each] = plain
+            if inplace:
+                INPLACE[each] = fn
+        return published  # type: ignore[return-value]
+
+    return declare
+
+
+@overload
+def method(fn: F) -> F: ...
+@overload
+def method(*, name: str = ..., aliases: tuple[str, ...] = ...) -> Callable[[F], F]: ...
+def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()) -> Any:
+    """Publish a Tensor method that is not also a function (or differs from the function)."""
+
+    def declare(fn: F) -> F:
+        for each in (name or fn.__name__, *aliases):
+            METHODS[each] = fn
+        return fn
+
+    return declare if fn is None else declare(fn)
+
+
+def prop(fn: F) -> F:
+    """Publish a read-only Tensor property."""
+    PROPERTIES[fn.__name__] = fn
+    return fn
+
+
+# NumPy's names for arguments, which PyTorch accepts as well.
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def _adapted(
+    base: str, fn: Callable[..., Any], *, out: bool = False, checked: bool = False
+) -> Callable[..., Any]:
+    """`fn` as users call it: NumPy's spellings, autocast, `out=`, and refusal of what is no tensor.
+
+    One wrapper for all four, because each would cost half a microsecond. Methods need no check of
+    their first argument, and it costs nothing until something is missing.
+    """
+    code = fn.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    renames = {theirs: ours for theirs, ours in _NUMPY_NAMES.items() if ours in names}
+    if "axis" in names:
+        renames = {}
+    policies = FUNCTIONS.get(base)
+    kinds = fn.__annotations__ if checked else {}
+    wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
+    if not (renames or policies or out or wanted):
+        return fn
+
+    @functools.wraps(fn)
+    def variant(*args: Any, **kwargs: Any) -> Any:
+        target = None
+        if kwargs:
+            for theirs, ours in renames.items():
+                if theirs in kwargs:
+                    kwargs[ours] = kwargs.pop(theirs)
+            if out:
+                target = kwargs.pop("out", None)
+        try:
+            if policies is None or CONTEXT.autocast is None:
+                result = fn(*args, **kwargs)
+            else:
+                result = CONTEXT.autocast.call(policies, fn, args, kwargs)
+        except AttributeError as error:
+            raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
+        return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
+
+    return variant
+
+
+def _no_tensor(fn: Callable[..., Any], wanted: list[str], args: Any, kwargs: Any) -> Any:
+    """The error for an argument that should have been a tensor; None if all are."""
+    given = inspect.signature(fn).bind(*args, **kwargs).arguments
+    for name in wanted:
+        if name in given and not is_tensor(given[name]):
+            kind = type(given[name]).__name__
+            return TypeError(f"{fn.__name__}(): argument {name!r} must be Tensor, not {kind}")
+    return None

@@ -1,0 +1,183 @@
+"""The record: everything the framework knows about one operation, stated once.
+
+A primitive says how its result looks (`infer`), how it differentiates (`vjp` and `jvp`, usually
+derived by a family in `core.families`) and how it batches. A composite says what it is made of.
+Lowerings are not here: each backend keeps its own table.
+
+Note [rules]
+    A rule's parameter names declare what it needs, and the tape saves only that:
+        x y z / xs      operands            x_spec ... / x_specs   their shapes and dtypes
+        out / outs      results             out_spec               the result's
+        later_outs      all results but the first, which users may then write over
+        g / gs          cotangents          tx ty tz / ts          tangents
+        position        the operand's place, for a rule that serves several (a "*name")
+    and any other name is a parameter of the operation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any
+
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
+
+OPERAND_NAMES = ("x", "y", "z", "w")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A derivative rule with the names it asks for; `defaults` are of parameters one may omit."""
+
+    fn: Callable[..., Any]
+    names: tuple[str, ...]
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(fn: Callable[..., Any] | None) -> Rule | None:
+        """Read the parameter names, once, when the operation is declared."""
+        if fn is None:
+            return None
+        asked = inspect.signature(fn).parameters
+        given = {n: p.default for n, p in asked.items() if p.default is not p.empty}
+        return Rule(fn, tuple(asked), given)
+
+    def __call__(self, look_up: Callable[[str], Any]) -> Any:
+        if not self.defaults:
+            return self.fn(*map(look_up, self.names))
+        found = []
+        for name in self.names:
+            try:
+                found.append(look_up(name))
+            except KeyError:
+                found.append(self.defaults[name])
+        return self.fn(*found)
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """One operation. Calling it binds it: `ADD(x, y)`."""
+
+    name: str
+    family: str
+    infer: Callable[..., Any]
+    promotion: str | None = None  # a key of core.promotion.KINDS
+    promotes_from: int = 0  # operands before this one (a condition) keep their dtype
+    operands: tuple[str, ...] = ()  # their names; a last "*name" takes all the rest
+    outputs: int = 1  # 0: a tuple whose length the parameters decide
+    vjp: tuple[Rule | None, ...] = ()  # one per operand name
+    jvp: Rule | None = None
+    # Operations with subgraphs state derivatives of all operands at once: cotangents as
+    # pull(operands, outs, gs, needed, params), (results, tangents) as push(operands, ts, params).
+    pull: Callable[..., Any] | None = None
+    push: Callable[..., Any] | None = None
+    partials: tuple[Rule | float | None, ...] = ()  # elementwise
+    shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
+    batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
+    share: Callable[..., Any] | None = None  # batching that profits from unbatched operands
+    window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
+    is_view: bool = False  # whether it states a window
+    keeps_layout: bool = False  # the result lies in memory as operands of its shape do
+    native_check: bool = False  # the array library's own shape check is as strict as `infer`
+    policy: str | None = None  # autocast: "lower", "fp32", "promote"
+    compose: Callable[..., Any] | None = None  # composites
+    foretell: Callable[..., Any] | None = None  # their results' specs, or None: compose it and see
+    decompose: Callable[..., Any] | None = None
+    rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
+    plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
+    tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        self.rules = self.partials or self.vjp
+        self.is_view = self.window is not None
+        if not self.operands:
+            self.operands = OPERAND_NAMES[: len(self.rules)]
+        if REGISTRY.setdefault(self.name, self) is not self:
+            raise ValueError(f"record {self.name!r} is declared twice")
+
+    @property
+    def differentiable(self) -> bool:
+        return self.pull is not None or any(r is not None for r in self.rules)
+
+    def rule_at(self, position: int) -> Rule | float | None:
+        """The rule for the operand at a position; a starred name's serves all the rest."""
+        last = len(self.rules) - 1
+        if last < 0 or (position > last and not self.operands[-1].startswith("*")):
+            return None
+        return self.rules[min(position, last)]
+
+    def operand(self, values: Any, name: str) -> Any:
+        """The operand (or list of operands) called `name`, from `values` in order."""
+        for position, each in enumerate(self.operands):
+            if each == name:
+                return values[position]
+            if each.startswith("*") and each[1:] == name:
+                return values[position:]
+        raise KeyError(name)
+
+    def has_operand(self, name: str) -> bool:
+        """Whether a rule's name means an operand."""
+        return name in self.operands or f"*{name}" in self.operands
+
+    def __call__(self, *operands: Any, **params: Any) -> Any:
+        """The one door: every operation enters here."""
+        if CONTEXT.plain:
+            return HOOKS.run(self, operands, params)
+        return HOOKS.bind(self, operands, params)
+
+    def __repr__(self) -> str:
+        return f"<{self.family} {self.name}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (REGISTRY.__getitem__, (self.name,))
+
+
+REGISTRY: dict[str, Record] = {}
+
+
+def _unset(*_: Any) -> Any:
+    raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
+
+
+def differ(these: list[Any], those: list[Any]) -> int:
+    """Whether two lists differ in some object, by identity."""
+    return int(len(these) != len(those) or not all(map(is_, these, those)))
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What core calls in the layers above; each layer fills its part when it is imported."""
+
+    run: Callable[..., Any] = _unset  # eager execution with the tape, in a plain context
+    execute: Callable[..., Any] = _unset  # eager execution alone
+    compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
+    attach: Callable[..., Any] = _unset  # the tape alone
+    bind: Callable[..., Any] = _unset  # everything else: core.dispatch.bind
+    attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
+    sequence_now: Callable[..., Any] = _unset  # the tape's clock
+    preserve: Callable[..., Any] = _unset  # keep what an in-place operation saved of its target
+    keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
+    assign_out: Callable[..., Any] = _unset  # the `out=` protocol
+    find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
+    load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
+    become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
+    update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
+    scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
+    view_scatter: Any = None  # the record of the inverse of views
+    sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
+    load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
+    array: Any = None  # the backend that makes and reads buffers: backends.array
+    differ: Callable[[list[Any], list[Any]], int] = differ  # native, once a compiler is loaded
+    executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+
+
+HOOKS = Hooks()
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether x is a tensor (of any level, concrete or symbolic)."""
+    return isinstance(x, TensorBase)

@@ -1,0 +1,153 @@
+"""What is known of a value without its elements: shape, dtype, device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any, NamedTuple
+
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state import config
+
+
+class Size(tuple[int, ...]):
+    """A tensor's shape: a tuple of ints that prints as PyTorch's.
+
+    >>> Size((2, 3)).numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"{config.display_name}.Size({list(self)})"
+
+    def __getitem__(self, item: Any) -> Any:
+        picked = tuple.__getitem__(self, item)
+        return Size(picked) if isinstance(item, slice) else picked
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Size, (tuple(self),))
+
+
+class Spec(NamedTuple):
+    """Shape, dtype and device of a value."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    device: Device = CPU
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        where = "" if self.device is CPU else f" @ {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{where}"
+
+
+class UnknownShapeError(RuntimeError):
+    """A result's shape depends on the elements of an operand, and those are not known."""
+
+
+def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements.
+
+    >>> contiguous_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides: list[int] = []
+    step = 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= size or 1
+    return tuple(reversed(strides))
+
+
+def same_shape(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes are equal, without comparing sizes where ranks differ.
+
+    Python's tuples compare elements before lengths, and comparing a dynamic size is a guard.
+    """
+    return len(a) == len(b) and a == b
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of operands, or PyTorch's error naming the operation.
+
+    >>> broadcast_shapes("add", (3, 1), (2,))
+    (3, 2)
+    """
+    if len(set(map(len, shapes))) == 1 and shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
+    rank = max(map(len, shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        offset = rank - len(shape)
+        for i, size in enumerate(shape, offset):
+            if size == 1 or result[i] == size:
+                continue
+            if result[i] != 1:
+                raise RuntimeError(
+                    f"{name}: the size of tensor a ({result[i]}) must match the size of tensor b "
+                    f"({size}) at non-singleton dimension {i}; received shapes "
+                    f"{', '.join(str(tuple(s)) for s in shapes)}. Sizes must be equal or 1."
+                )
+            result[i] = size
+    return tuple(result)
+
+
+def wrap_dim(name: str, dim: int, ndim: int) -> int:
+    """A dimension in 0..ndim-1 from one that may count from the end."""
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"{name}: dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "
+            f"but got {dim})"
+        )
+    return dim + limit if dim < 0 else dim
+
+
+def wrap_dims(name: str, dims: Iterable[int], ndim: int) -> tuple[int, ...]:
+    """Several dimensions, each wrapped, none repeated."""
+    wrapped = tuple(wrap_dim(name, d, ndim) for d in dims)
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(
+            f"{name}: a dimension appears more than once in {tuple(dims)!r} for a tensor of "
+            f"{ndim} dimensions"
+        )
+    return wrapped
+
+
+_PLAIN = frozenset((int, type(None)))
+
+
+def slice_bounds(k: slice, size: int) -> tuple[int, int, int]:
+    """`k.indices(size)`, in arithmetic of their own for ints that know how they were made.
+
+    >>> slice_bounds(slice(-3, None), 5)
+    (2, 5, 1)
+    """
+    start, stop, step = k.start, k.stop, k.step
+    if size.__class__ is int and start.__class__ in _PLAIN and stop.__class__ in _PLAIN:
+        return k.indices(size)
+    if not all(x is None or isinstance(x, int) for x in (start, stop, step)) or (step or 1) < 1:
+        return k.indices(size)
+    return _clamped(start, 0, size), _clamped(stop, size, size), step or 1
+
+
+def _clamped(x: int | None, default: int, size: int) -> int:
+    """A bound of a slice in 0 ... size."""
+    if x is None:
+        return default
+    if x < 0:
+        x = x + size
+    return 0 if x < 0 else size if x > size else x

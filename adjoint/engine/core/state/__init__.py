@@ -1,0 +1,1 @@
+"""What is ambient, per thread or per process: context, settings, random generators, forks."""

@@ -1,0 +1,86 @@
+"""The per-thread context: the only ambient state.
+
+Everything an operation consults besides its operands is here: grad mode, autocast, the stack of
+transform levels and the active capture. `plain` is the conjunction the fast path tests once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjoint.engine.core.operations.levels import Level
+
+
+# Versions of inference tensors count up from here, so that one comparison finds them out.
+INFERENCE_VERSION = -(1 << 62)
+
+
+class Context(threading.local):
+    """What the current thread is doing. Use `CONTEXT`, the one instance."""
+
+    # Class attributes are the defaults a new thread starts with.
+    plain: bool = True  # nothing below is on but grad mode: the fast path applies
+    grad_enabled: bool = True
+    inference: bool = False
+    levels: tuple[Level, ...] = ()
+    capture: Any = None
+    autocast: Any = None  # casts operands; None where it is off for every device
+    autocast_settings: Any = None  # what `amp` was told, by device; None is the default
+    anomaly: bool = False
+    device: Any = None  # of new tensors; None is the CPU
+    devices: tuple[Any, ...] = ()  # what `with device(...)` blocks will put back
+    check_nan: bool = True  # in anomaly mode
+    initialise: bool = True  # off where modules are made whose weights are then loaded
+    saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
+    before_write: Any = None  # told of each storage about to be written to, while hooks are on
+    saved_hooks_refused: str | None = None  # why entering further ones is an error
+    observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
+
+    def set(self, **fields: Any) -> dict[str, Any]:
+        """Change fields, keep `plain` true to them, and return the previous values."""
+        before = {name: getattr(self, name) for name in fields}
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.plain = not (
+            self.levels
+            or self.capture is not None
+            or self.autocast is not None
+            or self.anomaly
+            or self.inference
+            or self.saved_hooks
+            or self.observers
+        )
+        return before
+
+    def having(self, **fields: Any) -> Having:
+        """The same for the extent of a `with` block."""
+        return Having(fields)
+
+
+class Having:
+    """A `with` block in which fields of the context differ; quicker than a generator."""
+
+    __slots__ = ("before", "fields")
+    before: dict[str, Any]
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def __enter__(self) -> None:
+        self.before = CONTEXT.set(**self.fields)
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set(**self.before)
+
+
+CONTEXT = Context()
+
+
+def concrete() -> Having:
+    """Suspend an active capture: tensors made inside are real, not part of the graph.
+
+    For state that outlives the call, such as an optimizer's moments created in its first step.
+    """
+    return CONTEXT.having(capture=None)

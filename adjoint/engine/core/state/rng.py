@@ -1,0 +1,230 @@
+"""Random generators: a seed and an offset into the stream of blocks it names.
+
+Note [random streams]
+    A generator names one stream of Philox 4x32-10: the seed is the key, and the offset counts
+    the blocks of four 32-bit words taken so far. A draw takes a range of blocks whose length
+    follows from its shape and dtype alone, so that the same program takes the same ranges on
+    every device, eagerly and captured. The counter's upper half numbers the retries of samplers
+    that reject, so that a retry costs nothing of the range.
+
+Note [marks]
+    While a function is recorded its generators stand still: the recording counts what was drawn,
+    and each call reads where the stream is. A state cloned meanwhile therefore carries a mark,
+    which says how far the recording had come, and going back to it (a checkpoint that draws its
+    dropout masks again) moves that count.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any
+
+from adjoint.engine.core.device import CPU, CURRENT_INDEX, Device
+from adjoint.engine.core.dtype import uint8
+from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state import forks
+from adjoint.engine.core.state.context import CONTEXT
+
+MASK = (1 << 64) - 1
+FRESH_SEED = 67280421310721  # a new Generator's, as in PyTorch
+_STATE = struct.Struct("<QQ")
+
+
+def check_seed(seed: Any) -> int:
+    """A seed as an unsigned 64-bit number; negative ones count from the top."""
+    if not hasattr(seed, "__index__") and not is_tensor(seed):
+        raise RuntimeError(f"manual_seed: expected an integer, received {type(seed).__name__}")
+    value = int(seed)
+    if not -(1 << 63) <= value <= MASK:
+        raise ValueError(
+            f"manual_seed: overflow: received {value}, expected a value in "
+            "[-0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff]"
+        )
+    return value & MASK
+
+
+class Generator:
+    """A source of random numbers, reproducible from its seed and offset.
+
+    >>> g = Generator().manual_seed(7)
+    >>> g.draw(10), g.draw(1), g.get_offset()
+    ((7, 0), (7, 10), 11)
+    """
+
+    __slots__ = ("__weakref__", "_device", "_lock", "_mark", "_offset", "_seed")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._device = CPU if device is None else Device(device)
+        self._seed = FRESH_SEED
+        self._offset = 0
+        self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]
+        self._lock = forks.lock(forks.Order.GENERATOR)
+
+    @property
+    def device(self) -> Device:
+        """The device whose tensors this generator fills."""
+        return self._device
+
+    def draw(self, count: int) -> tuple[Any, Any]:
+        """Take `count` blocks: the seed and the offset they start at.
+
+        While a capture is active both are host scalars: a captured function reads the generator
+        at each call, so that every call draws anew.
+        """
+        if CONTEXT.capture is not None:
+            return CONTEXT.capture.random(self, count)
+        with self._lock:
+            start = self._offset
+            self._offset = (start + count) & MASK
+            return self._seed, start
+
+    def advance(self, count: int) -> None:
+        """Skip `count` blocks (what a captured function drew during a call)."""
+        with self._lock:
+            self._offset = (self._offset + count) & MASK
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed` from its beginning."""
+        _refuse_in_capture("manual_seed")
+        with self._lock:
+            self._seed, self._offset = check_seed(seed), 0
+        return self
+
+    def seed(self) -> int:
+        """Start the stream of a seed taken from the operating system, and return the seed."""
+        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed of the present stream."""
+        return self._seed
+
+    def get_offset(self) -> int:
+        """The number of blocks taken."""
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        """Move to a place in the stream."""
+        _refuse_in_capture("set_offset")
+        self._offset = check_seed(offset)
+
+    def get_state(self) -> Any:
+        """Seed and offset as a uint8 tensor."""
+        packed = list(_STATE.pack(self._seed, self._offset))
+        return PUBLIC["", "tensor"].fn(packed, dtype=uint8)
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Return to a state that `get_state` gave."""
+        _refuse_in_capture("set_state")
+        if not is_tensor(new_state) or new_state.dtype is not uint8:
+            raise TypeError(
+                "set_state: expected a uint8 (ByteTensor) state, received "
+                f"{getattr(new_state, 'dtype', type(new_state))}. Pass what get_state gave."
+            )
+        raw = new_state.cpu().numpy().tobytes()
+        if len(raw) != _STATE.size:
+            raise RuntimeError(
+                f"set_state: RNG state is wrong size: received {len(raw)} bytes, expected "
+                f"{_STATE.size}. Pass what get_state gave."
+            )
+        self._seed, self._offset = _STATE.unpack(raw)
+        return self
+
+    def clone_state(self) -> Generator:
+        """Another generator at the same place."""
+        other = Generator(self._device)
+        other._seed, other._offset = self._seed, self._offset
+        other._mark = self._mark
+        if other._mark is None and CONTEXT.capture is not None:
+            other._mark = CONTEXT.capture.mark(self)
+        return other
+
+    graphsafe_get_state = clone_state
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Move to the place of another generator."""
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.go_back(self, state._mark)
+            return self
+        self._seed, self._offset = state._seed, state._offset
+        return self
+
+    def __copy__(self) -> Generator:
+        return self.clone_state()
+
+    def __deepcopy__(self, memo: object) -> Generator:
+        return self.clone_state()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restore, (str(self._device), self._seed, self._offset))
+
+    def __repr__(self) -> str:
+        return f"<Generator device={str(self._device)!r} seed={self._seed} offset={self._offset}>"
+
+
+def _restore(device: str, seed: int, offset: int) -> Generator:
+    made = Generator(device)
+    made._seed, made._offset = seed, offset
+    return made
+
+
+def _refuse_in_capture(what: str) -> None:
+    if CONTEXT.capture is not None:
+        raise RuntimeError(
+            f"{what}: a generator cannot be moved inside a captured function, whose graph reads it "
+            "at each call. Do it before calling the function."
+        )
+
+
+# One generator per device, all following `manual_seed`; each starts from an unpredictable seed.
+_DEFAULTS: dict[Device, Generator] = {}
+_LAST_SEED: list[int] = []  # what manual_seed set, for devices first used later
+
+
+def default_generator_of(device: Device) -> Generator:
+    """The generator a draw on `device` uses when none is given."""
+    if device.type != "cpu" and device.index is None:
+        device = Device(device.type, CURRENT_INDEX.get(device.type, int)())
+    found = _DEFAULTS.get(device)
+    if found is None:
+        found = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)
+        if _LAST_SEED:
+            found._seed = _LAST_SEED[-1]
+        found = _DEFAULTS.setdefault(device, found)
+    return found
+
+
+def defaults() -> tuple[Device, ...]:
+    """The devices whose default generator has been used."""
+    return tuple(_DEFAULTS)
+
+
+def seed_all(seed: Any) -> Generator:
+    """Seed the default generator of every device; returns the CPU's."""
+    value = check_seed(int(seed))
+    _refuse_in_capture("manual_seed")
+    _LAST_SEED[:] = [value]
+    for generator in _DEFAULTS.values():
+        generator.manual_seed(value)
+    return default_generator
+
+
+default_generator = default_generator_of(CPU)
+
+
+def generator_for(name: str, generator: Generator | None, device: Device) -> Generator:
+    """The generator of a draw on `device`, refusing one that belongs to another kind of device."""
+    if generator is None:
+        return default_generator_of(device)
+    if not isinstance(generator, Generator):
+        raise TypeError(
+            f"{name}: argument 'generator' must be a Generator, received {type(generator).__name__}"
+        )
+    if generator.device.type != device.type:
+        raise RuntimeError(
+            f"{name}: expected a '{device.type}' device type for generator but found "
+            f"'{generator.device.type}'. Make one with Generator({device.type!r})."
+        )
+    return generator

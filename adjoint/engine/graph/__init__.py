@@ -1,0 +1,1 @@
+"""Graphs: typed SSA, recorded or made by hand."""

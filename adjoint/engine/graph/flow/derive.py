@@ -1,0 +1,329 @@
+"""Graphs made of graphs: the forward, reverse and batched forms of a subgraph.
+
+Each is found by running the graph again, node by node, while another recording is active: with
+duals, on the tape, or with batches. What comes out is an ordinary graph, so every form can be
+derived of every other.
+
+Note [residuals]
+    The reverse form takes two recordings. The first runs the graph on the tape. The second runs
+    backward; whatever backward asks of the first is an input of the second: a residual. A residual
+    that is an input of the graph costs nothing, one made of constants alone or a view of an input
+    is computed again, and the rest is what the forward form must return in addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
+from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
+from adjoint.engine.autodiff.tape.engine import Backward
+from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.ir import Graph, Value, extract
+from adjoint.engine.graph.record.body import Body, Lifted
+from adjoint.engine.graph.verify import as_operand
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.tensor.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.tensor import Tensor
+
+# How operations with subgraphs are performed so that their own residuals are kept.
+BIND: dict[Record, Callable[[Sequence[Any], dict[str, Any]], Any]] = {}
+
+
+def replay(graph: Graph, operands: Sequence[Any]) -> list[Any]:
+    """The graph's outputs, each node performed as the present context has it."""
+    env: dict[Value, Any] = dict(zip(graph.inputs, operands, strict=True))
+    for node in graph:
+        given = [env[x] if isinstance(x, Value) else x for x in node.inputs]
+        keeping = BIND.get(node.record)
+        if keeping is not None:
+            results = keeping(given, node.params)
+        else:
+            results = node.record(*given, **node.params)
+        many = results if isinstance(results, tuple) else (results,)
+        env.update(zip(node.outputs, many, strict=True))
+    return [env[v] for v in graph.outputs]
+
+
+@contextmanager
+def recording(body: Body, *, grad: bool = False, levels: tuple[Any, ...] = ()) -> Iterator[None]:
+    """The body's recording active, and nothing else."""
+    with CONTEXT.having(
+        capture=body,
+        levels=levels,
+        grad_enabled=grad,
+        inference=False,
+        autocast=None,
+        anomaly=False,
+        saved_hooks=(),
+        observers=(),
+    ):
+        yield
+
+
+def opened(graph: Graph, what: str) -> tuple[Body, list[Any]]:
+    """A recording with one argument per input of a graph."""
+    body = Body(None, what)
+    return body, [
+        body.host(as_operand(v)) if v.host else body.parameter(v.spec) for v in graph.inputs
+    ]
+
+
+def extras(body: Body) -> list[Lifted]:
+    """Constants that rules brought in."""
+    return [x for x in body.lifted.values() if is_tensor(x.source)]
+
+
+def reached(graph: Graph, sources: set[Value]) -> set[Value]:
+    """The values through which a derivative by any of `sources` may flow."""
+    found = set(sources)
+    for node in graph:
+        flows = node.record.differentiable or node.record.compose is not None
+        if flows and any(isinstance(x, Value) and x in found for x in node.inputs):
+            found.update(v for v in node.outputs if v.spec.dtype.is_inexact)
+    return found
+
+
+def carried(graph: Graph, carries: int, wanted: Sequence[bool]) -> tuple[bool, ...]:
+    """`wanted` inputs, and those carries that come to depend on them."""
+    now = list(wanted)
+    while True:
+        found = reached(graph, {v for v, w in zip(graph.inputs, now, strict=True) if w})
+        new = [i for i in range(carries) if graph.outputs[i] in found and not now[i]]
+        if not new:
+            return tuple(now)
+        for i in new:
+            now[i] = True
+
+
+# -- reverse ------------------------------------------------------------------------------------
+
+
+class Pulled(NamedTuple):
+    """A backward graph: its inputs are cotangents and what it needs of the forward."""
+
+    graph: Graph
+    cotangents: list[Value]
+    needs: dict[Value, Value]  # forward value -> input of the graph
+    outputs: dict[int, Value]  # operand -> its cotangent, where there is one
+    constants: list[Lifted]  # of rules
+
+
+class Reverse:
+    """The reverse derivative of a graph with respect to the `wanted` inputs.
+
+    `free` inputs are the same at every use, so that what depends on them alone is computed again;
+    `held` inputs will be there when backward runs.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        wanted: Sequence[bool],
+        free: Sequence[bool],
+        held: Sequence[bool],
+        *,
+        checkpoint: bool = False,
+    ) -> None:
+        self.trace, self.inputs = opened(graph, "forward")
+        self.wanted = [i for i, w in enumerate(wanted) if w]
+        for i in self.wanted:
+            self.inputs[i]._requires_grad = True
+        with recording(self.trace, grad=True):
+            self.outs = replay(graph, self.inputs)
+            self.values = [self.trace.value_of(self.trace.entered(t)) for t in self.outs]
+            self.tracked = [edge_of(t) is not None for t in self.outs]
+        self.checkpoint = checkpoint
+        inputs = self.trace.graph.inputs
+        self.constants = [x.source for x in extras(self.trace)]
+        self.position = {v: i for i, v in enumerate(inputs)}
+        count = len(graph.inputs)
+        self.free = {v for i, v in enumerate(inputs) if i >= count or free[i]}
+        self.held = {v for i, v in enumerate(inputs) if i >= count or held[i]}
+        self.steady: dict[Value, bool] = {}
+
+    def keeps(self, value: Value) -> bool:
+        """Whether a value is kept for backward rather than computed again."""
+        node = value.node
+        if node is None:
+            return True
+        if self.checkpoint or self.is_steady(value):
+            return False
+        while node is not None and node.record.is_view:
+            value = node.inputs[0]
+            node = value.node
+        return value not in self.held
+
+    def is_steady(self, value: Value) -> bool:
+        """Whether a value depends on free inputs alone."""
+        if value not in self.steady:
+            for node in self.trace.graph:
+                steady = all(
+                    self.steady.get(x, x in self.free) for x in node.inputs if isinstance(x, Value)
+                )
+                for out in node.outputs:
+                    self.steady[out] = steady
+        return self.steady[value]
+
+    def pull(self, given: Sequence[bool], must: Sequence[int] = ()) -> Pulled:
+        """Backward from the outputs whose cotangents are `given`.
+
+        Operands that `must` have a cotangent get zeros for none.
+        """
+        body = PullBody(self)
+        roots: list[Any] = []
+        cotangents: list[Value] = []
+        for out, value, g in zip(self.outs, self.values, given, strict=True):
+            if g:
+                roots.append((edge_of(out), body.parameter(value.spec)))
+                cotangents.append(body.graph.inputs[-1])
+        targets = [(self.inputs[i], 0) for i in self.wanted]
+        run = Backward(
+            retain_graph=True, create_graph=False, targets=targets, accumulate=False, level=None
+        )
+        outputs: dict[int, Value] = {}
+        with recording(body):
+            run.run([r for r in roots if r[0] is not None])
+            for i in self.wanted:
+                found = run.found.get((self.inputs[i], 0))
+                if found is None and i in must:
+                    found = self.zeros(i)
+                if found is not None:
+                    outputs[i] = body.value_of(body.entered(found))
+        return Pulled(body.graph, cotangents, body.needs, outputs, extras(body))
+
+    def zeros(self, position: int) -> Any:
+        """A cotangent of nothing."""
+        spec = self.inputs[position]._spec
+        return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+
+    def forward(self, residuals: Sequence[Value]) -> Graph:
+        """The graph, returning residuals after its outputs."""
+        graph = self.trace.graph
+        return extract(graph, graph.inputs, [*self.values, *residuals])
+
+
+class PullBody(Body):
+    """The recording of a backward pass: values of the forward recording are brought in."""
+
+    def __init__(self, forward: Reverse) -> None:
+        super().__init__(None, "backward")
+        self.forward = forward
+        self.needs: dict[Value, Value] = {}
+        self.brought: dict[Value, Any] = {}
+
+    def entered(self, tensor: Tensor) -> Tensor:
+        if tensor._storage.trace is self.forward.trace:
+            return self.bring(self.forward.trace.value_of(tensor))
+        return super().entered(tensor)
+
+    def operand(self, x: Any) -> Any:
+        held = self.forward.trace.lifted.get(x.key) if isinstance(x, HostScalar) else None
+        return super().operand(x if held is None else self.bring(held.value))
+
+    def bring(self, value: Value) -> Any:
+        """A forward value, as an argument or computed again."""
+        pending = [value]
+        while pending:
+            v = pending[-1]
+            if v in self.brought:
+                pending.pop()
+            elif self.forward.keeps(v):
+                self.brought[v] = self.host(as_operand(v)) if v.host else self.parameter(v.spec)
+                self.needs[v] = self.graph.inputs[-1]
+            else:
+                node: Any = v.node
+                missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.brought]
+                pending += missing
+                if not missing:
+                    self.perform(node)
+        return self.brought[value]
+
+    def perform(self, node: Any) -> None:
+        """A forward node once more."""
+        operands = [self.brought[x] if isinstance(x, Value) else x for x in node.inputs]
+        with recording(self):
+            results = node.record(*operands, **node.params)
+        many = results if isinstance(results, tuple) else (results,)
+        self.brought.update(zip(node.outputs, many, strict=True))
+
+
+# -- forward ------------------------------------------------------------------------------------
+
+
+class Pushed(NamedTuple):
+    """A graph on duals: inputs are the primals, then the tangents, then constants of rules."""
+
+    graph: Graph
+    constants: list[Any]
+    tangents: list[bool]  # which outputs have one
+
+
+def push(graph: Graph, has: Sequence[bool], must: Sequence[int] = ()) -> Pushed:
+    """The graph with tangents of the inputs that have one; outputs: values, then tangents.
+
+    Outputs that `must` have a tangent get zeros for none.
+    """
+    body, operands = opened(graph, "jvp")
+    level = JvpLevel(1)
+    with recording(body, levels=(level,)):
+        for i, h in enumerate(has):
+            if h:
+                spec = operands[i]._spec
+                dual = Dual(operands[i], body.parameter(spec))
+                operands[i] = make_level_tensor(level, spec, dual)
+        duals = [level.dual(t) for t in replay(graph, operands)]
+    with recording(body):
+        tangents = [
+            d.primal.new_zeros(d.primal.shape) if d.tangent is None and i in must else d.tangent
+            for i, d in enumerate(duals)
+        ]
+        shown = [*(d.primal for d in duals), *(t for t in tangents if t is not None)]
+        values = [body.value_of(body.entered(t)) for t in shown]
+    level.active = False
+    made = extract(body.graph, body.graph.inputs, values)
+    constants = [x.source for x in extras(body)]
+    return Pushed(made, constants, [t is not None for t in tangents])
+
+
+# -- batching -----------------------------------------------------------------------------------
+
+
+class Batched(NamedTuple):
+    """A graph on batches in front; inputs as before, then constants of rules."""
+
+    graph: Graph
+    constants: list[Any]
+    batched: list[bool]  # which outputs have the batch
+
+
+def batch(graph: Graph, has: Sequence[bool], size: int, must: Sequence[int] = ()) -> Batched:
+    """The graph for inputs that `have` a batch; outputs that `must` have one are expanded."""
+    body = Body(None, "vmap")
+    level = VmapLevel(1, size, "same")
+    with recording(body, levels=(level,)):
+        operands: list[Any] = []
+        for v, h in zip(graph.inputs, has, strict=True):
+            if v.host:
+                operands.append(body.host(as_operand(v)))
+                continue
+            shape = (size, *v.spec.shape) if h else v.spec.shape
+            tensor = body.parameter(v.spec._replace(shape=shape))
+            operands.append(level.wrap_payload(tensor) if h else tensor)
+        outs = replay(graph, operands)
+    with recording(body):
+        batched = [t._storage.level is level for t in outs]
+        shown = [
+            payload(t) if b else level.lift(body.entered(t)) if i in must else t
+            for i, (t, b) in enumerate(zip(outs, batched, strict=True))
+        ]
+        values = [body.value_of(body.entered(t)) for t in shown]
+    level.active = False
+    made = extract(body.graph, body.graph.inputs, values)
+    constants = [x.source for x in extras(body)]
+    return Batched(made, constants, [b or i in must for i, b in enumerate(batched)])

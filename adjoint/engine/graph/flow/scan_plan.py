@@ -1,0 +1,104 @@
+"""How a scan is run forward so that it can run backward: what is kept, and how sums are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.graph.flow.derive import Pulled, Reverse, carried
+from adjoint.engine.graph.flow.hoist import Outside, taken_out
+from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.ops.elementwise.arithmetic import ADD
+
+
+@dataclass(slots=True)
+class Back:
+    """The backward body: what each iteration gives, and how what they share is summed."""
+
+    pulled: Pulled
+    inside: dict[int, tuple[Value, Value]]  # operand -> (sum so far, sum)
+    outside: dict[int, Outside]  # operand -> sum over rows, after the loop
+
+
+@dataclass(slots=True)
+class Plan:
+    """How a scan is run forward so that it can run backward."""
+
+    reverse: Reverse
+    forward: Graph  # the body, with residuals among its rows
+    count: int  # of results that are the scan's own
+    residuals: list[Value]
+    wanted: tuple[bool, ...]
+    carries: int
+    first: int  # the place of the first constant
+    backs: dict[tuple[bool, ...], Back] = field(default_factory=dict)
+
+    def back(self, given: tuple[bool, ...]) -> Back:
+        """The backward body for the cotangents that are there."""
+        found = self.backs.get(given)
+        if found is None:
+            moved = [i for i in self.reverse.wanted if i < self.first]
+            pulled = self.reverse.pull(given, must=moved)
+            rows = pulled.cotangents[sum(given[: self.carries]) :]
+            found = self.backs[given] = self._sums(pulled, rows)
+        return found
+
+    def _sums(self, pulled: Pulled, rows: Sequence[Value]) -> Back:
+        back = Back(pulled, {}, {})
+        made = self.reverse
+        fixed = {new for v, new in pulled.needs.items() if v in made.held and self.shared(v)}
+        there = {*rows, *(new for new in pulled.needs.values() if new not in fixed)}
+        there |= {pulled.outputs[i] for i in made.wanted if self.carries <= i < self.first}
+        fixed |= {x.value for x in pulled.constants}
+        varying = _varying(pulled.graph, fixed)
+        for i, value in pulled.outputs.items():
+            if i < self.first:
+                continue
+            out = None if made.checkpoint else taken_out(value, varying.__contains__, there)
+            if out is not None:
+                back.outside[i] = out
+                there |= set(out.rows)
+                continue
+            so_far = pulled.graph.add_input(value.spec)
+            (total,) = pulled.graph.add_node(ADD, (so_far, value), {}, (value.spec,))
+            back.inside[i] = so_far, total
+        return back
+
+    def shared(self, value: Value) -> bool:
+        """Whether a forward value is an input that every iteration shares."""
+        return self.reverse.position[value] >= self.first
+
+
+def _varying(graph: Graph, fixed: set[Value]) -> set[Value]:
+    """The values that may differ between iterations."""
+    found = {v for v in graph.inputs if v not in fixed and not v.host}
+    for node in graph:
+        if any(x in found for x in node.inputs if isinstance(x, Value)):
+            found.update(node.outputs)
+    return found
+
+
+def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: bool = False) -> Plan:
+    """The plan for a scan differentiated by the `wanted` operands."""
+    body, carries, xs = params["body"], params["carries"], params["xs"]
+    wanted = carried(body, carries, wanted)
+    key = ("scan", carries, xs, wanted, checkpoint)
+    found = body.derived.get(key)
+    if found is None:
+        first, count = carries + xs, len(body.inputs)
+        moving = {first + i for i, a in enumerate(params["advance"]) if a}
+        made = Reverse(
+            body,
+            wanted,
+            free=[i >= first and i not in moving for i in range(count)],
+            held=[i >= carries for i in range(count)],
+            checkpoint=checkpoint,
+        )
+        given = tuple(made.tracked)
+        needs = made.pull(given).needs
+        residuals = [v for v in needs if v not in made.held]
+        forward = made.forward(residuals)
+        found = Plan(made, forward, len(body.outputs), residuals, wanted, carries, first)
+        forward.derived["plan"] = body.derived[key] = found
+    return found

@@ -1,0 +1,42 @@
+"""Composites replaced by what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+
+
+def inline(graph: Graph, keep: Collection[str] = frozenset()) -> Graph:
+    """The graph with each composite's subgraph in its place, except those named in `keep`."""
+
+    def visit(builder: Builder, node: Node, inputs: tuple[Any, ...]) -> Any:
+        if node.subgraph is None or node.record.compose is None or node.record.name in keep:
+            return None
+        return splice(builder.graph, node.subgraph, inputs, keep)
+
+    return rebuild(graph, visit)
+
+
+def splice(
+    target: Graph, subgraph: Graph, operands: tuple[Any, ...], keep: Collection[str] = frozenset()
+) -> list[Any]:
+    """Add the nodes of a subgraph to a graph; what its outputs are there.
+
+    A composite's subgraph has an input per tensor; its other operands are literals inside.
+    """
+    given = [x for x in operands if x.__class__ is Value]
+    became: dict[Any, Any] = dict(zip(subgraph.inputs, given, strict=True))
+    for node in subgraph.nodes:
+        inputs = tuple([became[x] if x.__class__ is Value else x for x in node.inputs])
+        inner = node.subgraph
+        outs: Any
+        if inner is None or node.record.compose is None or node.record.name in keep:
+            specs = tuple([v.spec for v in node.outputs])
+            outs = target.add_node(node.record, inputs, node.params, specs, inner)
+        else:
+            outs = splice(target, inner, inputs, keep)
+        became.update(zip(node.outputs, outs, strict=True))
+    return [became[v] for v in subgraph.outputs]

@@ -1,0 +1,63 @@
+"""The passes over graphs, in the order they run.
+
+With ADJOINT_VERIFY=1 in the environment, or `verify=True`, every pass's result is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.passes.cse import cse
+from adjoint.engine.graph.passes.dce import dce
+from adjoint.engine.graph.passes.fold import fold
+from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.graph.passes.layout import layout
+from adjoint.engine.graph.passes.nested import in_subgraphs
+from adjoint.engine.graph.passes.prune import prune
+from adjoint.engine.graph.passes.simplify import simplify
+from adjoint.engine.graph.passes.unmark import unmark
+from adjoint.engine.graph.passes.unsplit import unsplit
+from adjoint.engine.graph.verify import GraphError, verifying
+from adjoint.engine.graph.verify import verify as verify_graph
+
+Pass = Callable[[Graph], Graph]
+
+PIPELINE: tuple[tuple[str, Pass, str], ...] = (
+    ("unmark", unmark, "what only derivatives were told"),
+    ("inline", inline, "composites become the primitives they are made of"),
+    ("dce", dce, "what a composite computes for nobody goes first: it is not worth simplifying"),
+    ("prune", prune, "loops and branches give only what somebody uses"),
+    ("fold", fold, "what is known now is computed now"),
+    ("simplify", simplify, "algebra, casts, views of views"),
+    ("unsplit", unsplit, "sums of slices put into zeros become concatenations"),
+    ("layout", layout, "no copies for strides' sake; products oriented as they are used"),
+    ("cse", cse, "equal computations are done once"),
+    ("dce", dce, "nodes that were replaced go"),
+)
+
+
+def run_passes(
+    graph: Graph,
+    passes: Sequence[tuple[str, Pass, str]] = PIPELINE,
+    *,
+    verify: bool | None = None,
+    observe: Callable[[str, Graph], None] | None = None,
+) -> Graph:
+    """The graph after all passes, which also run in branches and loop bodies.
+
+    `observe` is called with each pass's name and result.
+    """
+    if verify is None:
+        verify = verifying()
+    graph = in_subgraphs(graph, lambda body: run_passes(body, passes, verify=verify))
+    for name, run, _ in passes:
+        graph = run(graph)
+        if verify:
+            try:
+                verify_graph(graph)
+            except GraphError as error:
+                raise GraphError(f"after the pass {name!r}: {error}") from error
+        if observe is not None:
+            observe(name, graph)
+    return graph

@@ -1,0 +1,1 @@
+"""Recording: what stands in `CONTEXT.capture` while a graph is made."""

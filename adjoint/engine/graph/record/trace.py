@@ -1,0 +1,527 @@
+"""Recording: what stands in `CONTEXT.capture` while a function is traced.
+
+Note [capture]
+    Existing tensors never hold symbolic values. The trace keeps a table from each Storage to its
+    current SSA value: reading a storage from outside makes it an input, a write makes a new value,
+    and windows are derived from the current one. Python-visible fields the function changes (.grad,
+    requires_grad, places on the tape, version counters) are noted in a journal before the first
+    change and put back when the trace ends, well or badly; what they came to is kept as effects,
+    which a call of the captured program carries out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import operator
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from adjoint.engine.autodiff.tape.node import sequence_now
+from adjoint.engine.core.dtype import get_default_dtype
+from adjoint.engine.core.errors import users_place
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state import forks
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.ir import Graph, Value, frozen
+from adjoint.engine.graph.record.repeats import Repeats
+from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.ops.shape.convert import CLONE
+from adjoint.engine.ops.shape.views import VIEW_SCATTER, apply_chain
+from adjoint.engine.tensor.mutation import leak_message
+from adjoint.engine.tensor.storage import Storage, Window
+from adjoint.engine.tensor.strides import result_strides
+from adjoint.engine.tensor.tensor import (
+    DTYPE_OF,
+    Tensor,
+    mark_view,
+    meta_of,
+    symbolic,
+    symbolic_view,
+)
+
+# A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
+TRACING = forks.reentrant(forks.Order.TRACING)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage: a recording makes many objects and drops few.
+
+    What it leaves lives as long as the program, so it is put with the old objects at once (frozen
+    and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+    finally:
+        gc.enable()
+
+
+def _specs(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands with specs in the place of tensors."""
+    return tuple([x._spec if is_tensor(x) else x for x in operands])
+
+
+# A context in which nothing is on, whoever asks for a composition.
+_PLAIN: dict[str, Any] = {
+    "capture": None, "grad_enabled": False, "levels": (), "autocast": None, "inference": False,
+    "observers": (), "saved_hooks": (), "device": None,
+}  # fmt: skip
+
+
+class Realias(Exception):
+    """Two tensors turned out to share a storage; trace again with the storage as a whole."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__("storage shared in an unexpected way")
+        self.storage = storage
+
+
+def has_symbols(x: Any) -> bool:
+    """Whether a size in x is a symbol, which equals a number without being one."""
+    if isinstance(x, (tuple, list)):
+        return any(map(has_symbols, x))
+    if isinstance(x, dict):
+        return any(map(has_symbols, x.values()))
+    return isinstance(x, (int, float)) and x.__class__ not in (int, float, bool)
+
+
+class Cell:
+    """A storage as the trace sees it: its current value, and where it came from."""
+
+    __slots__ = ("initial", "skip", "source", "storage", "value")
+
+    def __init__(
+        self, value: Value, source: Source | None, skip: tuple[Any, ...], storage: Storage
+    ) -> None:
+        self.value = value
+        self.initial = value
+        self.source = source  # None: made inside the trace
+        self.skip = skip  # the chain of the tensor the value stands for
+        self.storage = storage  # kept, so that its identity stays its own
+
+
+class Trace:
+    """One recording in progress."""
+
+    closes = False  # whether operands from outside become inputs: graph.body
+
+    def __init__(self, *, located: bool = False) -> None:
+        self.graph = Graph()
+        self.located = located  # whether nodes are told the user's line: that takes a while
+        self.start = sequence_now()  # nodes of the tape after this are the trace's own
+        self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
+        self.sources: list[Source] = []  # one per graph input
+        self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
+        self.positions: dict[int, int] = {}  # of arguments, by id
+        self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
+        self.cells: dict[int, Cell] = {}  # by the identity of the storage
+        self.guards: list[tuple[Callable[[], bool], str]] = []
+        self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
+        self.host_guards: dict[Any, tuple[HostScalar, Any]] = {}  # test and outcome, by its key
+        self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
+        self.constants: dict[int, tuple[Value, Any]] = {}  # by identity: value made of an array
+        self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
+        self.journal: dict[Tensor, tuple[Any, ...]] = {}
+        self.versions: dict[Storage, int] = {}
+        self.changed: list[Cell] = []  # one for each write
+        self.grads_seen: dict[Tensor, Tensor | None] = {}
+        self.grad_of: dict[Storage, Tensor] = {}
+        # Of composites, by what decides them: composition, specs of results, whether many.
+        self.compositions: dict[Any, tuple[Any, tuple[Spec, ...], bool]] = {}
+        self.pulls: Repeats | None = Repeats(self)  # what backward's rules recorded
+        self.draws: dict[Any, int] = {}  # generator -> numbers drawn
+        self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def argument(self, position: int, tensor: Tensor, how: str) -> None:
+        """Make an argument an input: its "window"; its "whole" storage, if arguments share it; or
+        "state", if the function reaches that storage by another way too.
+        """
+        self.arguments[id(tensor)] = tensor
+        self.positions.setdefault(id(tensor), position)
+        if tensor.requires_grad and tensor._node is not None:
+            self.edges.setdefault((tensor._node, tensor._nr), tensor)
+        storage = tensor._storage
+        if storage.identity in self.cells:
+            return
+        if how == "state":
+            self._adopt(storage, State(storage), self._root_spec(tensor), ())
+        elif how == "whole":
+            self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
+        else:
+            self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
+
+    def stand_in(self, position: int, spec: Spec, *, requires_grad: bool) -> Tensor:
+        """A tensor of the trace for an argument of which only the spec is known."""
+        value = self.graph.add_input(spec)
+        self.sources.append(Argument(position, whole=False))
+        storage = Storage(None, trace=self)
+        self.cells[storage.identity] = Cell(value, self.sources[-1], (), storage)
+        tensor = symbolic(spec, storage)
+        tensor._requires_grad = requires_grad
+        self.arguments[id(tensor)] = tensor
+        self.positions[id(tensor)] = position
+        return tensor
+
+    def derive(self, alias: Tensor, source: Tensor) -> None:
+        """Note that one tensor was made in the trace as another window like `source`."""
+        self.aliases[id(alias)] = alias
+        if id(source) in self.arguments:
+            self.arguments[id(alias)] = alias
+
+    def _root_spec(self, tensor: Tensor) -> Spec:
+        buffer = tensor._storage.buffer
+        return Spec(tuple(buffer.shape), DTYPE_OF[buffer.dtype], tensor.device)
+
+    def _adopt(self, storage: Storage, source: Source, spec: Spec, skip: tuple[Any, ...]) -> Cell:
+        value = self.graph.add_input(spec)
+        self.sources.append(source)
+        cell = self.cells[storage.identity] = Cell(value, source, skip, storage)
+        return cell
+
+    def cell(self, tensor: Tensor) -> Cell:
+        """The cell of a tensor's storage, adopting a storage from outside."""
+        storage = tensor._storage
+        found = self.cells.get(storage.identity)
+        if found is None:
+            if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
+                raise RuntimeError(leak_message())
+            holder = self.grad_of.get(storage)
+            source: Source = State(storage)
+            if holder is not None:
+                source = GradOf(holder, self.positions.get(id(holder)))
+            found = self._adopt(storage, source, self._root_spec(tensor), ())
+        elif found.source.__class__ is Argument and self._from_outside(tensor):
+            raise Realias(storage)
+        return found
+
+    def _from_outside(self, tensor: Tensor) -> bool:
+        """Whether a tensor existed before the trace and is none of the arguments."""
+        return type(tensor._array) is not Window and id(tensor) not in self.arguments
+
+    def _rest(self, tensor: Tensor, cell: Cell) -> tuple[Any, ...]:
+        """The part of a tensor's chain beyond what the cell's value already shows."""
+        skip = cell.skip
+        if not skip:
+            return tensor._chain
+        if len(tensor._chain) < len(skip) or any(
+            a is not b for a, b in zip(tensor._chain, skip, strict=False)
+        ):
+            raise Realias(tensor._storage)
+        return tensor._chain[len(skip) :]
+
+    def value_of(self, tensor: Tensor) -> Value:
+        """The SSA value a tensor shows now."""
+        cell = self.cell(tensor)
+        value = cell.value
+        rest = self._rest(tensor, cell) if cell.skip else tensor._chain
+        for record, params in rest:
+            key = (value, id(params))
+            held = self.views.get(key)
+            if held is None:
+                spec = record.infer(value.spec, **params)
+                (seen,) = self.graph.add_node(record, (value,), params, (spec,))
+                held = self.views[key] = (seen, params)  # keeping params keeps its id
+            value = held[0]
+        return value
+
+    def root_tensor(self, storage: Storage) -> Tensor:
+        """A tensor of its own for the present value of a storage."""
+        value = self.cells[storage.identity].value
+        return self.wrap(value)
+
+    def operand(self, x: Any) -> Any:
+        """A node input for an operand."""
+        if is_tensor(x):
+            return self.value_of(x)
+        if isinstance(x, HostScalar):
+            if x.key not in self.host_values:
+                spec = Spec((), common_dtype((x.get(),)))
+                self.host_values[x.key] = self.graph.add_input(spec, host=True)
+                self.sources.append(Host(x))
+            return self.host_values[x.key]
+        return x
+
+    # -- recording ----------------------------------------------------------------------------
+
+    def wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
+        """A new tensor of the trace for a value."""
+        storage = Storage(None, trace=self)
+        self.cells[id(storage)] = Cell(value, None, (), storage)  # its identity, without a buffer
+        return symbolic(value.spec, storage, strides)
+
+    def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Add a node for an operation; a view only makes a window."""
+        specs = [
+            x._spec if is_tensor(x) else x.get() if isinstance(x, HostScalar) else x
+            for x in operands
+        ]
+        inferred = record.infer(*specs, **params)
+        if record.is_view:
+            source = operands[0]
+            out = symbolic_view(source, inferred, record, params)
+            mark_view(out, source)
+            return out
+        if self.located:
+            self.graph.where = users_place()
+        many = not isinstance(inferred, Spec)
+        out_specs = tuple(inferred) if many else (inferred,)
+        inputs = tuple([self.operand(x) for x in operands])
+        values = self.graph.add_node(record, inputs, params, out_specs)
+        strides = result_strides(record, operands, params, out_specs[0].shape)
+        outs = tuple([self.wrap(v, strides) for v in values])
+        return outs if many else outs[0]
+
+    def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """Add one node for a composite, with its composition as a subgraph.
+
+        Where the composition depends on more than the operands' values (numbers the host may
+        change, tensors from outside, draws), its operations are recorded one by one instead.
+        """
+        if any(isinstance(x, HostScalar) for x in (*operands, *params.values())):
+            return record.compose(*operands, **params)  # type: ignore[misc]
+        key = self._composition_key(record, operands, params)
+        held = self.compositions.get(key) if key is not None else None
+        if held is None:
+            held = self._foretold(record, operands, params) if key is not None else None
+            if held is None:
+                inner, many = self._compose(record, _specs(operands), params)
+                if (
+                    inner.sources
+                    or inner.guards
+                    or inner.host_guards
+                    or inner.draws
+                    or inner.counts
+                ):
+                    inner.undo()
+                    return record.compose(*operands, **params)  # type: ignore[misc]
+                held = inner.graph, tuple([v.spec for v in inner.graph.outputs]), many
+            if key is not None:
+                self.compositions[key] = held
+        return self._composed(record, operands, params, *held)
+
+    def _compose(self, record: Record, specs: tuple[Any, ...], params: Any) -> tuple[Trace, bool]:
+        """A recording of a composition on tensors like these, and whether its results are many."""
+        inner = Trace()
+        inner.compositions = self.compositions
+        stand_ins = [
+            inner.wrap(inner.graph.add_input(x)) if isinstance(x, Spec) else x for x in specs
+        ]
+        with CONTEXT.having(capture=inner):
+            result = record.compose(*stand_ins, **params)  # type: ignore[misc]
+            many = isinstance(result, tuple)
+            inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
+        return inner, many
+
+    def _foretold(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """What a composite's results look like where it says so: it is composed when asked for.
+
+        A program that is found on disk never asks.
+        """
+        if record.foretell is None or CONTEXT.autocast is not None or CONTEXT.observers:
+            return None
+        specs = _specs(operands)
+        out = record.foretell(*specs, **params)
+        if out is None:
+            return None
+
+        @cache
+        def composed() -> Graph:
+            with CONTEXT.having(**_PLAIN):
+                return Trace()._compose(record, specs, params)[0].graph
+
+        many = not isinstance(out, Spec)
+        return composed, out if many else (out,), many
+
+    def _composed(
+        self,
+        record: Record,
+        operands: tuple[Any, ...],
+        params: Any,
+        composition: Any,
+        specs: tuple[Spec, ...],
+        many: bool,
+    ) -> Any:
+        """A composite's node."""
+        if self.located:
+            self.graph.where = users_place()
+        inputs = tuple([self.operand(x) for x in operands])
+        values = self.graph.add_node(record, inputs, params, specs, composition)
+        outs = tuple(map(self.wrap, values))
+        return outs if many else outs[0]
+
+    def _composition_key(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        """What decides a composition; None where sizes are symbols or parameters have no hash.
+
+        A model's layers are alike: what was recorded for one serves all. Graphs are not changed
+        once they are made, so nodes can share one.
+        """
+        described = [
+            (x._spec.shape, x._spec.dtype, x._spec.device) if is_tensor(x) else frozen(x)
+            for x in operands
+        ]
+        if has_symbols(described) or has_symbols(params):
+            return None
+        key = (record, tuple(described), frozen(params), CONTEXT.autocast, get_default_dtype())
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def constant(self, made: Tensor) -> Tensor:
+        """A tensor made of Python's numbers inside the trace: made at each call, elements known.
+
+        A copy is recorded, or writes to it would be writes to the array that was made once.
+        """
+        copy: Tensor = CLONE(made)
+        cell = self.cells[copy._storage.identity]
+        self.constants[copy._storage.identity] = cell.value, made._array
+        return copy
+
+    def known(self, tensor: Tensor) -> Any:
+        """The elements of a constant nobody has written to, else None."""
+        identity = tensor._storage.identity
+        value, array = self.constants.get(identity, (None, None))
+        if value is None or self.cells[identity].value is not value:
+            return None
+        with CONTEXT.having(capture=None, grad_enabled=False):
+            return apply_chain(HOOKS.array.wrap(array), tensor._chain)._array
+
+    def origin(self, tensor: Tensor) -> str:
+        """Where a tensor comes from, in an error message."""
+        cell = self.cells.get(tensor._storage.identity)
+        if tensor._chain and (cell is None or tensor._chain != cell.skip):
+            seen = f"a view ({tensor._chain[-1][0].name}) of "
+        else:
+            seen = ""
+        if cell is None or (cell.value.node is None and not isinstance(cell.source, Argument)):
+            return f"{seen}a tensor from outside"
+        node = cell.value.node
+        return f"{seen}an argument" if node is None else f"{seen}the result of {node.record.name}"
+
+    def repeats(self) -> Repeats | None:
+        """Keeps what a rule records for one of many tensors alike; None where it cannot."""
+        return Repeats(self)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Make `value` what `target` shows; the version counter is the caller's to advance."""
+        new = self.value_of(value)
+        cell = self.cell(target)
+        rest = self._rest(target, cell)
+        self.versions.setdefault(target._storage, target._storage.version)
+        if rest:
+            (new,) = self.graph.add_node(
+                VIEW_SCATTER, (cell.value, new), {"chain": rest}, (cell.value.spec,)
+            )
+        cell.value = new
+        self.changed.append(cell)
+
+    def touch(self, tensor: Tensor) -> None:
+        """Note the fields of a tensor before the first change to them."""
+        if tensor not in self.journal:
+            grad = None if tensor._meta is None else tensor._meta.grad
+            self.journal[tensor] = (
+                tensor._node,
+                tensor._nr,
+                tensor._requires_grad,
+                tensor._base,
+                grad,
+            )
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """A tensor's gradient; whether an outside tensor has one becomes a guard."""
+        grad = None if tensor._meta is None else tensor._meta.grad
+        if tensor in self.journal or tensor in self.grads_seen or tensor._storage.trace is self:
+            return grad
+        self.grads_seen[tensor] = grad
+        if grad is not None:
+            self.grad_of[grad._storage] = tensor
+        return grad
+
+    # -- the host -----------------------------------------------------------------------------
+
+    def guard(self, holds: Callable[[], bool], reason: str) -> None:
+        """The recording is valid only while `holds()` is true."""
+        self.guards.append((holds, reason))
+
+    def guard_host(self, test: HostScalar, outcome: Any) -> None:
+        """The recording is valid only while a test of host numbers comes out the same."""
+        self.host_guards[test.key] = test, outcome
+
+    def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
+        """Seed and offset of a draw: read at each call, the draw's place in it fixed now."""
+        return self.seed(generator), self.place(generator, self.take(generator, count))
+
+    def take(self, generator: Any, count: int) -> int:
+        """Count numbers as drawn; where they begin, seen from the generator's place at a call."""
+        start = self.draws.get(generator, 0)
+        self.draws[generator] = start + count
+        return start
+
+    def mark(self, generator: Any) -> tuple[Trace, Any, int]:
+        """Where a generator is in this recording (Note [marks], core.rng)."""
+        return self, generator, self.draws.get(generator, 0)
+
+    def go_back(self, generator: Any, mark: tuple[Trace, Any, int] | None) -> None:
+        """Draw from a mark on again."""
+        if mark is None or mark[0] is not self or mark[1] is not generator:
+            raise RuntimeError(
+                "compile: a generator is given a state that was not taken in the same recorded "
+                "function, loop body or branch; a call reads the generator's own. Take the state "
+                "there, or set it before calling the function."
+            )
+        self.draws[generator] = mark[2]
+
+    def seed(self, generator: Any) -> HostScalar:
+        """A generator's seed, read at each call."""
+        return HostScalar(generator.initial_seed, "seed", key=("seed", id(generator)))
+
+    def place(self, generator: Any, start: int) -> HostScalar:
+        """An offset of a generator, read at each call."""
+        offset = HostScalar(generator.get_offset, "offset", key=("offset", id(generator)))
+        return HostScalar.computed(operator.add, offset, start)
+
+    def count(self, counter: Tensor) -> HostScalar:
+        """Note that a counter outside advances by one; its value then, read at each call."""
+        first = self.advance(counter)
+        held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
+        return HostScalar.computed(operator.add, held, self.counts[counter])
+
+    def advance(self, counter: Tensor) -> Tensor:
+        """Note that a counter outside advances by one; the counter that is read for it.
+
+        Counters that stand alike are read as one, guarded: parameters of one optimizer then share
+        every number made from them.
+        """
+        done = self.counts[counter] = self.counts.get(counter, 0) + 1
+        alike = self.counters.setdefault((counter._array.item(), done, counter._spec), [])
+        alike.append(counter)
+        return alike[0]
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Put back every Python-visible field the function changed."""
+        for storage, version in self.versions.items():
+            storage.version = version
+        for tensor, (node, nr, requires_grad, base, grad) in self.journal.items():
+            tensor._node, tensor._nr = node, nr
+            tensor._requires_grad, tensor._base = requires_grad, base
+            if tensor._meta is not None or grad is not None:
+                meta_of(tensor).grad = grad

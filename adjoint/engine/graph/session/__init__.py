@@ -1,0 +1,1 @@
+"""Graphs made by hand, and their runs."""

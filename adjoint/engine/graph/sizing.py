@@ -1,0 +1,32 @@
+"""What programs that differ in sizes only have in common, for executors that can make use of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.graph.extents import Scope, Sizes
+from adjoint.engine.graph.ir import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The sizes of a task, and the graph that it is an instance of.
+
+    An executor may ignore it. One that does not can make what runs tasks of all sizes from `graph`,
+    whose sizes are extents (Note [extents]), and put it in `kept`, which the tasks share.
+    """
+
+    sizes: Sizes  # of this task; computed symbols too
+    scope: Scope  # of the extents; its guards hold
+    graph: Graph
+    kept: dict[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What a plan asks of an array: how it lies."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes
+    dtype: Any

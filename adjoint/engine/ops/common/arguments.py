@@ -1,0 +1,104 @@
+"""Reading arguments that may come in several forms."""
+
+from __future__ import annotations
+
+from math import isfinite
+from operator import index
+from typing import Any
+
+from adjoint.engine.core.dtype import BOOL, COMPLEX, DTYPES, FLOAT, INT, DType, uint8
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.ops.common.scalars import fits
+
+Shape = tuple[int, ...]
+
+
+_NO_KEYWORD = object()
+
+
+def ints(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
+    """Integers from `f(2, 3)`, `f((2, 3))` or a keyword's value `given`."""
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = (*args[0],)
+        given = _NO_KEYWORD if given is None else given
+    for a in args:
+        if a.__class__ is not int:
+            break
+    else:
+        if args and (given is None or given is _NO_KEYWORD):
+            return args
+    if given is None and not args:
+        raise TypeError(f"{name}: missing the sizes or dimensions: pass integers, or a sequence")
+    if given is not None and given is not _NO_KEYWORD:
+        if args:
+            raise TypeError(f"{name}: sizes given both by position and by keyword")
+        args = (given,) if hasattr(given, "__index__") else given
+    try:
+        # An int of a class of its own stays one: sizes may know where they come from.
+        return tuple(
+            [a if isinstance(a, int) and a.__class__ is not bool else index(a) for a in args]
+        )
+    except TypeError:
+        shown = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"{name}: expected integers (or one sequence of them), received {shown}"
+        ) from None
+
+
+def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
+    """A shape, none of it negative."""
+    shape = ints(name, args, given)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(
+            f"{name}: trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+        )
+    return shape
+
+
+def need_tensor(name: str, x: Any) -> None:
+    """Refuse what is no tensor."""
+    if not is_tensor(x):
+        raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
+
+
+def listed(dims: Any) -> tuple[Any, ...]:
+    """One dimension or several, as a tuple."""
+    return (dims,) if hasattr(dims, "__index__") else tuple(dims)
+
+
+_LARGEST = {d: finfo(d).max for d in DTYPES if d.category == FLOAT}
+
+
+def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
+    """A Python number to fill a tensor of `dtype` with, refused where it would overflow."""
+    if value.__class__ is int and 0 <= value < 2:
+        return value
+    if is_tensor(value):
+        if value.numel() != 1:
+            raise RuntimeError(f"{name}: expected a number, received a tensor of {value._spec}")
+        value = value.item()
+    if not isinstance(value, (bool, int, float, complex)):
+        if isinstance(value, HostScalar):
+            return value  # read when it is used
+        if not hasattr(value, "item"):
+            raise TypeError(f"{name}: expected a number, received {type(value).__name__}")
+        value = value.item()
+    if dtype.category == BOOL:
+        return bool(value)
+    if isinstance(value, complex) and dtype.category < COMPLEX and not value.imag:
+        value = value.real
+    if dtype.category == INT:
+        if isinstance(value, float) and isfinite(value):
+            value = int(value)
+        refused = isinstance(value, complex) or not fits(value, dtype)
+    elif dtype.category == FLOAT:
+        refused = isinstance(value, complex) or (isfinite(value) and abs(value) > _LARGEST[dtype])
+    else:
+        refused = False
+    if refused:
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type {dtype.name} without overflow: {value}"
+        )
+    return value % 256 if dtype is uint8 else value

@@ -1,0 +1,48 @@
+"""Conditions on values: checked where the values are known, whatever the mode of execution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import primitive
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+NUMBER = "{number}"  # stands in a message for an integer that was wrong
+ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (IndexError, RuntimeError)}
+
+# REQUIRE(x, condition, message, error): x, or an error where some element of the condition is
+# False. `error` is a name of ERRORS, since parameters are plain data.
+REQUIRE = primitive(
+    "require",
+    lambda x, condition, message, error="RuntimeError": x,
+    lambda g: g,
+    None,
+    jvp=lambda tx: tx,
+    shift=lambda params, size: params,
+    native_check=True,
+)
+
+
+def require(
+    x: Tensor, condition: Tensor, message: str, error: type[Exception] = RuntimeError
+) -> Tensor:
+    """x, provided that `condition` holds everywhere.
+
+    Where x are integers and the condition is one for each, the message can have NUMBER for one of
+    those that do not meet it.
+    """
+    return REQUIRE(x, condition, message=message, error=error.__name__)
+
+
+def failure(message: str, error: str, number: Any = None) -> Exception:
+    """What to raise: the message with the number, or with none where it is not known.
+
+    >>> failure("f: class {number} is too large", "IndexError", 7)
+    IndexError('f: class 7 is too large')
+    >>> failure("f: class {number} is too large", "IndexError")
+    IndexError('f: class is too large')
+    """
+    shown = message.replace(f"{NUMBER} ", "" if number is None else f"{number} ")
+    return ERRORS[error](shown)

@@ -1,0 +1,74 @@
+"""Operands that may be Python numbers: the few functions rules need of either kind."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.numeric_limits import iinfo
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.host import HostScalar
+
+
+def dtype_of(x: Any) -> DType:
+    """The dtype of a tensor, or of a number standing alone."""
+    return x.dtype if is_tensor(x) else dt.of_scalar(number(x))
+
+
+def number(x: Any) -> Any:
+    """A host scalar's present value; a number itself."""
+    return x.get() if isinstance(x, HostScalar) else x
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x, where a zero number gives infinity as a zero element would."""
+    if is_tensor(x) or isinstance(x, HostScalar) or x != 0:
+        return 1 / x
+    return complex("nan") if isinstance(x, complex) else math.copysign(math.inf, x)
+
+
+def log(x: Any) -> Any:
+    """The logarithm, of a number as of an element: -inf at 0, NaN below it."""
+    if is_tensor(x):
+        return x.log()
+    x = number(x)
+    if isinstance(x, complex):
+        return cmath.log(x) if x else complex(-math.inf, 0)
+    return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
+
+
+def require_tensors(name: str, *operands: Any) -> None:
+    """Refuse numbers where only tensors will do."""
+    for position, x in enumerate(operands, 1):
+        if not is_tensor(x):
+            raise TypeError(f"{name}(): argument {position} must be Tensor, not {type(x).__name__}")
+
+
+_INTEGERS = {
+    d: (min(iinfo(d).min, -iinfo(d).max), iinfo(d).max) for d in dt.DTYPES if d.category == dt.INT
+}
+
+
+def fits(x: Any, d: DType) -> bool:
+    """Whether a number converts to `d` without overflow, by PyTorch's reading.
+
+    A negative number fits an unsigned type if its magnitude does.
+    """
+    if d.category != dt.INT or isinstance(x, complex):
+        return True
+    if isinstance(x, float) and not math.isfinite(x):
+        return False
+    low, high = _INTEGERS[d]
+    return bool(low <= x <= high)
+
+
+def require_fit(name: str, x: Any, d: DType) -> None:
+    """PyTorch's error for a number that does not fit a tensor's dtype."""
+    if not is_tensor(x) and not isinstance(x, HostScalar) and not fits(x, d):
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type {d.name} without overflow: {x}. "
+            "Convert the tensor to a wider dtype."
+        )

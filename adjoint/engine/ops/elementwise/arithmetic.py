@@ -1,0 +1,211 @@
+"""Addition, subtraction, multiplication, and their combinations."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.ops.common.scalars import dtype_of, require_fit, require_tensors
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _refuse_bool(*operands: Any) -> None:
+    if any(isinstance(x, bool) or (isinstance(x, Spec) and x.dtype is dt.bool_) for x in operands):
+        raise RuntimeError(
+            "sub: subtraction, the `-` operator, with a bool tensor is not supported, received "
+            f"{', '.join(str(x) for x in operands)}. If you are trying to invert a mask, use the "
+            "`~` or `logical_not()` operator; for a difference of masks, `^` or `logical_xor()`."
+        )
+
+
+def _refuse_bool_negation(x: Any) -> None:
+    if isinstance(x, Spec) and x.dtype is dt.bool_:
+        raise RuntimeError(
+            "neg: negation, the `-` operator, on a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+ADD = elementwise("add", 1, 1)
+SUB = elementwise("sub", 1, -1, check=_refuse_bool)
+MUL = elementwise("mul", lambda y: y, lambda x: x)
+NEG = elementwise("neg", -1, check=_refuse_bool_negation)
+LERP = elementwise(
+    "lerp",
+    lambda z: 1 - z,
+    lambda z: z,
+    lambda x, y: y - x,
+    accepts="fc",
+    tensors=2,
+)
+# x + w y z and x + w y / z in one pass, with one rounding; w is a number.
+ADDCMUL = elementwise(
+    "addcmul",
+    1,
+    lambda z, w: z * w,
+    lambda y, w: y * w,
+    None,
+    policy="promote",
+    tensors=3,
+)
+ADDCDIV = elementwise(
+    "addcdiv",
+    1,
+    lambda z, w: w / z,
+    lambda y, z, w: -w * y / (z * z),
+    None,
+    policy="promote",
+    tensors=3,
+)
+
+
+def check_alpha(name: str, alpha: Any, result: DType) -> None:
+    """PyTorch's rules for a multiplier: its category must not exceed the result's."""
+    have = dtype_of(alpha)
+    if have is dt.bool_ and result is not dt.bool_:
+        raise RuntimeError(
+            f"{name}: Boolean alpha only supported for Boolean results, received {result.name}"
+        )
+    if have.category > result.category:
+        what = "complex number" if have.is_complex else "floating point number"
+        kind = "non-complex" if have.is_complex else "integral"
+        raise RuntimeError(
+            f"{name}: for {kind} input tensors, argument alpha must not be a {what}; "
+            f"received {alpha!r} for a result of dtype {result.name}"
+        )
+
+
+def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """alpha * other in the dtype that input and other have in common."""
+    common = common_dtype((input, other))
+    check_alpha(name, alpha, common)
+    if is_tensor(other) and other.dtype is not common:
+        other = other.to(common)
+    return other * alpha
+
+
+@public(method=True, inplace=True, out=True)
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Add `other`, scaled by `alpha`, to `input`.
+
+    >>> import adjoint as ad
+    >>> ad.add(ad.tensor([1.0, 2.0]), 10, alpha=2)
+    tensor([21., 22.])
+    """
+    if alpha.__class__ is not int or alpha != 1:
+        other = scaled("add", input, other, alpha)
+    return ADD(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("subtract",))
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Subtract `other`, scaled by `alpha`, from `input`."""
+    if alpha.__class__ is not int or alpha != 1:
+        other = scaled("sub", input, other, alpha)
+    return SUB(input, other)
+
+
+@public()
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """`other` minus `input` scaled by `alpha`."""
+    require_tensors("rsub", input)
+    if alpha.__class__ is not int or alpha != 1:
+        input = scaled("rsub", other, input, alpha)
+    return SUB(other, input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("multiply",))
+def mul(input: Any, other: Any) -> Tensor:
+    """Multiply elementwise."""
+    return MUL(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("negative",))
+def neg(input: Tensor) -> Tensor:
+    """Negative of each element."""
+    return NEG(input)
+
+
+@public(method=True)
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    require_tensors("positive", input)
+    if input.dtype is dt.bool_:
+        raise RuntimeError("positive: the `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@public(method=True, inplace=True, out=True)
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """From `input` (weight 0) to `end` (weight 1), linearly.
+
+    >>> import adjoint as ad
+    >>> ad.lerp(ad.tensor([0.0, 10.0]), ad.tensor([1.0, 20.0]), 0.5)
+    tensor([ 0.5000, 15.0000])
+    """
+    for name, other in (("end", end), ("weight", weight)):
+        if is_tensor(other) and other.dtype is not input.dtype:
+            raise RuntimeError(
+                f"lerp: expected dtype {input.dtype.name} for `{name}` but got dtype "
+                f"{other.dtype.name}. Convert it with .to({input.dtype})."
+            )
+    return LERP(input, end, weight)
+
+
+def _value(name: str, value: Any, *tensors: Any) -> Any:
+    """The factor in the dtype of the result: whole, where that is an integer type."""
+    require_tensors(name, *tensors)
+    if isinstance(value, HostScalar) or (value.__class__ is float and tensors[0].dtype.is_inexact):
+        return value
+    common = common_dtype(tensors)
+    require_fit(name, value, common)
+    return int(value) if common.category == dt.INT else value
+
+
+@public(method=True, inplace=True, out=True)
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    return ADDCMUL(input, tensor1, tensor2, _value("addcmul", value, input, tensor1, tensor2))
+
+
+@public(method=True, inplace=True, out=True)
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 / tensor2."""
+    require_tensors("addcdiv", input, tensor1, tensor2)
+    if not (tensor1.dtype.is_inexact or tensor2.dtype.is_inexact):
+        raise RuntimeError(
+            "addcdiv: integer division with addcdiv is no longer supported, received "
+            f"{tensor1.dtype.name} and {tensor2.dtype.name}. Use "
+            "input + value * div(tensor1, tensor2, rounding_mode='trunc') for whole quotients."
+        )
+    return ADDCDIV(input, tensor1, tensor2, _value("addcdiv", value, input, tensor1, tensor2))
+
+
+def _in_float(name: str, input: Tensor) -> None:
+    require_tensors(name, input)
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{name}: not supported for complex tensors, got {input.dtype.name}")
+
+
+@public(method=True, inplace=True, out=True)
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    _in_float("deg2rad", input)
+    return MUL(input, math.pi / 180)
+
+
+@public(method=True, inplace=True, out=True)
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    _in_float("rad2deg", input)
+    return MUL(input, 180 / math.pi)

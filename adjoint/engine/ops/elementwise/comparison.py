@@ -1,0 +1,167 @@
+"""Comparing elements, and asking what kind of number each is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.common.scalars import require_tensors
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+EQ = elementwise("eq", None, None, promotion="compare", tensors=1)
+NE = elementwise("ne", None, None, promotion="compare", tensors=1)
+LT = elementwise("lt", None, None, promotion="compare", accepts="bif", tensors=1)
+LE = elementwise("le", None, None, promotion="compare", accepts="bif", tensors=1)
+GT = elementwise("gt", None, None, promotion="compare", accepts="bif", tensors=1)
+GE = elementwise("ge", None, None, promotion="compare", accepts="bif", tensors=1)
+ISNAN = elementwise("isnan", None, promotion="logical")
+ISINF = elementwise("isinf", None, promotion="logical")
+ISFINITE = elementwise("isfinite", None, promotion="logical")
+SIGNBIT = elementwise("signbit", None, promotion="logical", accepts="bif")
+
+
+@public(method=True, inplace=True, out=True)
+def eq(input: Tensor, other: Any) -> Tensor:
+    """Where elements are equal."""
+    return EQ(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("not_equal",))
+def ne(input: Tensor, other: Any) -> Tensor:
+    """Where elements differ."""
+    return NE(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("less",))
+def lt(input: Tensor, other: Any) -> Tensor:
+    """Where elements are less than `other`."""
+    return LT(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("less_equal",))
+def le(input: Tensor, other: Any) -> Tensor:
+    """Where elements are less than or equal to `other`."""
+    return LE(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("greater",))
+def gt(input: Tensor, other: Any) -> Tensor:
+    """Where elements are greater than `other`."""
+    return GT(input, other)
+
+
+@public(method=True, inplace=True, out=True, aliases=("greater_equal",))
+def ge(input: Tensor, other: Any) -> Tensor:
+    """Where elements are greater than or equal to `other`."""
+    return GE(input, other)
+
+
+@public(method=True)
+def isnan(input: Tensor) -> Tensor:
+    """Where elements are NaN."""
+    return ISNAN(input)
+
+
+@public(method=True)
+def isinf(input: Tensor) -> Tensor:
+    """Where elements are infinite."""
+    return ISINF(input)
+
+
+@public(method=True)
+def isfinite(input: Tensor) -> Tensor:
+    """Where elements are neither infinite nor NaN."""
+    return ISFINITE(input)
+
+
+def _is_infinity(name: str, input: Tensor, infinity: float) -> Tensor:
+    require_tensors(name, input)
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{name}: does not support complex inputs, received {input.dtype.name}")
+    if not input.dtype.is_inexact:
+        return ISINF(input)  # no integer is
+    return EQ(input, infinity)
+
+
+@public(method=True, out=True)
+def isposinf(input: Tensor) -> Tensor:
+    """Where elements are +infinity."""
+    return _is_infinity("isposinf", input, math.inf)
+
+
+@public(method=True, out=True)
+def isneginf(input: Tensor) -> Tensor:
+    """Where elements are -infinity."""
+    return _is_infinity("isneginf", input, -math.inf)
+
+
+@public(method=True)
+def isreal(input: Tensor) -> Tensor:
+    """Where elements have no imaginary part."""
+    require_tensors("isreal", input)
+    if input.dtype.is_complex:
+        return EQ(input.imag, 0)
+    return EQ(input, input) | ISNAN(input)  # everywhere: only NaN differs from itself
+
+
+@public(method=True, out=True)
+def signbit(input: Tensor) -> Tensor:
+    """Where the sign bit is set; true for -0.0."""
+    return SIGNBIT(input)
+
+
+def _check_close(name: str, input: Tensor, other: Tensor, rtol: float, atol: float) -> None:
+    require_tensors(name, input, other)
+    if input.dtype is not other.dtype:
+        raise RuntimeError(
+            f"{name}: {input.dtype.name} did not match {other.dtype.name}. Convert one of them."
+        )
+    for what, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(
+                f"{name}: {what} must be greater than or equal to zero, but got {value}"
+            )
+
+
+@public(method=True)
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Where |input - other| <= atol + rtol * |other|.
+
+    >>> import adjoint as ad
+    >>> ad.isclose(ad.tensor([1.0, 2.0]), ad.tensor([1.0, 2.1]))
+    tensor([ True, False])
+    """
+    _check_close("isclose", input, other, rtol, atol)
+    close = EQ(input, other)
+    if equal_nan and input.dtype.is_inexact:
+        close = close | (ISNAN(input) & ISNAN(other))
+    if rtol == 0 and atol == 0:
+        return close
+    if not input.dtype.is_inexact:  # differences of integers overflow; PyTorch computes in double
+        input, other = input.to(dt.float64), other.to(dt.float64)
+    distance = (input - other).abs()
+    return close | (ISFINITE(distance) & (distance <= atol + (rtol * other).abs()))
+
+
+@public(method=True)
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close, as `isclose` has it."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+
+
+@public(method=True)
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and elements."""
+    require_tensors("equal", input, other)
+    if input.shape != other.shape:
+        return False
+    return bool(EQ(input, other).all().item())

@@ -1,0 +1,129 @@
+"""Choosing elements by a condition, and replacing those that are not numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.ops.common.scalars import require_fit, require_tensors
+from adjoint.engine.ops.elementwise.comparison import EQ, ISNAN
+from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _require_mask(condition: Any, *_: Any) -> None:
+    if isinstance(condition, Spec) and condition.dtype not in (dt.bool_, dt.uint8):
+        raise RuntimeError(
+            "where: expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.name}. Compare first: where(x != 0, ...)."
+        )
+
+
+WHERE = elementwise(
+    "where",
+    None,
+    lambda x: x,
+    lambda x: x.logical_not(),
+    promotion="exact",
+    promotes_from=1,
+    check=_require_mask,
+    tensors=1,
+)
+
+
+@public(out=True)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """Elements of `input` where `condition` holds, of `other` elsewhere.
+
+    With the condition alone: the indices at which it holds, one tensor per dimension.
+
+    >>> import adjoint as ad
+    >>> ad.where(ad.tensor([True, False]), ad.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 0.])
+    """
+    require_tensors("where", condition)
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    for number, tensor in ((input, other), (other, input)):
+        if is_tensor(tensor) and isinstance(number, int):
+            require_fit("where", number, tensor.dtype)
+    return WHERE(condition, input, other)
+
+
+@method(name="where")
+def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """Elements of `self` where `condition` holds, of `other` elsewhere."""
+    return where(condition, self, other)
+
+
+@public(method=True, inplace=True)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`input` with `value` where `mask` holds."""
+    require_tensors("masked_fill", input, mask)
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"masked_fill: only supports boolean masks, but got mask with dtype {mask.dtype.name}. "
+            "Compare first: x.masked_fill(y != 0, value)."
+        )
+    return WHERE(mask, fill_value("masked_fill", value, input), input)
+
+
+def fill_value(name: str, value: Any, target: Tensor) -> Any:
+    """A number or 0-d tensor as an element of `target`, refused where it does not fit."""
+    d = target.dtype
+    if is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(
+                f"{name}: only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        if value.dtype.is_complex and not d.is_complex and d is not dt.bool_:
+            raise RuntimeError(
+                f"{name}: value cannot be converted to type {d.name} without overflow: it is "
+                "complex. Take its real part first."
+            )
+        return value if value.dtype is d else value.to(d)
+    if isinstance(value, HostScalar):
+        return value
+    require_fit(name, value, d)
+    if isinstance(value, complex) and not d.is_complex:
+        if d is not dt.bool_ and value.imag:
+            raise RuntimeError(
+                f"{name}: value cannot be converted to type {d.name} without overflow: {value}"
+            )
+        value = bool(value) if d is dt.bool_ else value.real
+    return bool(value) if d is dt.bool_ else int(value) if d.category == dt.INT else value
+
+
+_LARGEST = {
+    dt.float16: 65504.0,
+    dt.bfloat16: float.fromhex("0x1.fep127"),
+    dt.float32: float.fromhex("0x1.fffffep127"),
+    dt.float64: float.fromhex("0x1.fffffffffffffp1023"),
+}
+
+
+@public(method=True, inplace=True, out=True)
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:
+    """NaN replaced by `nan` (0), infinities by `posinf` and `neginf` (the largest numbers)."""
+    require_tensors("nan_to_num", input)
+    if not input.dtype.is_inexact:
+        return input.clone()
+    if input.dtype.is_complex:
+        return view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
+    largest = _LARGEST[input.dtype]
+    out = input.masked_fill(ISNAN(input), 0.0 if nan is None else nan)
+    out = out.masked_fill(EQ(input, float("inf")), largest if posinf is None else posinf)
+    return out.masked_fill(EQ(input, float("-inf")), -largest if neginf is None else neginf)

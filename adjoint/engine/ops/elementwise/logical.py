@@ -1,0 +1,88 @@
+"""Logical operations on truth values, and bitwise ones on integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.public import public
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+LOGICAL_AND = elementwise("logical_and", None, None, promotion="logical", tensors=2)
+LOGICAL_OR = elementwise("logical_or", None, None, promotion="logical", tensors=2)
+LOGICAL_XOR = elementwise("logical_xor", None, None, promotion="logical", tensors=2)
+LOGICAL_NOT = elementwise("logical_not", None, promotion="logical")
+BITWISE_AND = elementwise("bitwise_and", None, None, accepts="bi")
+BITWISE_OR = elementwise("bitwise_or", None, None, accepts="bi")
+BITWISE_XOR = elementwise("bitwise_xor", None, None, accepts="bi")
+BITWISE_NOT = elementwise("bitwise_not", None, accepts="bi")
+# Shifts by a negative amount or past the width give 0, or -1 for a negative x shifted right.
+LEFT_SHIFT = elementwise("bitwise_left_shift", None, None, accepts="i")
+RIGHT_SHIFT = elementwise("bitwise_right_shift", None, None, accepts="i")
+
+
+@public(method=True, inplace=True, out=True)
+def logical_and(input: Tensor, other: Tensor) -> Tensor:
+    """True where both elements are nonzero."""
+    return LOGICAL_AND(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def logical_or(input: Tensor, other: Tensor) -> Tensor:
+    """True where either element is nonzero."""
+    return LOGICAL_OR(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+    """True where exactly one element is nonzero."""
+    return LOGICAL_XOR(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def logical_not(input: Tensor) -> Tensor:
+    """True where the element is zero."""
+    return LOGICAL_NOT(input)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_and(input: Any, other: Any) -> Tensor:
+    """Bitwise and of integers; logical and of booleans."""
+    return BITWISE_AND(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_or(input: Any, other: Any) -> Tensor:
+    """Bitwise or of integers; logical or of booleans."""
+    return BITWISE_OR(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_xor(input: Any, other: Any) -> Tensor:
+    """Bitwise exclusive or of integers; logical of booleans."""
+    return BITWISE_XOR(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_not(input: Tensor) -> Tensor:
+    """Bitwise complement of integers; logical not of booleans."""
+    return BITWISE_NOT(input)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_left_shift(input: Any, other: Any) -> Tensor:
+    """Shift the bits of `input` left by `other` places.
+
+    >>> import adjoint as ad
+    >>> ad.bitwise_left_shift(ad.tensor([1, 2]), 3)
+    tensor([ 8, 16])
+    """
+    return LEFT_SHIFT(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def bitwise_right_shift(input: Any, other: Any) -> Tensor:
+    """Shift the bits of `input` right by `other` places, keeping the sign."""
+    return RIGHT_SHIFT(input, other)

@@ -1,0 +1,144 @@
+"""Trigonometric and hyperbolic functions and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.public import public
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _acosh_partial(x: Any) -> Any:
+    # For complex x the root of the product would take the wrong branch.
+    if x.dtype.is_complex:
+        return (x - 1).rsqrt() * (x + 1).rsqrt()
+    return (x * x - 1).rsqrt()
+
+
+def _atan2_partial(numerator: Any, x: Any, y: Any) -> Any:
+    norm = x * x + y * y
+    return (numerator / norm).masked_fill(norm == 0, 0)
+
+
+SIN = elementwise("sin", lambda x: x.cos(), promotion="float")
+COS = elementwise("cos", lambda x: -x.sin(), promotion="float")
+TAN = elementwise("tan", lambda out: 1 + out * out, promotion="float", policy="fp32")
+ASIN = elementwise("asin", lambda x: (1 - x * x).rsqrt(), promotion="float", policy="fp32")
+ACOS = elementwise("acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", policy="fp32")
+ATAN = elementwise("atan", lambda x: 1 / (x * x + 1), promotion="float")
+SINH = elementwise("sinh", lambda x: x.cosh(), promotion="float", policy="fp32")
+COSH = elementwise("cosh", lambda x: x.sinh(), promotion="float", policy="fp32")
+TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float")
+ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float")
+ACOSH = elementwise("acosh", _acosh_partial, promotion="float")
+ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float")
+ATAN2 = elementwise(
+    "atan2",
+    lambda x, y: _atan2_partial(y, x, y),
+    lambda x, y: _atan2_partial(-x, x, y),
+    promotion="float",
+    accepts="f",
+    policy="promote",
+    tensors=2,
+)
+HYPOT = elementwise("hypot", lambda x, out: x / out, lambda y, out: y / out, accepts="f", tensors=2)
+# sin(pi x) / (pi x)
+SINC = elementwise(
+    "sinc",
+    lambda x: (((math.pi * x).cos() - x.sinc()) / x).masked_fill(x == 0, 0),
+    promotion="float",
+)
+
+
+@public(method=True, inplace=True, out=True)
+def sin(input: Tensor) -> Tensor:
+    """Sine of each element."""
+    return SIN(input)
+
+
+@public(method=True, inplace=True, out=True)
+def cos(input: Tensor) -> Tensor:
+    """Cosine of each element."""
+    return COS(input)
+
+
+@public(method=True, inplace=True, out=True)
+def tan(input: Tensor) -> Tensor:
+    """Tangent of each element."""
+    return TAN(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arcsin",))
+def asin(input: Tensor) -> Tensor:
+    """Inverse sine of each element."""
+    return ASIN(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arccos",))
+def acos(input: Tensor) -> Tensor:
+    """Inverse cosine of each element."""
+    return ACOS(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arctan",))
+def atan(input: Tensor) -> Tensor:
+    """Inverse tangent of each element."""
+    return ATAN(input)
+
+
+@public(method=True, inplace=True, out=True)
+def sinh(input: Tensor) -> Tensor:
+    """Hyperbolic sine of each element."""
+    return SINH(input)
+
+
+@public(method=True, inplace=True, out=True)
+def cosh(input: Tensor) -> Tensor:
+    """Hyperbolic cosine of each element."""
+    return COSH(input)
+
+
+@public(method=True, inplace=True, out=True)
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent of each element."""
+    return TANH(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arcsinh",))
+def asinh(input: Tensor) -> Tensor:
+    """Inverse hyperbolic sine of each element."""
+    return ASINH(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arccosh",))
+def acosh(input: Tensor) -> Tensor:
+    """Inverse hyperbolic cosine of each element."""
+    return ACOSH(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arctanh",))
+def atanh(input: Tensor) -> Tensor:
+    """Inverse hyperbolic tangent of each element."""
+    return ATANH(input)
+
+
+@public(method=True, inplace=True, out=True, aliases=("arctan2",))
+def atan2(input: Tensor, other: Tensor) -> Tensor:
+    """The angle of the point (other, input) from the positive horizontal axis."""
+    return ATAN2(input, other)
+
+
+@public(method=True, inplace=True, out=True)
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """sqrt(x**2 + y**2), without overflow."""
+    return HYPOT(input, other)
+
+
+@public(method=True, inplace=True, out=True, namespaces=("", "special"))
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), one at zero."""
+    return SINC(input)

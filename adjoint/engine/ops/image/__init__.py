@@ -1,0 +1,1 @@
+"""Operations over windows of images and volumes: convolution, pooling, resizing."""

@@ -1,0 +1,190 @@
+"""Rearranging channels and pixels, and sampling by affine maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.create.ranges import linspace
+from adjoint.engine.ops.image.grid import (
+    BICUBIC,
+    BILINEAR,
+    BORDER,
+    NEAREST,
+    REFLECTION,
+    ZEROS,
+    grid_sampler,
+)
+from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.shape.join import stack
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+SPACES = ("nn.functional", "")
+
+
+def _copied(out: Tensor, source: Tensor) -> Tensor:
+    """A result that never shares memory with its source."""
+    return out.clone() if out._storage is source._storage else out
+
+
+@public(namespaces=SPACES)
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Channels laid out as pixels: (*, C r^2, H, W) -> (*, C, H r, W r).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.pixel_shuffle(ad.arange(4.0).reshape(4, 1, 1), 2)
+        tensor([[[0., 1.],
+                 [2., 3.]]])
+    """
+    r = upscale_factor
+    if input.ndim < 3:
+        raise RuntimeError(
+            "pixel_shuffle: expects input to have at least 3 dimensions, but got input with "
+            f"{input.ndim} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle: expects a positive upscale_factor, but got {r}")
+    *lead, channels, height, width = input.shape
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    x = input.reshape((*lead, channels // (r * r), r, r, height, width))
+    x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return _copied(x.reshape((*lead, channels // (r * r), height * r, width * r)), input)
+
+
+@public(namespaces=SPACES)
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The inverse of `pixel_shuffle`: (*, C, H r, W r) -> (*, C r^2, H, W)."""
+    r = downscale_factor
+    if input.ndim < 3:
+        raise RuntimeError(
+            "pixel_unshuffle: expects input to have at least 3 dimensions, but got input with "
+            f"{input.ndim} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle: expects a positive downscale_factor, but got {r}")
+    *lead, channels, height, width = input.shape
+    for what, extent in (("height", height), ("width", width)):
+        if extent % r:
+            raise RuntimeError(
+                f"pixel_unshuffle: expects {what} to be divisible by downscale_factor, but "
+                f"{extent} is not divisible by {r}"
+            )
+    n = len(lead)
+    x = input.reshape((*lead, channels, height // r, r, width // r, r))
+    x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return _copied(x.reshape((*lead, channels * r * r, height // r, width // r)), input)
+
+
+@public(namespaces=("nn.functional", ""), aliases=("native_channel_shuffle",))
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels (N, C, ...) dealt out so that each group gets some of every other."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"channel_shuffle: expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
+        )
+    if groups <= 0:
+        raise RuntimeError(
+            f"channel_shuffle: number of groups to divide channels in must be positive. Value of "
+            f"groups: {groups}"
+        )
+    batch, channels, *rest = input.shape
+    if channels % groups:
+        raise RuntimeError(
+            f"channel_shuffle: number of channels must be divisible by groups. Got {channels} "
+            f"channels and {groups} groups."
+        )
+    x = input.reshape((batch, groups, channels // groups, *rest))
+    return _copied(x.transpose(1, 2).reshape(input.shape), input)
+
+
+MODES = {"bilinear": BILINEAR, "nearest": NEAREST, "bicubic": BICUBIC}
+PADDINGS = {"zeros": ZEROS, "border": BORDER, "reflection": REFLECTION}
+
+
+@public(namespaces=("nn.functional",))
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`input` (N, C, H, W) at the points of `grid` (N, H', W', 2), x first, in [-1, 1].
+
+    Example:
+        >>> import adjoint as ad
+        >>> image = ad.arange(4.0).reshape(1, 1, 2, 2)
+        >>> ad.nn.functional.grid_sample(image, ad.zeros(1, 1, 1, 2), align_corners=False)
+        tensor([[[[1.5000]]]])
+    """
+    if mode not in MODES:
+        raise ValueError(
+            f"grid_sample: expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
+            f"{mode!r}"
+        )
+    if padding_mode not in PADDINGS:
+        raise ValueError(
+            f"grid_sample: expected padding_mode to be 'zeros', 'border', or 'reflection', but "
+            f"got: {padding_mode!r}"
+        )
+    return grid_sampler(input, grid, MODES[mode], PADDINGS[padding_mode], bool(align_corners))
+
+
+def _axis(theta: Tensor, n: int, align: bool) -> Tensor:
+    """n points across [-1, 1]: pixel centres, or with `align` from end to end."""
+    if n == 1:
+        return theta.new_zeros((1,))
+    steps = linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    return steps if align else steps * (n - 1) / n
+
+
+@public(namespaces=("nn.functional",))
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The grid, for `grid_sample`, of a batch of affine maps `theta` (N, 2, 3) or (N, 3, 4).
+
+    `size` is the size (N, C, H, W) or (N, C, D, H, W) of the image to be made.
+
+    Example:
+        >>> import adjoint as ad
+        >>> identity = ad.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> ad.nn.functional.affine_grid(identity, (1, 1, 1, 2), align_corners=False)
+        tensor([[[[-0.5000,  0.0000],
+                  [ 0.5000,  0.0000]]]])
+    """
+    if not theta.dtype.is_floating_point:
+        raise ValueError(
+            f"affine_grid: expected theta to have floating point type, but got {theta.dtype}"
+        )
+    rank = len(size) - 2
+    if rank not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid: only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {tuple(size)}"
+        )
+    if theta.ndim != 3 or tuple(theta.shape[1:]) != (rank, rank + 1):
+        raise ValueError(
+            f"affine_grid: expected a batch of {rank}D affine matrices of shape Nx{rank}x"
+            f"{rank + 1} for size {tuple(size)}. Got {tuple(theta.shape)}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"affine_grid: expected non-zero, positive output size. Got {size}")
+    spatial = tuple(size[2:])
+    axes: list[Any] = []
+    for d in reversed(range(rank)):  # x first
+        axis = _axis(theta, spatial[d], bool(align_corners))
+        shape = [1] * rank
+        shape[d] = -1
+        axes.append(axis.reshape(shape).expand(spatial))
+    axes.append(theta.new_ones(spatial))
+    base = stack(axes, -1).reshape((1, -1, rank + 1)).expand((size[0], -1, rank + 1))
+    return product(base, theta.transpose(1, 2)).reshape((size[0], *spatial, rank))

@@ -1,0 +1,209 @@
+"""Weighted sums of a few elements along one dimension: one linear primitive, many names.
+
+    out[o] = sum over (i, w) in table(rule)[o] of w x[i]
+
+Windows (average pooling, local response), nearest, linear and cubic interpolation, reflected,
+replicated and circular padding are tables; a rule is the table's short description, so that it
+prints, hashes and stays in a graph. The transpose is the same operation by the transposed table.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from math import floor
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.reduce.scan import shift_dim
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Rule = tuple[Any, ...]  # (kind, source size, result size, ...)
+Row = list[tuple[int, float]]
+
+
+def adaptive_bounds(source: int, size: int) -> list[tuple[int, int]]:
+    """The windows of adaptive pooling: they cover the source, and may overlap by one."""
+    return [(o * source // size, -(-(o + 1) * source // size)) for o in range(size)]
+
+
+def _sum(source: int, size: int, extent: int, step: int, offset: int) -> list[Row]:
+    """Windows of `extent` from o step + offset on, clipped to the source."""
+    starts = [o * step + offset for o in range(size)]
+    return [[(i, 1.0) for i in range(max(s, 0), min(s + extent, source))] for s in starts]
+
+
+def _mean(source: int, size: int, extent: int, step: int, offset: int, limit: int) -> list[Row]:
+    """The same, divided by how much of the window lies within `limit` of the source's ends."""
+    rows = []
+    for o, row in enumerate(_sum(source, size, extent, step, offset)):
+        start = o * step + offset
+        count = min(start + extent, source + limit) - max(start, -limit)
+        rows.append([(i, 1 / count) for i, _ in row])
+    return rows
+
+
+def _adaptive_mean(source: int, size: int) -> list[Row]:
+    return [[(i, 1 / (b - a)) for i in range(a, b)] for a, b in adaptive_bounds(source, size)]
+
+
+def _reflect(source: int, size: int, before: int) -> list[Row]:
+    """Beyond an end, back from it, the end itself not repeated."""
+    period = max(2 * (source - 1), 1)
+    places = [(o - before) % period for o in range(size)]
+    return [[(min(p, period - p) if source > 1 else 0, 1.0)] for p in places]
+
+
+def _replicate(source: int, size: int, before: int) -> list[Row]:
+    return [[(min(max(o - before, 0), source - 1), 1.0)] for o in range(size)]
+
+
+def _circular(source: int, size: int, before: int) -> list[Row]:
+    """Round and round; what negative padding cuts off takes no part."""
+    cut = max(-before, 0)
+    kept = source - cut - max(source + before - size, 0)
+    return [[((o - max(before, 0)) % kept + cut, 1.0)] for o in range(size)]
+
+
+def single(x: float) -> float:
+    """Rounded to float32, in which PyTorch finds the nearest pixel."""
+    return float(struct.unpack("f", struct.pack("f", x))[0])
+
+
+def _nearest(source: int, size: int, scale: float, shift: float) -> list[Row]:
+    scale = single(scale)
+    return [[(min(floor(single(single(o + shift) * scale)), source - 1), 1.0)] for o in range(size)]
+
+
+def _linear(source: int, size: int, scale: float, align: bool) -> list[Row]:
+    rows = []
+    for o in range(size):
+        at = o * scale if align else max((o + 0.5) * scale - 0.5, 0.0)
+        i = min(int(at), source - 1)
+        t = min(max(at - i, 0.0), 1.0)
+        rows.append([(i, 1.0 - t), (min(i + 1, source - 1), t)])
+    return rows
+
+
+def keys_cubic(x: float, a: float) -> float:
+    """Keys' cubic convolution kernel."""
+    x = abs(x)
+    if x < 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+def _cubic(source: int, size: int, scale: float, align: bool) -> list[Row]:
+    rows = []
+    for o in range(size):
+        at = o * scale if align else (o + 0.5) * scale - 0.5
+        i = floor(at)
+        t = at - i
+        rows.append(
+            [(min(max(i + k, 0), source - 1), keys_cubic(t - k, -0.75)) for k in range(-1, 3)]
+        )
+    return rows
+
+
+def _smooth(
+    source: int, size: int, scale: float, radius: float, kernel: Callable[[float], float]
+) -> list[Row]:
+    """Antialiasing: the kernel widened by the scale when shrinking, its weights normalised."""
+    stretch = max(scale, 1.0)
+    rows = []
+    for o in range(size):
+        centre = scale * (o + 0.5)
+        first = max(int(centre - radius * stretch + 0.5), 0)
+        last = min(int(centre + radius * stretch + 0.5), source)
+        weights = [kernel((i - centre + 0.5) / stretch) for i in range(first, last)]
+        total = sum(weights) or 1.0
+        rows.append([(first + k, w / total) for k, w in enumerate(weights)])
+    return rows
+
+
+def _smooth_linear(source: int, size: int, scale: float) -> list[Row]:
+    return _smooth(source, size, scale, 1.0, lambda x: max(1.0 - abs(x), 0.0))
+
+
+def _smooth_cubic(source: int, size: int, scale: float) -> list[Row]:
+    return _smooth(source, size, scale, 2.0, lambda x: keys_cubic(x, -0.5))
+
+
+def _fixed_point(source: int, size: int, rule: Rule) -> list[Row]:
+    """Another rule's weights rounded to the 16 bits in which PyTorch resizes bytes."""
+    rows = [_merged(row) for row in TABLES[rule[0]](*rule[1:])]
+    largest = max((w for row in rows for _, w in row), default=1.0)
+    bits = 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    unit = 1 << bits
+    return [[(i, int(w * unit + (0.5 if w >= 0 else -0.5)) / unit) for i, w in row] for row in rows]
+
+
+def _merged(row: Row) -> Row:
+    """A row with each place once."""
+    total: dict[int, float] = {}
+    for i, w in row:
+        total[i] = total.get(i, 0.0) + w
+    return list(total.items())
+
+
+TABLES: dict[str, Callable[..., list[Row]]] = {
+    "sum": _sum,
+    "mean": _mean,
+    "adaptive_mean": _adaptive_mean,
+    "reflect": _reflect,
+    "replicate": _replicate,
+    "circular": _circular,
+    "nearest": _nearest,
+    "linear": _linear,
+    "cubic": _cubic,
+    "smooth_linear": _smooth_linear,
+    "smooth_cubic": _smooth_cubic,
+    "fixed_point": _fixed_point,
+}
+
+
+@lru_cache(maxsize=512)
+def table(rule: Rule, transposed: bool) -> list[Row]:
+    """For each place in the result, the places it is made of and their weights."""
+    rows = TABLES[rule[0]](*rule[1:])
+    if not transposed:
+        return rows
+    turned: list[Row] = [[] for _ in range(rule[1])]
+    for o, row in enumerate(rows):
+        for i, w in row:
+            turned[i].append((o, w))
+    return turned
+
+
+def _infer(x: Spec, dim: int, rule: Rule, transposed: bool) -> Spec:
+    source, size = (rule[2], rule[1]) if transposed else (rule[1], rule[2])
+    if x.shape[dim] != source:
+        raise RuntimeError(
+            f"resample: the rule {rule} wants {source} elements along dimension {dim}, received "
+            f"{x.shape[dim]}"
+        )
+    return Spec((*x.shape[:dim], size, *x.shape[dim + 1 :]), x.dtype, x.device)
+
+
+RESAMPLE: Record = linear(
+    "resample",
+    _infer,
+    lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
+    shift=shift_dim,
+)
+
+
+def resampled(x: Tensor, rules: dict[int, Rule]) -> Tensor:
+    """x resampled along several dimensions; halves are rounded once, at the end."""
+    if x.dtype.is_half and len(rules) > 1:
+        return resampled(x.float(), rules).to(x.dtype)
+    for dim in sorted(rules, key=lambda d: rules[d][2] / max(rules[d][1], 1)):
+        x = RESAMPLE(x, dim=dim, rule=rules[dim], transposed=False)
+    return x

@@ -1,0 +1,1 @@
+"""Picking and placing by index."""

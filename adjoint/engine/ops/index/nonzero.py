@@ -1,0 +1,146 @@
+"""Where elements are not zero, and selecting by a mask.
+
+How many there are depends on values, so these cannot be batched or captured; their errors name a
+form that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.operations.families import depends_on_values, primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.ops.common.arguments import need_tensor
+from adjoint.engine.ops.elementwise.records import WHERE
+from adjoint.engine.ops.index.index import INDEX
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+_refuse = depends_on_values(
+    "nonzero (also boolean indexing x[mask] and masked_select)",
+    "Use where(mask, x, 0), x[mask] = value, or nonzero_static with a fixed size.",
+)
+# NONZERO(x): one row of coordinates per element that is not zero, in row-major order.
+NONZERO: Record = primitive("nonzero", _refuse, None, batch=_refuse, native_check=True)
+NONZERO_STATIC: Record = primitive(
+    "nonzero_static",
+    lambda x, size, fill_value: Spec((size, x.ndim), int64, x.device),
+    None,
+)
+# MASK_RANK(mask, leading, limit): how many True precede each element, counted anew for each place
+# in the `leading` dimensions; it stops at limit - 1, and more than `limit` True are an error.
+MASK_RANK: Record = primitive(
+    "mask_rank",
+    lambda x, leading, limit: Spec(x.shape, int64, x.device),
+    None,
+    shift=lambda params, size: {**params, "leading": params["leading"] + 1},
+)
+
+
+@public(method=True, out=True)
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The coordinates of elements that are not zero: rows, or one tensor per dimension.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[0, 3], [4, 0]]).nonzero()
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    need_tensor("nonzero", input)
+    if not as_tuple:
+        return NONZERO(input)
+    rows = NONZERO(input if input.ndim else input.reshape(1))
+    return tuple(rows[:, d] for d in range(rows.shape[1]))
+
+
+@public(method=True)
+def argwhere(input: Tensor) -> Tensor:
+    """The coordinates of elements that are not zero, one row each."""
+    return NONZERO(input)
+
+
+@public(method=True, out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """`nonzero` cut or padded with `fill_value` to exactly `size` rows."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    return NONZERO_STATIC(input, size=size, fill_value=fill_value)
+
+
+def require_mask(name: str, mask: Tensor) -> None:
+    """Refuse a mask that is not boolean."""
+    if mask.dtype is not bool_:
+        raise RuntimeError(
+            f"{name}: expected BoolTensor for mask, received {mask.dtype.name}. Use mask != 0."
+        )
+
+
+@public(method=True, out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where `mask` holds, as a vector; the two broadcast together."""
+    require_mask("masked_select", mask)
+    shape = broadcast_shapes("masked_select", tuple(input.shape), tuple(mask.shape))
+    positions = NONZERO(mask.expand(shape).reshape(-1)).reshape(-1)
+    return INDEX(input.expand(shape).reshape(-1), positions, dims=(0,))
+
+
+def spread(mask: Tensor, source: Tensor, dim: int) -> Tensor:
+    """Slices of `source` along `dim`, in order, where `mask` holds; anything elsewhere.
+
+    The dimensions of the mask take the place of `dim`.
+    """
+    return INDEX(source, MASK_RANK(mask, leading=0, limit=source.shape[dim]), dims=(dim,))
+
+
+@public(method=True, inplace=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`input` with the elements where `mask` holds replaced, in order, by those of `source`."""
+    require_mask("masked_scatter", mask)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got "
+            f"{input.dtype.name} and {source.dtype.name}"
+        )
+    shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
+    x, held = input.expand(shape), mask.expand(shape)
+    if x.numel() == 0:
+        return x.clone()
+    if source.numel() == 0:  # a row to read where the mask does not hold, which is everywhere
+        MASK_RANK(held, leading=0, limit=0)
+        return x.clone()
+    return WHERE(held, spread(held, source.reshape(-1), 0), x)
+
+
+@public()
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """The coordinates, in a tensor of `shape`, of flat positions.
+
+    >>> import adjoint as ad
+    >>> ad.unravel_index(ad.tensor([5, 7]), (2, 4))
+    (tensor([1, 1]), tensor([1, 3]))
+    """
+    if indices.dtype.is_inexact or indices.dtype is bool_:
+        raise TypeError(
+            f"unravel_index: expected 'indices' to be integer dtype, but got {indices.dtype!r}"
+        )
+    if not isinstance(shape, (int, Sequence)):
+        raise TypeError(
+            f"unravel_index: expected 'shape' to be int or sequence of ints, received {shape!r}"
+        )
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(not isinstance(n, int) for n in sizes):
+        raise TypeError(f"unravel_index: expected 'shape' to be ints, received {shape!r}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"unravel_index: 'shape' cannot have negative values, received {shape!r}")
+    coordinates = []
+    left = indices.to(int64)
+    for n in reversed(sizes):
+        coordinates.append(left % n)
+        left = left.div(n, rounding_mode="floor")
+    return tuple(reversed(coordinates))

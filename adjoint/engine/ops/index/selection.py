@@ -1,0 +1,125 @@
+"""Whole slices and flat positions: index_select and its kin, take and put."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.elementwise.records import WHERE
+from adjoint.engine.ops.index.gather import at_least_1d
+from adjoint.engine.ops.index.index import INDEX, INDEX_PUT, require_index, same_dtype
+from adjoint.engine.ops.index.scatter import check_slices, full_like
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+@public(method=True, out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` along `dim` that `index` names.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1, 2, 3], [4, 5, 6]]).index_select(1, ad.tensor([2, 0]))
+    tensor([[3, 1],
+            [6, 4]])
+    """
+    d = wrap_dim("index_select", dim, input.ndim)
+    picks = require_index("index_select", index)
+    if index.ndim > 1:
+        raise IndexError(f"index_select: index is supposed to be a vector, received {index.ndim}-d")
+    if not input.ndim and index.numel() != 1:
+        raise RuntimeError(
+            f"index_select: index to a 0-d tensor must have 1 element, received {index.numel()}"
+        )
+    out = INDEX(at_least_1d(input), at_least_1d(picks), dims=(d,), wrap=False)
+    return out if input.ndim else out.reshape(())
+
+
+@public(method=True, inplace=True, out=True)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """`input` with each slice of `source`, times `alpha`, added to the slice its index names."""
+    d, picks, y = check_slices("index_add", input, dim, index, source)
+    if (input.ndim == 0) != (source.ndim == 0):
+        raise RuntimeError(
+            "index_add: source must have as many dimensions as self, received shapes "
+            f"{list(source.shape)} and {list(input.shape)}"
+        )
+    if alpha != 1:
+        y = (y * alpha).to(input.dtype)
+    x = at_least_1d(input)
+    out = INDEX_PUT(x, y, picks, dims=(d,), accumulate=True, wrap=False)
+    return out.reshape(input.shape)
+
+
+@public(method=True, inplace=True, out=True)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`input` with the slices `index` names replaced by those of `source`."""
+    d, picks, y = check_slices("index_copy", input, dim, index, source, int64)
+    x = at_least_1d(input)
+    out = INDEX_PUT(x, y, picks, dims=(d,), accumulate=False, wrap=False)
+    return out.reshape(input.shape)
+
+
+@public(method=True, inplace=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """`input` with the slices `index` names filled by `value`."""
+    d = wrap_dim("index_fill", dim, input.ndim)
+    picks = at_least_1d(require_index("index_fill", index, int64, error=IndexError))
+    if picks.ndim > 1:
+        raise RuntimeError("index_fill: index has to be a vector or a scalar")
+    if is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(
+                "index_fill: only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)"
+            )
+        filler = value.to(input.dtype)
+    else:
+        if isinstance(value, complex) and not input.dtype.is_complex:
+            raise RuntimeError(
+                "index_fill: converting complex Scalar to non-complex type is not supported"
+            )
+        filler = full_like(input, (), value)
+    # By a mask rather than a put: an index that appears twice still fills, and counts in the
+    # gradient of the value, once.
+    x = at_least_1d(input)
+    size = x.shape[d]
+    chosen = INDEX_PUT(
+        FULL(False, shape=(size,), dtype=bool_, device=input.device),
+        FULL(True, shape=tuple(picks.shape), dtype=bool_, device=input.device),
+        picks,
+        dims=(0,),
+        accumulate=False,
+    )
+    mask = chosen.reshape((size, *(1,) * (x.ndim - d - 1)))
+    return WHERE(mask, filler, x).reshape(input.shape)
+
+
+@public(method=True, out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at positions of the flattened input, in the shape of `index`."""
+    picks = require_index("take", index, int64)
+    if input.numel() == 0 and index.numel():
+        raise IndexError("take: tried to take from an empty tensor")
+    return INDEX(input.reshape(-1), picks, dims=(0,))
+
+
+@public(method=True, inplace=True)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """`input` with `source` put (or added) at positions of the flattened input."""
+    picks = require_index("put", index, int64).reshape(-1)
+    same_dtype("put", input, source)
+    if source.numel() != index.numel():
+        raise IndexError(
+            "put: expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    if input.numel() == 0 and index.numel():
+        raise IndexError("put: tried to put elements into an empty tensor")
+    flat, values = input.reshape(-1), source.reshape(-1)
+    out = INDEX_PUT(flat, values, picks, dims=(0,), accumulate=accumulate)
+    return out.reshape(input.shape)

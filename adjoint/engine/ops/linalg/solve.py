@@ -1,0 +1,243 @@
+"""Inverses and linear systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.return_types import RETURN_TYPES
+from adjoint.engine.ops.linalg.common import (
+    MATMUL,
+    adjoint_of,
+    broadcast_batches,
+    check_inexact,
+    check_matrix,
+    check_same_dtype,
+    info_like,
+    same_params,
+)
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+# Each of these has a parameter `name`, the function to blame, and `check`: whether a singular
+# matrix raises LinAlgError. INV -> (inverse, info).
+INV: Record = primitive(
+    "inv",
+    lambda x, name, check: (x, info_like(x)),
+    lambda g, outs: -MATMUL(MATMUL(adjoint_of(outs[0]), g), adjoint_of(outs[0])),
+    outputs=2,
+    shift=same_params,
+)
+
+
+def _solve_matrix(g: Tensor, x: Tensor, outs: Any, name: str, check: bool) -> Tensor:
+    back = SOLVE(adjoint_of(x), g, name=name, check=check)[0]
+    return -MATMUL(back, adjoint_of(outs[0]))
+
+
+# SOLVE: (x^-1 y, info) for matrices x and y with one batch shape.
+SOLVE: Record = primitive(
+    "solve",
+    lambda x, y, name, check: (y, info_like(x)),
+    _solve_matrix,
+    lambda g, x, name, check: SOLVE(adjoint_of(x), g, name=name, check=check)[0],
+    outputs=2,
+    shift=same_params,
+)
+
+
+def triangle(x: Tensor, upper: bool, unit: bool) -> Tensor:
+    """The triangle a triangular operation reads, zero elsewhere."""
+    offset = 1 if unit else 0
+    return x.triu(offset) if upper else x.tril(-offset)
+
+
+def _triangular_matrix(g: Tensor, x: Tensor, out: Tensor, upper: bool, unit: bool) -> Tensor:
+    back = TRIANGULAR_SOLVE(adjoint_of(x), g, upper=not upper, unit=unit)
+    return triangle(-MATMUL(back, adjoint_of(out)), upper, unit)
+
+
+# TRIANGULAR_SOLVE: x^-1 y, reading one triangle of x (and ones on the diagonal if `unit`).
+TRIANGULAR_SOLVE: Record = primitive(
+    "triangular_solve",
+    lambda x, y, upper, unit: y,
+    _triangular_matrix,
+    lambda g, x, upper, unit: TRIANGULAR_SOLVE(adjoint_of(x), g, upper=not upper, unit=unit),
+    shift=same_params,
+)
+
+
+# -- inverse ------------------------------------------------------------------------------------
+
+
+@public(namespaces=("linalg",), out=True)
+def inv(A: Tensor) -> Tensor:
+    """The inverse of a square matrix, or of each in a batch.
+
+    >>> import adjoint as ad
+    >>> ad.linalg.inv(ad.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
+    check_matrix("linalg.inv", A, square=True)
+    return INV(A, name="linalg.inv", check=True)[0]
+
+
+@public(method=True, out=True)
+def inverse(input: Tensor) -> Tensor:
+    """Alias of `linalg.inv`."""
+    return inv(input)
+
+
+@public(namespaces=("linalg",), out=True)
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+    """The inverse, and per matrix 0 or the place of the zero pivot."""
+    check_matrix("linalg.inv_ex", A, square=True)
+    found = INV(A, name="linalg.inv_ex", check=check_errors)
+    return RETURN_TYPES["linalg_inv_ex"](*found)
+
+
+# -- solve --------------------------------------------------------------------------------------
+
+
+def is_vector(A: Tensor, B: Tensor) -> bool:
+    """Whether `B` is a batch of vectors rather than of matrices, beside `A`."""
+    return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+
+
+def check_system(name: str, A: Tensor, B: Tensor, *, left: bool = True) -> None:
+    """Refuse matrices that do not make a linear system."""
+    check_matrix(name, A, square=True)
+    check_inexact(name, B)
+    check_same_dtype(name, A, B)
+    if B.ndim < 2:
+        raise RuntimeError(
+            f"{name}: The input tensor B must have at least 2 dimensions, received "
+            f"{tuple(B.shape)}."
+        )
+    size = B.shape[-2] if left else B.shape[-1]
+    if A.shape[-1] != size:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
+def _solve(name: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Tensor, Tensor]:
+    check_matrix(name, A, square=True)
+    check_inexact(name, B)
+    if B.ndim == 0:
+        raise RuntimeError(f"{name}: The input tensor B must have at least 1 dimension")
+    vector = is_vector(A, B)
+    if vector and not left:
+        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported")
+    if vector:
+        B = B.unsqueeze(-1)
+    check_system(name, A, B, left=left)
+    A, B = broadcast_batches(name, A, B)
+    if left:
+        out, info = SOLVE(A, B, name=name, check=check)
+        return out.squeeze(-1) if vector else out, info
+    out, info = SOLVE(A.transpose(-2, -1), B.transpose(-2, -1), name=name, check=check)
+    return out.transpose(-2, -1), info
+
+
+@public(namespaces=("linalg",), out=True)
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (X A = B where `left` is false).
+
+    >>> import adjoint as ad
+    >>> ad.linalg.solve(ad.tensor([[2.0, 0.0], [0.0, 4.0]]), ad.tensor([2.0, 2.0]))
+    tensor([1.0000, 0.5000])
+    """
+    return _solve("linalg.solve", A, B, left, check=True)[0]
+
+
+@public(namespaces=("linalg",), out=True)
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    """The solution, and per matrix 0 or the place of the zero pivot."""
+    found = _solve("linalg.solve_ex", A, B, left, check=check_errors)
+    return RETURN_TYPES["linalg_solve_ex"](*found)
+
+
+# -- triangular ---------------------------------------------------------------------------------
+
+
+@public(namespaces=("linalg",), out=True)
+def solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """X with A X = B (or X A = B) for a triangular A; only that triangle is read."""
+    name = "linalg.solve_triangular"
+    check_system(name, input, B, left=left)
+    input, B = broadcast_batches(name, input, B)
+    if left:
+        return TRIANGULAR_SOLVE(input, B, upper=upper, unit=unitriangular)
+    out = TRIANGULAR_SOLVE(
+        input.transpose(-2, -1), B.transpose(-2, -1), upper=not upper, unit=unitriangular
+    )
+    return out.transpose(-2, -1)
+
+
+@public(method=True, out=True)
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    """X with A X = input for a triangular A, and A itself."""
+    check_system("triangular_solve", A, input)
+    A, input = broadcast_batches("triangular_solve", A, input)
+    coefficient = A.clone()
+    if transpose:
+        A, upper = A.transpose(-2, -1), not upper
+    out = TRIANGULAR_SOLVE(A, input, upper=upper, unit=unitriangular)
+    return RETURN_TYPES["triangular_solve"](out, coefficient)
+
+
+# -- tensors as matrices ------------------------------------------------------------------------
+
+
+@public(namespaces=("linalg",), out=True)
+def tensorinv(input: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of `A` as a map from its dimensions after `ind` to those before."""
+    check_inexact("linalg.tensorinv", input)
+    if ind <= 0:
+        raise RuntimeError(
+            f"linalg.tensorinv: Expected ind to be strictly positive, received {ind}"
+        )
+    front, back = tuple(input.shape[:ind]), tuple(input.shape[ind:])
+    if prod(front) != prod(back):
+        raise RuntimeError(
+            "linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {prod(back)} != {prod(front)}"
+        )
+    square = input.reshape((prod(front), prod(back)))
+    return INV(square, name="linalg.inv", check=True)[0].reshape((*back, *front))
+
+
+@public(namespaces=("linalg",), out=True)
+def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    check_inexact("linalg.tensorsolve", input, other)
+    if dims is not None:
+        input = input.movedim(tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
+    shape = tuple(input.shape[other.ndim :])
+    size = prod(shape)
+    if size != prod(input.shape[: other.ndim]) or size != prod(other.shape):
+        raise RuntimeError(
+            "linalg.tensorsolve: Expected self to satisfy the requirement "
+            "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
+            f"{size} != {prod(input.shape[: other.ndim])}"
+        )
+    check_same_dtype("linalg.tensorsolve", input, other)
+    out = solve(input.reshape((size, size)), other.reshape((size,)))
+    return out.reshape(shape)

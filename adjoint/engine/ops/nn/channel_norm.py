@@ -1,0 +1,228 @@
+"""Normalisation of channels, over the batch or of each sample, with running statistics."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
+from adjoint.engine.ops.nn.normalization import (
+    Dims,
+    affine_map,
+    check_affine,
+    check_dtypes,
+    given,
+    moments,
+    narrow,
+    parameter_gradient,
+    per_channel,
+    pull_back,
+    weighted,
+)
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _channel_dims(x: Any, batch: bool) -> Dims:
+    return ((0,) if batch else ()) + tuple(range(2, x.ndim))
+
+
+def _channel_norm(
+    x: Tensor, *affine: Any, batch: bool, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalised input, and the mean and biased variance of each channel."""
+    centred, mean, variance = moments(widen(x), _channel_dims(x, batch))
+    out = affine_map(centred * (variance + eps).rsqrt(), affine, per_channel(x))
+    return out.to(x.dtype), mean, variance
+
+
+def _channel_norm_input(
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, batch: bool, eps: float
+) -> Tensor | None:
+    gs = (weighted(gs[0], affine, per_channel(x)), *gs[1:])
+    return narrow(pull_back(gs, widen(x), later_outs, _channel_dims(x, batch), eps), x)
+
+
+def _channel_norm_affine(
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
+) -> Tensor | None:
+    return parameter_gradient(gs[0], x, later_outs, position, per_channel(x), spec, eps)
+
+
+BATCH_NORM, INSTANCE_NORM = (
+    composite(
+        name,
+        _channel_norm,
+        _channel_norm_input,
+        _channel_norm_affine,
+        operands=("x", "*affine"),
+        outputs=3,
+    )
+    for name in ("batch_norm", "instance_norm")
+)
+
+
+def _with_statistics(x: Tensor, mean: Tensor, variance: Tensor, *affine: Any, eps: float) -> Tensor:
+    shape = per_channel(x)
+    inverse = (widen(variance) + eps).rsqrt()
+    scale = inverse * widen(affine[0]) if affine else inverse
+    shift = -widen(mean) * scale
+    if len(affine) > 1:
+        shift = shift + widen(affine[1])
+    return (widen(x) * scale.reshape(shape) + shift.reshape(shape)).to(x.dtype)
+
+
+BATCH_NORM_INFERENCE = composite(
+    "batch_norm_inference", _with_statistics, operands=("x", "mean", "variance", "*affine")
+)
+
+
+def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
+    """Move a running statistic towards a new value, in place."""
+    if running is None:
+        return
+    with CONTEXT.having(grad_enabled=False):
+        moved = widen(running) * (1 - momentum) + new.detach().reshape(running.shape) * momentum
+        running.copy_(moved.to(running.dtype))
+
+
+@public(namespaces=FUNCTIONAL)
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance of each channel over the batch.
+
+    In training the batch's own statistics are used, and the running ones, where given, move
+    towards them by `momentum` (the variance unbiased); otherwise the running ones are used.
+
+    Args:
+        input: (N, C, ...).
+        running_mean, running_var, weight, bias: (C,).
+    """
+    if input.ndim == 1 and not input.numel():
+        return input.clone()
+    if input.ndim < 2:
+        raise RuntimeError(
+            "batch_norm: expected an input of shape (N, C, ...), at least 2 dimensions, received "
+            f"{list(input.shape)}"
+        )
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"batch_norm: not implemented for {input.dtype.name}")
+    channels = input.shape[1]
+    for which, p in (("running_mean", running_mean), ("running_var", running_var),
+                     ("weight", weight), ("bias", bias)):  # fmt: skip
+        if p is not None and tuple(p.shape) != (channels,):
+            raise RuntimeError(
+                f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
+                f"for an input of shape {list(input.shape)}"
+            )
+    check_dtypes("batch_norm", input, running_mean, running_var, weight, bias)
+    affine = given(weight, bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "batch_norm: expected running_mean and running_var to be defined when "
+                "training=False"
+            )
+        return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
+    each = input.numel() // max(channels, 1)
+    if each == 1 and input.numel():
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+    out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
+    if not input.numel():  # an empty batch says nothing
+        return out
+    blend(running_mean, mean, momentum)
+    if running_var is not None:
+        blend(running_var, variance * (each / max(each - 1, 1)), momentum)
+    return out
+
+
+@public(name="batch_norm")
+def batch_norm_function(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Zero mean and unit variance over the batch (see `nn.functional.batch_norm`)."""
+    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+# -- over the positions of each channel of each sample ------------------------------------------
+
+
+@public(namespaces=FUNCTIONAL)
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance of each channel of each sample over its positions.
+
+    Args:
+        input: (N, C, L...).
+        running_mean, running_var, weight, bias: (C,).
+    """
+    if input.ndim < 3:
+        raise RuntimeError(
+            "instance_norm: expected an input of shape (N, C, L...), at least 3 dimensions, "
+            f"received {list(input.shape)}"
+        )
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    each = prod(input.shape[2:])
+    if each == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
+    check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
+    require_floating("instance_norm", input)
+    check_dtypes("instance_norm", input, weight, bias)
+    out, mean, variance = INSTANCE_NORM(input, *given(weight, bias), batch=False, eps=eps)
+    if running_mean is not None:
+        blend(running_mean, mean.mean(0), momentum)
+    if running_var is not None:
+        blend(running_var, variance.mean(0) * (each / max(each - 1, 1)), momentum)
+    return out
+
+
+@public(name="instance_norm")
+def instance_norm_function(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Zero mean and unit variance of each channel (see `nn.functional.instance_norm`)."""
+    return instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )

@@ -1,0 +1,57 @@
+"""What the operations of neural networks share: halves in float32, in-place flags, refusals."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Fn = Callable[..., Any]
+FUNCTIONAL = ("nn.functional",)
+BOTH = ("", "nn.functional")
+
+
+def is_half(x: Any) -> bool:
+    """Whether x is a float16 or bfloat16 tensor."""
+    return is_tensor(x) and x.dtype.is_half
+
+
+def widen(x: Any) -> Any:
+    """A half tensor in float32; anything else as it is."""
+    return x.float() if is_half(x) else x
+
+
+def in_float32(fn: Fn) -> Fn:
+    """`fn` computing halves in float32, its result rounded once to the first half's dtype.
+
+    The signature stays that of `fn`: rules are read by their parameters' names.
+    """
+
+    @functools.wraps(fn)
+    def variant(*args: Any, **kwargs: Any) -> Any:
+        for x in args:
+            if is_half(x):
+                return fn(*map(widen, args), **kwargs).to(x.dtype)
+        return fn(*args, **kwargs)
+
+    return variant
+
+
+def require_floating(name: str, x: Any) -> None:
+    """Refuse what is no floating-point tensor, as PyTorch's kernels do."""
+    if not is_tensor(x):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"{name}: not implemented for {x.dtype.name}. Convert the input to a floating dtype."
+        )
+
+
+def apply(name: str, fn: Fn, input: Tensor, inplace: bool, *args: Any) -> Any:
+    """fn(input, *args), written into `input` where the caller asks for that."""
+    return HOOKS.update(name, input, fn, *args) if inplace else fn(input, *args)

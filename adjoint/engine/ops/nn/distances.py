@@ -1,0 +1,136 @@
+"""Distances and similarities of vectors, and a map of two vectors linear in each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
+from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
+from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.reduce.norms import p_norm
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _length(x: Tensor, dim: int, eps: float) -> Tensor:
+    return p_norm("cosine_similarity", x, 2.0, dim, keepdim=True).clamp_min(eps)
+
+
+COSINE_SIMILARITY = composite(
+    "cosine_similarity",
+    in_float32(
+        lambda x, y, dim, eps: ((x / _length(x, dim, eps)) * (y / _length(y, dim, eps))).sum(dim)
+    ),
+    operands=("x", "y"),
+    policy="fp32",
+)
+
+
+@public(namespaces=BOTH)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    r"""The cosine of the angle between vectors along `dim`.
+
+    $\frac{x_1 \cdot x_2}{\max(\|x_1\|, \epsilon) \max(\|x_2\|, \epsilon)}$
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.cosine_similarity(ad.tensor([[1.0, 0.0]]), ad.tensor([[1.0, 1.0]]))
+        tensor([0.7071])
+    """
+    common = common_dtype((x1, x2))
+    if not common.is_floating_point:
+        raise RuntimeError(
+            f"cosine_similarity: expected common dtype to be floating point, yet common dtype is "
+            f"{common.name}"
+        )
+    shape = broadcast_shapes("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
+    d = wrap_dim("cosine_similarity", dim, len(shape))
+    x, y = x1.to(common).expand(shape), x2.to(common).expand(shape)
+    if not shape:
+        return COSINE_SIMILARITY(x.reshape(1), y.reshape(1), dim=0, eps=eps)
+    return COSINE_SIMILARITY(x, y, dim=d, eps=eps)
+
+
+@public(namespaces=BOTH)
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    r"""The p-norm of the difference of corresponding vectors: $\|x_1 - x_2 + \epsilon\|_p$."""
+    difference = x1 - x2 + eps
+    if not difference.ndim:
+        return p_norm("pairwise_distance", difference, p, None, keepdim=False)
+    return p_norm("pairwise_distance", difference, p, difference.ndim - 1, keepdim)
+
+
+def _pdist(x: Tensor, p: float) -> Tensor:
+    n = x.shape[0]
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    numbers = x.detach().new_arange(1).long()
+    one, other = (x.index_select(0, numbers.new_tensor(side)) for side in zip(*pairs, strict=True))
+    return p_norm("pdist", one - other, p, 1, keepdim=False)
+
+
+PDIST = composite("pdist", in_float32(_pdist), policy="fp32")
+
+
+@public(namespaces=BOTH)
+def pdist(input: Tensor, p: float = 2) -> Tensor:
+    """The p-norm distance between each pair of rows, in order of the upper triangle."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist: only supports 2D tensors, got: {input.ndim}D")
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"pdist: only supports floating-point dtypes, received {input.dtype.name}"
+        )
+    if p < 0:
+        raise RuntimeError(f"pdist: only supports non-negative p values, received {p}")
+    if input.shape[0] <= 1:
+        return input.reshape(-1)[:0]
+    return PDIST(input, p=float(p))
+
+
+@public(namespaces=FUNCTIONAL, out=True)
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
+    r"""Vectors along `dim` divided by their p-norm: $v / \max(\|v\|_p, \epsilon)$."""
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+
+
+def _bilinear(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    # (N, i), (N, j), (o, i, j) -> (N, o): first x with the weight, one product, then y.
+    out, left, right = weight.shape
+    half = product(x, weight.permute((1, 0, 2)).reshape((left, out * right)))
+    half = half.reshape((x.shape[0], out, right))  # (N, o, j)
+    return product(half, y.unsqueeze(-1)).squeeze(-1)
+
+
+BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"), policy="lower")
+
+
+@public(namespaces=BOTH)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""A map of two vectors, linear in each: $y = x_1^T A x_2 + b$.
+
+    Args:
+        input1: (..., in1).
+        input2: (..., in2).
+        weight: (out, in1, in2).
+        bias: (out,).
+    """
+    if input1.ndim != input2.ndim or input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError(
+            f"bilinear: input dimensions must match up to the last, received {list(input1.shape)} "
+            f"and {list(input2.shape)}"
+        )
+    if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
+        raise RuntimeError(
+            f"bilinear: weight of shape {list(weight.shape)} wants inputs of {weight.shape[1]} and "
+            f"{weight.shape[2]} features, received {input1.shape[-1]} and {input2.shape[-1]}"
+        )
+    x = input1.reshape((-1, input1.shape[-1]))
+    y = input2.reshape((-1, input2.shape[-1]))
+    out = BILINEAR(x, y, weight).reshape((*input1.shape[:-1], weight.shape[0]))
+    return out if bias is None else out + bias

@@ -1,0 +1,216 @@
+"""Dropout: elements, or whole channels, zeroed at random in training."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.nn.activations import SELU_ALPHA, SELU_SCALE
+from adjoint.engine.ops.nn.common import FUNCTIONAL, apply
+from adjoint.engine.ops.random.random import draw
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+# What a dropped element becomes in alpha dropout: the value selu tends to.
+ALPHA = -SELU_ALPHA * SELU_SCALE
+
+
+def _check(name: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _kept(name: str, input: Tensor, p: float, channels: bool) -> Tensor:
+    """1 where an element (or channel) stays, 0 where it is dropped."""
+    shape = tuple(input.shape)
+    if channels:
+        shape = (*shape[:2], *(1,) * (len(shape) - 2))
+    return draw(name, "bernoulli", (1.0 - p,), shape, input.dtype, input.device, None)
+
+
+def _drop(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
+    if p == 1:
+        return input * input.new_zeros(())
+    return input * (_kept(name, input, p, channels) / (1.0 - p))
+
+
+def _drop_alpha(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
+    if p == 1:
+        return input * input.new_zeros(())
+    a = 1.0 / math.sqrt((1 - p) * (1 + p * ALPHA * ALPHA))
+    kept = _kept(name, input, p, channels)
+    # kept: a x + b; dropped: a ALPHA + b, where b restores the mean
+    return input * (kept * a) + ((1 - kept) * (ALPHA * a) - a * ALPHA * p)
+
+
+def _dropped(
+    name: str,
+    how: Any,
+    input: Tensor,
+    p: float,
+    training: bool,
+    inplace: bool,
+    channels: bool = False,
+) -> Tensor:
+    _check(name, p)
+    if not training or p == 0 or not input.numel():
+        return input
+    return apply(f"{name}_", how, input, inplace, name, p, channels)
+
+
+@public(namespaces=FUNCTIONAL)
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Elements zeroed with probability `p`, the others scaled by 1 / (1 - p), in training.
+
+    >>> import adjoint as ad
+    >>> ad.nn.functional.dropout(ad.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
+    return _dropped("dropout", _drop, input, p, training, inplace)
+
+
+@public(name="dropout")
+def dropout_function(input: Tensor, p: float, train: bool) -> Tensor:
+    """Elements zeroed with probability `p` (see `nn.functional.dropout`)."""
+    return dropout(input, p, train)
+
+
+@public(name="dropout_")
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `dropout`."""
+    return dropout(input, p, train, inplace=True)
+
+
+@public(namespaces=FUNCTIONAL)
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean and variance through `selu`: dropped elements saturate it."""
+    return _dropped("alpha_dropout", _drop_alpha, input, p, training, inplace)
+
+
+@public(name="alpha_dropout")
+def alpha_dropout_function(input: Tensor, p: float, train: bool) -> Tensor:
+    """Dropout that keeps mean and variance through `selu`."""
+    return alpha_dropout(input, p, train)
+
+
+def _channels(
+    name: str, how: Any, input: Tensor, p: float, training: bool, inplace: bool, batched: bool
+) -> Tensor:
+    """Drop channels of (N, C, ...), or of (C, ...) where there is no batch."""
+    _check(name, p)
+    if batched:
+        return _dropped(name, how, input, p, training, inplace, channels=True)
+    if inplace:
+        _dropped(name, how, input.unsqueeze(0), p, training, inplace, channels=True)
+        return input
+    return _dropped(name, how, input.unsqueeze(0), p, training, False, channels=True).squeeze(0)
+
+
+@public(namespaces=FUNCTIONAL)
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Whole channels of (N, C, L) or (C, L) zeroed with probability `p`."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
+            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            "a channel dimension, and an optional batch dimension."
+        )
+    return _channels("dropout1d", _drop, input, p, training, inplace, input.ndim == 3)
+
+
+@public(namespaces=FUNCTIONAL)
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Whole channels of (N, C, H, W) zeroed with probability `p`.
+
+    As in PyTorch, a (N, C, L) input counts as batched, with a warning.
+    """
+    if input.ndim not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
+            "will result in an error in a future release. To retain the behavior and silence this "
+            "warning, please use dropout instead.",
+            UserWarning,
+            stacklevel=2,
+        )
+    if input.ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L). To apply it to an "
+            "input without a batch dimension, unsqueeze it first.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return _channels("dropout2d", _drop, input, p, training, inplace, batched=True)
+
+
+@public(namespaces=FUNCTIONAL)
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed with probability `p`."""
+    if input.ndim not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
+            "will result in an error in a future release. To retain the behavior and silence this "
+            "warning, please use dropout instead.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return _channels("dropout3d", _drop, input, p, training, inplace, input.ndim != 4)
+
+
+@public(namespaces=FUNCTIONAL)
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`alpha_dropout` of whole channels."""
+    if input.ndim < 2 and training and p:
+        raise RuntimeError(
+            "feature_alpha_dropout: Feature dropout requires at least 2 dimensions in the input, "
+            f"received {input.ndim}"
+        )
+    return _channels("feature_alpha_dropout", _drop_alpha, input, p, training, inplace, True)
+
+
+@public(name="feature_alpha_dropout")
+def feature_alpha_dropout_function(input: Tensor, p: float, train: bool) -> Tensor:
+    """`alpha_dropout` of whole channels."""
+    return feature_alpha_dropout(input, p, train)
+
+
+@public()
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Whole channels zeroed with probability `p`."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            "feature_dropout: Feature dropout requires at least 2 dimensions in the input, "
+            f"received {input.ndim}"
+        )
+    return _channels("feature_dropout", _drop, input, p, train, False, True)
+
+
+@public(name="feature_dropout_")
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `feature_dropout`."""
+    return _channels("feature_dropout", _drop, input, p, train, True, True)
+
+
+@public(name="alpha_dropout_")
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `alpha_dropout`."""
+    return alpha_dropout(input, p, train, inplace=True)
+
+
+@public(name="feature_alpha_dropout_")
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place form of `feature_alpha_dropout`."""
+    return feature_alpha_dropout(input, p, train, inplace=True)

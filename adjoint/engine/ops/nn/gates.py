@@ -1,0 +1,148 @@
+"""What a gated recurrent cell does after its products, and backward, each as one operation.
+
+A cell is a dozen small operations on every time step; as one, with a kernel of its own, an eager
+step costs a third. In a captured graph they are inlined into their elements and fused as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.ops.shape.join import cat, stack
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _or_zeros(g: Any, like: Tensor) -> Tensor:
+    return like.new_zeros(like.shape) if g is None else g
+
+
+# -- the steps of a sequence --------------------------------------------------------------------
+
+
+def _steps(x: Tensor, sizes: Any) -> tuple[Tensor, ...]:
+    return tuple(x.unbind(0) if sizes is None else x.split(sizes))
+
+
+def _steps_pull(
+    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
+) -> list[Any]:
+    filled = [_or_zeros(g, out) for g, out in zip(gs, outs, strict=True)]
+    return [stack(filled) if params["sizes"] is None else cat(filled)]
+
+
+# STEPS(x, sizes): the rows of x, or as many rows at a time as `sizes` says. Not views: the gradient
+# of a view is as large as what it shows part of, and there is one for every step.
+STEPS = composite("steps", _steps, operands=("x",), outputs=0, pull=_steps_pull, native_check=True)
+
+
+# -- long short-term memory ---------------------------------------------------------------------
+
+
+def lstm_gates(x: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(h, new c, activations) from the sums (..., 4H) before the gates i, f, g, o."""
+    i, f, g, o = x.chunk(4, -1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    new = f * c + i * g
+    return o * new.tanh(), new, cat([i, f, g, o], -1)
+
+
+def _lstm_backward(
+    acts: Tensor, c: Tensor, new: Tensor, gh: Tensor, gc: Tensor, ga: Any = None
+) -> tuple[Tensor, Tensor]:
+    i, f, g, o = acts.chunk(4, -1)
+    t = new.tanh()
+    gc = gc + gh * o * (1 - t * t)
+    parts = [gc * g, gc * c, gc * i, gh * t]
+    if ga is not None:
+        parts = [p + a for p, a in zip(parts, ga.chunk(4, -1), strict=True)]
+    di, df, dg, do = parts
+    pulled = [di * (i * (1 - i)), df * (f * (1 - f)), dg * (1 - g * g), do * (o * (1 - o))]
+    return cat(pulled, -1), gc * f
+
+
+LSTM_BACKWARD = composite(
+    "lstm_gates_backward",
+    _lstm_backward,
+    operands=("acts", "c", "new", "gh", "gc"),
+    outputs=2,
+    native_check=True,
+)
+
+
+def _lstm_pull(
+    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
+) -> list[Any]:
+    c = operands[1]
+    _, new, acts = outs
+    gh, gc, ga = gs
+    gh, gc = _or_zeros(gh, new), _or_zeros(gc, new)
+    if ga is None:
+        pulled = LSTM_BACKWARD(acts, c, new, gh, gc)
+    else:  # a derivative of the derivative
+        pulled = _lstm_backward(acts, c, new, gh, gc, ga)
+    return [g if n else None for g, n in zip(pulled, needed, strict=True)]
+
+
+# LSTM_GATES(x, c) -> (h, new c, activations): the last for backward.
+LSTM_GATES = composite(
+    "lstm_gates", lstm_gates, operands=("x", "c"), outputs=3, pull=_lstm_pull, native_check=True
+)
+
+
+# -- gated recurrent unit -----------------------------------------------------------------------
+
+
+def gru_gates(x: Tensor, y: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """(new h, activations) from the input's and the state's sums (..., 3H) for r, z, n."""
+    xr, xz, xn = x.chunk(3, -1)
+    yr, yz, yn = y.chunk(3, -1)
+    r, z = (xr + yr).sigmoid(), (xz + yz).sigmoid()
+    n = (xn + r * yn).tanh()
+    return n + z * (h - n), cat([r, z, n], -1)
+
+
+def _gru_backward(
+    acts: Tensor, y: Tensor, h: Tensor, g: Tensor, ga: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    r, z, n = acts.chunk(3, -1)
+    dz, dn = g * (h - n), g * (1 - z)
+    if ga is not None:
+        ar, az, an = ga.chunk(3, -1)
+        dz, dn = dz + az, dn + an
+    dn = dn * (1 - n * n)
+    dr = dn * y.chunk(3, -1)[2]
+    if ga is not None:
+        dr = dr + ar
+    dr, dz = dr * (r * (1 - r)), dz * (z * (1 - z))
+    return cat([dr, dz, dn], -1), cat([dr, dz, dn * r], -1), g * z
+
+
+GRU_BACKWARD = composite(
+    "gru_gates_backward",
+    _gru_backward,
+    operands=("acts", "y", "h", "g"),
+    outputs=3,
+    native_check=True,
+)
+
+
+def _gru_pull(
+    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
+) -> list[Any]:
+    _, y, h = operands
+    g, ga = _or_zeros(gs[0], h), gs[1]
+    if ga is None:
+        pulled = GRU_BACKWARD(outs[1], y, h, g)
+    else:
+        pulled = _gru_backward(outs[1], y, h, g, ga)
+    return [p if n else None for p, n in zip(pulled, needed, strict=True)]
+
+
+# GRU_GATES(x, y, h) -> (new h, activations): the last for backward.
+GRU_GATES = composite(
+    "gru_gates", gru_gates, operands=("x", "y", "h"), outputs=2, pull=_gru_pull, native_check=True
+)

@@ -1,0 +1,240 @@
+"""Multi-head attention as a function of all its parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.nn.attention import attend
+from adjoint.engine.ops.products.linear import linear
+from adjoint.engine.ops.shape.join import cat
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _check_shapes(
+    query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int
+) -> bool:
+    """Whether the inputs have a batch; refuses masks of other shapes."""
+    if query.ndim not in (2, 3):
+        raise AssertionError(
+            "query should be unbatched 2D or batched 3D tensor but received "
+            f"{query.ndim}-D query tensor"
+        )
+    batched = query.ndim == 3
+    word = "batched 3-D" if batched else "unbatched 2-D"
+    if key.ndim != query.ndim or value.ndim != query.ndim:
+        raise AssertionError(
+            f"For {word} `query`, expected `key` and `value` to be {query.ndim}-D but found "
+            f"{key.ndim}-D and {value.ndim}-D tensors respectively"
+        )
+    if padding is not None and padding.ndim != query.ndim - 1:
+        raise AssertionError(
+            f"For {word} `query`, expected `key_padding_mask` to be `None` or "
+            f"{query.ndim - 1}-D but found {padding.ndim}-D tensor instead"
+        )
+    if mask is not None:
+        if mask.ndim not in (2, 3):
+            raise AssertionError(
+                f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
+                f"{mask.ndim}-D tensor instead"
+            )
+        if not batched and mask.ndim == 3:
+            wanted = (heads, query.shape[0], key.shape[0])
+            if tuple(mask.shape) != wanted:
+                raise AssertionError(
+                    f"Expected `attn_mask` shape to be {wanted} but got {tuple(mask.shape)}"
+                )
+    return batched
+
+
+def additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+    """A mask as numbers to add: booleans say where not to attend."""
+    if mask is None or mask.dtype.is_floating_point:
+        return mask
+    if mask.dtype is not bool_:
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return like.new_zeros(mask.shape).masked_fill(mask, -math.inf)
+
+
+def _project_packed(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+) -> list[Tensor]:
+    size = query.shape[-1]
+    if query is key is value:
+        return list(linear(query, weight, bias).chunk(3, -1))
+    if key is value:
+        w_q, w_kv = weight.split([size, 2 * size])
+        b_q, b_kv = (None, None) if bias is None else bias.split([size, 2 * size])
+        return [linear(query, w_q, b_q), *linear(key, w_kv, b_kv).chunk(2, -1)]
+    weights = weight.chunk(3)
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+
+def _project_apart(
+    inputs: tuple[Tensor, ...], weights: dict[str, Tensor | None], bias: Tensor | None
+) -> list[Tensor]:
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    made = []
+    for x, (name, w), b in zip(inputs, weights.items(), biases, strict=True):
+        if w is None:
+            raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        made.append(linear(x, w, b))
+    return made
+
+
+def _check_mask(mask: Tensor, heads: int, batch: int, length: int, source: int) -> Tensor:
+    wanted = (length, source) if mask.ndim == 2 else (batch * heads, length, source)
+    if tuple(mask.shape) != wanted:
+        raise RuntimeError(
+            f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be "
+            f"{wanted}."
+        )
+    return mask if mask.ndim == 2 else mask.reshape((batch, heads, length, source))
+
+
+def _longer(mask: Tensor | None) -> Tensor | None:
+    """A mask for one more position, which is always seen."""
+    if mask is None:
+        return None
+    return cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
+
+
+def _appended(x: Tensor, row: Tensor) -> Tensor:
+    """(B, S, C) with one more position, the same for the whole batch."""
+    return cat([x, row.reshape((1, 1, -1)).expand((x.shape[0], 1, x.shape[2]))], 1)
+
+
+def _static(name: str, x: Tensor, batch: int, heads: int, size: int) -> Tensor:
+    if x.shape[0] != batch * heads:
+        raise AssertionError(f"expecting {name}.size(0) of {batch * heads}, but got {x.shape[0]}")
+    if x.shape[2] != size:
+        raise AssertionError(f"expecting {name}.size(2) of {size}, but got {x.shape[2]}")
+    return x.reshape((batch, heads, x.shape[1], size))
+
+
+@public(namespaces=("nn.functional",))
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention by several heads on projections of the inputs; see `nn.MultiheadAttention`.
+
+    Shape:
+        query (L, B, E) or (L, E), key and value (S, B, E) or (S, E) ->
+        (L, B, E) or (L, E), and weights (B, L, S), (L, S), or with a dimension of heads before L.
+    """
+    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        same_kv, same_q = key is value, query is key
+        query = query.unsqueeze(1)
+        key = query if same_q else key.unsqueeze(1)
+        value = key if same_kv else value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, batch, embed = query.shape
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    if embed != embed_dim_to_check:
+        raise AssertionError(
+            f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed}"
+        )
+    head = embed // num_heads
+    if head * num_heads != embed:
+        raise AssertionError(f"embed_dim {embed} not divisible by num_heads {num_heads}")
+    if use_separate_proj_weight:
+        if tuple(key.shape[:2]) != tuple(value.shape[:2]):
+            raise AssertionError(
+                f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's "
+                f"{tuple(value.shape[:2])}"
+            )
+    elif key.shape != value.shape:
+        raise AssertionError(
+            f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
+        )
+    padding = additive(key_padding_mask, "key_padding_mask", query)
+    causal = is_causal and padding is None and not need_weights
+    mask = None if causal else additive(attn_mask, "attn_mask", query)
+    if mask is not None:
+        mask = _check_mask(mask, num_heads, batch, length, key.shape[0])
+
+    if use_separate_proj_weight:
+        weights = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
+        q, k, v = _project_apart((query, key, value), weights, in_proj_bias)
+    else:
+        if in_proj_weight is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
+    if bias_k is not None and bias_v is not None:
+        if static_k is not None or static_v is not None:
+            raise AssertionError("bias cannot be added to static key or value.")
+        k, v = _appended(k, bias_k), _appended(v, bias_v)
+        mask, padding = _longer(mask), _longer(padding)
+    elif bias_k is not None or bias_v is not None:
+        raise AssertionError("bias_k and bias_v must be given together")
+
+    def heads(x: Tensor) -> Tensor:
+        return x.reshape((*x.shape[:2], num_heads, head)).transpose(1, 2)  # (B, H, L, D)
+
+    q = heads(q)
+    k = heads(k) if static_k is None else _static("static_k", static_k, batch, num_heads, head)
+    v = heads(v) if static_v is None else _static("static_v", static_v, batch, num_heads, head)
+    if add_zero_attn:
+        zeros = k.new_zeros((batch, num_heads, 1, head))
+        k, v = cat([k, zeros], 2), cat([v, zeros], 2)
+        mask, padding = _longer(mask), _longer(padding)
+    if padding is not None:
+        if tuple(padding.shape) != (batch, k.shape[2]):
+            raise AssertionError(
+                f"expecting key_padding_mask shape of {(batch, k.shape[2])}, but got "
+                f"{tuple(padding.shape)}"
+            )
+        padding = padding.reshape((batch, 1, 1, -1))
+        mask = padding if mask is None else mask + padding
+    if mask is not None and mask.dtype is not q.dtype:
+        mask = mask.to(q.dtype)
+
+    dropped = dropout_p if training else 0.0
+    safe = mask is not None and not need_weights
+    out, seen, keep = attend(q, k, v, mask, dropped, causal, 1 / math.sqrt(head), safe)
+    out = out.permute((2, 0, 1, 3)).reshape((length, batch, embed))
+    out = linear(out, out_proj_weight, out_proj_bias)
+    if not batched:
+        out = out.squeeze(1)
+    if not need_weights:
+        return out, None
+    shown = seen if keep is None else seen * keep
+    if average_attn_weights:
+        shown = shown.mean(1)
+    return out, shown if batched else shown.squeeze(0)

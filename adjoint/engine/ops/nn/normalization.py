@@ -1,0 +1,385 @@
+"""Normalisation to zero mean and unit variance, over features, groups, channels or the batch."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
+from adjoint.engine.ops.reduce.reduction import SUM, count
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Dims = tuple[int, ...]
+
+
+def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
+    """x less its mean over `dims`, that mean, and the (biased) variance."""
+    n = max(count(x.shape, dims), 1)
+    mean = SUM(x, dims=dims, keepdim=True) / n
+    centred = x - mean
+    return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
+
+
+def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Tensor | None:
+    """The gradient of x from those of (x - mean) / sqrt(variance + eps), mean and variance."""
+    g, g_mean, g_variance = gs
+    mean, variance = later_outs
+    n = max(count(x.shape, dims), 1)
+    out = None
+    if g is not None:  # g less its part along the mean and along the result
+        inverse = (variance + eps).rsqrt()
+        standard = (x - mean) * inverse
+        level = SUM(g, dims=dims, keepdim=True) / n
+        along = SUM(g * standard, dims=dims, keepdim=True) / n
+        out = (g - level - standard * along) * inverse
+    if g_mean is not None:
+        part = (g_mean / n).expand(x.shape)
+        out = part if out is None else out + part
+    if g_variance is not None:
+        part = (x - mean) * (g_variance * (2 / n))
+        out = part if out is None else out + part
+    return out
+
+
+def affine_map(y: Tensor, affine: Any, shape: Dims) -> Tensor:
+    """y times a weight plus a bias, where given, each seen in `shape`."""
+    for i, parameter in enumerate(affine):
+        p = widen(parameter).reshape(shape)
+        y = y + p if i else y * p
+    return y
+
+
+def weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
+    """A gradient before the weight was applied."""
+    if g is None:
+        return None
+    return widen(g) * widen(affine[0]).reshape(shape) if affine else widen(g)
+
+
+def narrow(g: Tensor | None, x: Tensor) -> Tensor | None:
+    """A gradient in the dtype of its operand."""
+    return None if g is None else g.to(x.dtype)
+
+
+def parameter_gradient(
+    g: Tensor | None, x: Tensor, later_outs: Any, position: int, shape: Dims, spec: Spec, eps: float
+) -> Tensor | None:
+    """Of the weight (position 1) or the bias."""
+    if g is None:
+        return None
+    each = widen(g)
+    if position == 1:
+        each = each * ((widen(x) - later_outs[0]) * (later_outs[1] + eps).rsqrt())
+    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
+
+
+def check_affine(name: str, size: Any, **parameters: Any) -> None:
+    """Refuse a weight or bias of another shape."""
+    for which, p in parameters.items():
+        if p is not None and tuple(p.shape) != tuple(size):
+            raise RuntimeError(
+                f"{name}: expected {which} to be of shape {list(size)}, but got {which} of shape "
+                f"{list(p.shape)}"
+            )
+
+
+def check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
+    """Refuse parameters of another dtype; those of halves may be in float32."""
+    allowed = {input.dtype, float32} if input.dtype.is_half else {input.dtype}
+    for p in parameters:
+        if p is not None and p.dtype not in allowed:
+            raise RuntimeError(
+                f"{name}: mixed dtype: expected parameters of the input's dtype "
+                f"{input.dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
+                "one with .to(...)."
+            )
+
+
+def given(weight: Any, bias: Any) -> tuple[Any, ...]:
+    """The affine operands: none, a weight, or a weight (ones, if it is missing) and a bias."""
+    if bias is None:
+        return () if weight is None else (weight,)
+    if weight is None:
+        weight = bias.new_ones(bias.shape)
+    return (weight, bias)
+
+
+# -- over the last dimensions -------------------------------------------------------------------
+
+
+def _trailing(x: Any, rank: int) -> Dims:
+    return tuple(range(x.ndim - rank, x.ndim))
+
+
+def _layer_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centred, mean, variance = moments(widen(x), _trailing(x, rank))
+    out = affine_map(centred * (variance + eps).rsqrt(), affine, x.shape[x.ndim - rank :])
+    return out.to(x.dtype), mean, variance
+
+
+def _layer_norm_input(
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, rank: int, eps: float
+) -> Tensor | None:
+    gs = (weighted(gs[0], affine, x.shape[x.ndim - rank :]), *gs[1:])
+    return narrow(pull_back(gs, widen(x), later_outs, _trailing(x, rank), eps), x)
+
+
+def _layer_norm_affine(
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
+) -> Tensor | None:
+    return parameter_gradient(gs[0], x, later_outs, position, tuple(spec.shape), spec, eps)
+
+
+# LAYER_NORM(x, *affine) -> (out, mean, variance), and so for the others below: the statistics are
+# kept for the derivative.
+LAYER_NORM = composite(
+    "layer_norm",
+    _layer_norm,
+    _layer_norm_input,
+    _layer_norm_affine,
+    operands=("x", "*affine"),
+    outputs=3,
+    policy="fp32",
+    foretell=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
+)
+
+
+def _layer_norm_specs(x: Spec, rank: int) -> tuple[Spec, Spec, Spec] | None:
+    if 0 in x.shape or x.dtype not in (float32, float64):
+        return None
+    statistic = x._replace(shape=(*x.shape[: len(x.shape) - rank], *(1,) * rank))
+    return x, statistic, statistic
+
+
+def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
+    shape = (
+        tuple(normalized_shape) if not isinstance(normalized_shape, int) else (normalized_shape,)
+    )
+    if not shape:
+        raise RuntimeError(
+            f"{name}: expected normalized_shape to be at least 1-dimensional, i.e., containing at "
+            "least one element, but got normalized_shape = []"
+        )
+    if tuple(input.shape[input.ndim - len(shape) :]) != shape or input.ndim < len(shape):
+        wanted = "".join(f", {n}" for n in shape)
+        raise RuntimeError(
+            f"{name}: given normalized_shape={list(shape)}, expected input with shape "
+            f"[*{wanted}], but got input of size {list(input.shape)}"
+        )
+    return shape
+
+
+@public(namespaces=FUNCTIONAL)
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance over the last dimensions.
+
+    $y = \frac{x - E[x]}{\sqrt{Var[x] + \epsilon}} \gamma + \beta$
+
+    Args:
+        normalized_shape: the sizes of the dimensions normalised over.
+        weight, bias: of that shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.layer_norm(ad.tensor([[1.0, 3.0]]), (2,))
+        tensor([[-1.0000,  1.0000]])
+    """
+    shape = _check_shape("layer_norm", input, normalized_shape)
+    check_affine("layer_norm", shape, weight=weight, bias=bias)
+    check_dtypes("layer_norm", input, weight, bias)
+    require_floating("layer_norm", input)
+    return LAYER_NORM(input, *given(weight, bias), rank=len(shape), eps=eps)[0]
+
+
+@public(name="layer_norm")
+def layer_norm_function(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """Zero mean and unit variance over the last dimensions (see `nn.functional.layer_norm`)."""
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def _root_mean_square(x: Tensor, dims: Dims, eps: float) -> tuple[Tensor, Tensor]:
+    mean = SUM(x * x, dims=dims, keepdim=True) / max(count(x.shape, dims), 1)
+    inverse = (mean + eps).rsqrt()
+    return x * inverse, inverse
+
+
+def _rms_norm(x: Tensor, *affine: Any, rank: int, eps: float) -> Tensor:
+    scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
+    return affine_map(scaled, affine, x.shape[x.ndim - rank :]).to(x.dtype)
+
+
+def _rms_norm_input(g: Tensor, x: Tensor, affine: Any, rank: int, eps: float) -> Tensor:
+    dims = _trailing(x, rank)
+    scaled, inverse = _root_mean_square(widen(x), dims, eps)
+    shape = x.shape[x.ndim - rank :]
+    g = widen(g) * widen(affine[0]).reshape(shape) if affine else widen(g)
+    along = SUM(g * scaled, dims=dims, keepdim=True) / max(count(g.shape, dims), 1)
+    return ((g - scaled * along) * inverse).to(x.dtype)
+
+
+def _rms_norm_weight(g: Tensor, x: Tensor, spec: Spec, rank: int, eps: float) -> Tensor:
+    scaled, _ = _root_mean_square(widen(x), _trailing(x, rank), eps)
+    return (widen(g) * scaled).sum_to_size(spec.shape).to(spec.dtype)
+
+
+RMS_NORM = composite(
+    "rms_norm",
+    _rms_norm,
+    _rms_norm_input,
+    _rms_norm_weight,
+    operands=("x", "*affine"),
+    policy="fp32",
+)
+
+
+@public(namespaces=("", "nn.functional"))
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    r"""Division by the root of the mean square over the last dimensions.
+
+    $y = \frac{x}{\sqrt{E[x^2] + \epsilon}} \gamma$
+
+    Args:
+        normalized_shape: the sizes of the dimensions normalised over.
+        weight: of that shape.
+        eps: by default the smallest step from 1 in the input's dtype.
+    """
+    if input.dtype.is_complex:
+        return _complex_rms_norm(input, normalized_shape, weight, eps)
+    least = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    if input.ndim < least:
+        raise ValueError(
+            f"rms_norm: Input tensor must have at least {least} dimensions, but got {input.ndim}"
+        )
+    shape = _check_shape("rms_norm", input, normalized_shape)
+    check_affine("rms_norm", shape, weight=weight)
+    require_floating("rms_norm", input)
+    value = finfo(widen(input).dtype).eps if eps is None else eps
+    return RMS_NORM(input, *given(weight, None), rank=len(shape), eps=float(value))
+
+
+def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: Any) -> Tensor:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    dims = _trailing(input, len(shape))
+    mean = (input * input).mean(dims, keepdim=True)
+    out = input * (mean + (finfo(input.dtype.to_real()).eps if eps is None else eps)).rsqrt()
+    return out if weight is None else out * weight
+
+
+# -- over groups of channels --------------------------------------------------------------------
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """(N, groups, everything of a group)."""
+    batch, channels = x.shape[:2]
+    rest = prod(x.shape[2:])
+    return x.reshape((batch, groups, (channels // max(groups, 1)) * rest))
+
+
+def per_channel(x: Any) -> Dims:
+    """The shape in which a vector of C broadcasts against (N, C, ...)."""
+    return (1, x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centred, mean, variance = moments(_grouped(widen(x), groups), (2,))
+    standard = (centred * (variance + eps).rsqrt()).reshape(x.shape)
+    return affine_map(standard, affine, per_channel(x)).to(x.dtype), mean, variance
+
+
+def _group_norm_input(
+    gs: Any, x: Tensor, affine: Any, later_outs: Any, groups: int, eps: float
+) -> Tensor | None:
+    g = weighted(gs[0], affine, per_channel(x))
+    gs = (None if g is None else _grouped(g, groups), *gs[1:])
+    out = pull_back(gs, _grouped(widen(x), groups), later_outs, (2,), eps)
+    return None if out is None else out.reshape(x.shape).to(x.dtype)
+
+
+def _group_norm_affine(
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, groups: int, eps: float
+) -> Tensor | None:
+    shape = per_channel(x)
+    if gs[0] is None or position == 2:
+        return parameter_gradient(gs[0], x, later_outs, position, shape, spec, eps)
+    standard = (_grouped(widen(x), groups) - later_outs[0]) * (later_outs[1] + eps).rsqrt()
+    each = widen(gs[0]) * standard.reshape(x.shape)
+    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
+
+
+GROUP_NORM = composite(
+    "group_norm",
+    _group_norm,
+    _group_norm_input,
+    _group_norm_affine,
+    operands=("x", "*affine"),
+    outputs=3,
+    policy="fp32",
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    r"""Zero mean and unit variance over each group of channels of each sample.
+
+    Args:
+        input: (N, C, ...), C divisible by `num_groups`.
+        weight, bias: (C,).
+    """
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"group_norm: expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    channels = input.shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RuntimeError(
+            "group_norm: expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    check_affine("group_norm", (channels,), weight=weight, bias=bias)
+    check_dtypes("group_norm", input, weight, bias)
+    require_floating("group_norm", input)
+    return GROUP_NORM(input, *given(weight, bias), groups=num_groups, eps=eps)[0]
+
+
+@public(name="group_norm")
+def group_norm_function(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Zero mean and unit variance over groups of channels (see `nn.functional.group_norm`)."""
+    return group_norm(input, num_groups, weight, bias, eps)

@@ -1,0 +1,222 @@
+"""Piecewise linear activations, random slopes among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.elementwise.bounds import RELU, hardshrink, prelu
+from adjoint.engine.ops.elementwise.condition import WHERE
+from adjoint.engine.ops.nn.activations import activation
+from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, require_floating
+from adjoint.engine.ops.random.random import draw
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+public(namespaces=FUNCTIONAL, out=True)(hardshrink)
+public(namespaces=FUNCTIONAL)(prelu)
+
+LEAKY_RELU = activation(
+    "leaky_relu",
+    lambda x, slope: WHERE(x > 0, x, x * slope),
+    lambda g, x, slope: WHERE(x > 0, g, g * slope),
+)
+# Unlike clamp, no gradient at the bounds themselves.
+HARDTANH = activation(
+    "hardtanh",
+    lambda x, low, high: x.masked_fill(x <= low, low).masked_fill(x >= high, high),
+    lambda g, x, low, high: g.masked_fill((x <= low) | (x >= high), 0),
+)
+HARDSIGMOID = activation(
+    "hardsigmoid",
+    lambda x: (x / 6 + 0.5).masked_fill(x <= -3, 0).masked_fill(x >= 3, 1),
+    lambda g, x: (g / 6).masked_fill((x <= -3) | (x >= 3), 0),
+)
+HARDSWISH = activation(
+    "hardswish",
+    lambda x: WHERE(x >= 3, x, (x * (x + 3) / 6).masked_fill(x <= -3, 0)),
+    lambda g, x: WHERE(x >= 3, g, (g * (x / 3 + 0.5)).masked_fill(x <= -3, 0)),
+)
+SOFTSHRINK = activation(
+    "softshrink",
+    lambda x, lambd: (x - x.sign() * lambd).masked_fill((x >= -lambd) & (x <= lambd), 0),
+    lambda g, x, lambd: g.masked_fill((x >= -lambd) & (x <= lambd), 0),
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Negative elements replaced by zero: max(0, x).
+
+    >>> import adjoint as ad
+    >>> ad.nn.functional.relu(ad.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return apply("relu_", RELU, input, inplace)
+
+
+@public(namespaces=FUNCTIONAL, name="relu_")
+def relu_(input: Tensor) -> Tensor:
+    """In-place form of `relu`."""
+    return relu(input, inplace=True)
+
+
+def _leaky(input: Tensor, slope: float) -> Tensor:
+    return LEAKY_RELU(input, slope=slope)
+
+
+@public(namespaces=FUNCTIONAL)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Negative elements scaled by `negative_slope`."""
+    require_floating("leaky_relu", input)
+    return apply("leaky_relu_", _leaky, input, inplace, negative_slope)
+
+
+@public(namespaces=FUNCTIONAL, name="leaky_relu_")
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """In-place form of `leaky_relu`."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def _hardtanh(input: Tensor, low: Any, high: Any) -> Tensor:
+    return HARDTANH(input, low=low, high=high)
+
+
+@public(namespaces=FUNCTIONAL)
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Elements limited to [min_val, max_val]; no gradient at or beyond the bounds."""
+    if min_val > max_val:
+        raise ValueError(
+            f"hardtanh: min_val cannot be greater than max_val, received {min_val} > {max_val}"
+        )
+    if input.dtype.name == "bool":
+        raise RuntimeError("hardtanh: boolean inputs are not supported. Convert the input first.")
+    if input.dtype.is_complex:
+        require_floating("hardtanh", input)
+    if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
+        raise RuntimeError(
+            f"hardtanh: cannot do hardtanh on an unsigned type with negative limits {min_val}, "
+            f"{max_val}"
+        )
+    if not input.dtype.is_inexact:
+        min_val, max_val = int(min_val), int(max_val)
+    return apply("hardtanh_", _hardtanh, input, inplace, min_val, max_val)
+
+
+@public(namespaces=FUNCTIONAL, name="hardtanh_")
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """In-place form of `hardtanh`."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+@public(namespaces=FUNCTIONAL)
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Elements limited to [0, 6]."""
+    if input.dtype.name == "bool":
+        raise RuntimeError("relu6: boolean inputs are not supported. Convert the input first.")
+    return hardtanh(input, 0, 6, inplace)
+
+
+@public(namespaces=FUNCTIONAL)
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """x / 6 + 1/2, limited to [0, 1]."""
+    require_floating("hardsigmoid", input)
+    return apply("hardsigmoid_", HARDSIGMOID, input, inplace)
+
+
+@public(namespaces=FUNCTIONAL)
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x times hardsigmoid(x)."""
+    require_floating("hardswish", input)
+    return apply("hardswish_", HARDSWISH, input, inplace)
+
+
+@public(namespaces=FUNCTIONAL, out=True)
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Elements moved towards zero by `lambd`, those within `lambd` of it to zero."""
+    require_floating("softshrink", input)
+    if not lambd >= 0:
+        raise RuntimeError(
+            f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}"
+        )
+    return SOFTSHRINK(input, lambd=lambd)
+
+
+def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    return input.masked_fill(input <= threshold, value)
+
+
+@public(namespaces=FUNCTIONAL)
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Elements not above `threshold` replaced by `value`."""
+    if input.dtype.name == "bool" or input.dtype.is_complex:
+        require_floating("threshold", input)
+    return apply("threshold_", _threshold, input, inplace, threshold, value)
+
+
+@public(namespaces=BOTH, name="threshold_")
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """In-place form of `threshold`."""
+    return _in_place(input, threshold, value)
+
+
+def _in_place(input: Tensor, limit: float, value: float) -> Tensor:
+    return threshold(input, limit, value, inplace=True)
+
+
+@public(name="threshold")
+def threshold_function(input: Tensor, threshold: float, value: float) -> Tensor:
+    """Elements not above `threshold` replaced by `value`."""
+    return _threshold(input, threshold, value)
+
+
+def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+    slopes = draw(
+        "rrelu",
+        "uniform",
+        (float(lower), float(upper)),
+        tuple(input.shape),
+        input.dtype,
+        input.device,
+        None,
+    )
+    return WHERE(input > 0, input, input * slopes)
+
+
+@public(namespaces=FUNCTIONAL)
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Negative elements scaled by slopes drawn from [lower, upper), or by their mean."""
+    require_floating("rrelu", input)
+    if lower > upper:
+        raise RuntimeError(
+            f"rrelu: Lower bound should be less than or equal to the upper bound, received {lower} "
+            f"and {upper}"
+        )
+    if training and lower != upper:
+        return apply("rrelu_", _random_slopes, input, inplace, lower, upper)
+    return leaky_relu(input, (lower + upper) / 2, inplace)
+
+
+@public(namespaces=BOTH, name="rrelu_")
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """In-place form of `rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+@public(name="rrelu")
+def rrelu_function(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """Negative elements scaled by slopes drawn from [lower, upper), or by their mean."""
+    return rrelu(input, lower, upper, training)

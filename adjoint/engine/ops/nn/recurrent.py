@@ -1,0 +1,315 @@
+"""Recurrent networks: cells, and their layers over whole sequences.
+
+All inputs of a layer are projected in one product; the loop over time then does only what depends
+on the state. A sequence is a list of steps, each a batch; in a packed one the batch shrinks as
+sequences end (`nn.utils.rnn`), and states join and leave as it changes. In a captured function the
+loop is one `scan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.public import PUBLIC, public
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.attention import dropout_factors
+from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES, STEPS, gru_gates, lstm_gates
+from adjoint.engine.ops.products.linear import linear
+from adjoint.engine.ops.shape.join import cat, stack
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+State = tuple[Any, ...]  # (h,) or (h, c)
+# (projected input, state, weight_hh, bias_hh, weight_hr) -> state
+Step = Callable[[Any, State, Any, Any, Any], State]
+
+
+def _tanh_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    return ((x + linear(state[0], w, b)).tanh(),)
+
+
+def _relu_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    return ((x + linear(state[0], w, b)).relu(),)
+
+
+def _lstm_step(x: Tensor, state: State, w: Tensor, b: Any, projection: Any) -> State:
+    h, c = state
+    sums = x + linear(h, w, b)
+    cell = LSTM_GATES if sums.dtype is c.dtype else lstm_gates  # autocast mixes dtypes
+    h, c, _ = cell(sums, c)
+    return (h if projection is None else linear(h, projection)), c
+
+
+def _gru_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
+    (h,) = state
+    sums = linear(h, w, b)
+    cell = GRU_GATES if x.dtype is sums.dtype is h.dtype else gru_gates
+    return (cell(x, sums, h)[0],)
+
+
+def _over_time(
+    step: Step, inputs: Sequence[Tensor], state: State, weights: State
+) -> tuple[list[Tensor], State]:
+    outputs = []
+    for x in inputs:
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    return outputs, state
+
+
+def _over_shrinking(
+    step: Step, inputs: Sequence[Tensor], state: State, weights: State
+) -> tuple[list[Tensor], State]:
+    """Forward over a packed sequence: the states of sequences that end are set aside."""
+    outputs: list[Tensor] = []
+    ended: list[State] = []
+    for x in inputs:
+        size = x.shape[0]
+        if size < state[0].shape[0]:
+            ended.append(tuple(s[size:] for s in state))
+            state = tuple(s[:size] for s in state)
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    ended.append(state)
+    final = tuple(cat(list(parts), 0) for parts in zip(*reversed(ended), strict=True))
+    return outputs, final
+
+
+def _over_growing(
+    step: Step, inputs: Sequence[Tensor], start: State, weights: State
+) -> tuple[list[Tensor], State]:
+    """Backward over a packed sequence, given from its end: sequences join with their start."""
+    outputs: list[Tensor] = []
+    state = tuple(s[: inputs[0].shape[0]] for s in start)
+    for x in inputs:
+        have, size = state[0].shape[0], x.shape[0]
+        if size > have:
+            state = tuple(
+                cat([s, first[have:size]], 0) for s, first in zip(state, start, strict=True)
+            )
+        state = step(x, state, *weights)
+        outputs.append(state[0])
+    return outputs, state
+
+
+def _scan_over_time(
+    step: Step, inputs: Tensor, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """The loop of a captured function: one operation, whatever the number of steps."""
+
+    def body(state: State, x: Tensor) -> tuple[State, Tensor]:
+        state = step(x, state, *weights)
+        return state, state[0]
+
+    final, outputs = HOOKS.scan(body, state, inputs, reverse=reverse)
+    return outputs, final
+
+
+def _scan_over_packed(
+    sizes: list[int], step: Step, inputs: Tensor, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """The same for a packed sequence: padded again, with states that stay where one has ended."""
+    batch = sizes[0]
+    starts = [0, *accumulate(sizes)]
+    here = [[b < n for b in range(batch)] for n in sizes]
+    rows = [starts[t] + b if b < n else 0 for t, n in enumerate(sizes) for b in range(batch)]
+    places = [t * batch + b for t, n in enumerate(sizes) for b in range(n)]
+
+    def index(values: list[Any]) -> Any:
+        return PUBLIC["", "tensor"].fn(values, device=inputs.device)
+
+    def body(state: State, at: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        x, alive = at
+        new = step(x, state, *weights)
+        return tuple(n.where(alive, s) for n, s in zip(new, state, strict=True)), new[0]
+
+    padded = inputs.index_select(0, index(rows)).unflatten(0, (len(sizes), batch))
+    alive = index(here).unsqueeze(-1)
+    final, outputs = HOOKS.scan(body, state, (padded, alive), reverse=reverse)
+    return outputs.flatten(0, 1).index_select(0, index(places)), final
+
+
+def _direction(
+    step: Step, input: Tensor, sizes: list[int] | None, state: State, weights: State, reverse: bool
+) -> tuple[Tensor, State]:
+    """One direction of one layer: (outputs in the order of the input, final state)."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    if b_hh is not None and step is not _gru_step:  # the gru scales its state's part, bias included
+        b_ih, b_hh = b_ih + b_hh, None
+    projected = linear(input, w_ih, b_ih)
+    if CONTEXT.capture is not None:
+        rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
+        return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
+    steps = list(STEPS(projected, sizes=sizes))
+    if reverse:
+        steps.reverse()
+    over = _over_time if sizes is None else _over_growing if reverse else _over_shrinking
+    outputs, final = over(step, steps, state, (w_hh, b_hh, w_hr))
+    if reverse:
+        outputs.reverse()
+    return (stack(outputs, 0) if sizes is None else cat(outputs, 0)), final
+
+
+def _split_weights(
+    params: Sequence[Tensor], has_biases: bool, projected: bool, count: int
+) -> list[State]:
+    """(weight_ih, weight_hh, bias_ih, bias_hh, weight_hr) per layer and direction."""
+    each = 2 + 2 * has_biases + projected
+    if len(params) != each * count:
+        raise RuntimeError(f"rnn: expected {each * count} parameters, received {len(params)}")
+    made = []
+    for i in range(count):
+        mine = list(params[i * each : (i + 1) * each])
+        last = mine.pop() if projected else None
+        made.append((*mine, *(() if has_biases else (None, None)), last))
+    return made
+
+
+def run(
+    step: Step,
+    input: Tensor,
+    sizes: list[int] | None,
+    states: State,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, State]:
+    """All layers: input (T, B, I) or packed (sum, I), states (layers * directions, B, H)."""
+    directions = 1 + bidirectional
+    projected = len(states) == 2 and states[0].shape[-1] != states[1].shape[-1]
+    weights = _split_weights(params, has_biases, projected, num_layers * directions)
+    starts = list(zip(*(s.unbind(0) for s in states), strict=True))
+    if not input.shape[0]:
+        raise RuntimeError("rnn: expected sequence length to be larger than 0 in RNN")
+    finals: list[State] = []
+    for layer in range(num_layers):
+        outputs = []
+        for d in range(directions):
+            at = layer * directions + d
+            out, final = _direction(step, input, sizes, starts[at], weights[at], bool(d))
+            outputs.append(out)
+            finals.append(final)
+        input = outputs[0] if directions == 1 else cat(outputs, -1)
+        if dropout and train and layer < num_layers - 1:
+            input = input * dropout_factors(input.shape, dropout, input)
+    return input, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))
+
+
+def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
+    """Both forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
+    padded = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train",
+              "bidirectional", "batch_first")  # fmt: skip
+    packed = ("data", "batch_sizes", *padded[1:-1])
+    place = 1 if several else 2  # of what is a list of tensors in one form, a tensor in the other
+    is_packed = "data" in kwargs or (len(args) > place and is_tensor(args[place]))
+    given = dict(zip(packed if is_packed else padded, args, strict=False)) | kwargs
+    states = tuple(given["hx"]) if several else (given["hx"],)
+    options = [given[name] for name in padded[2:-1]]
+    if is_packed:
+        out, final = run(step, given["data"], given["batch_sizes"].tolist(), states, *options)
+        return out, *final
+    x = given["input"].transpose(0, 1) if given["batch_first"] else given["input"]
+    out, final = run(step, x, None, states, *options)
+    return (out.transpose(0, 1) if given["batch_first"] else out), *final
+
+
+@public()
+def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_tanh_cell`s over a sequence; `nn.RNN` has the arguments by name.
+
+    (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
+    (data, batch_sizes, hx, ...) for a packed sequence, which has no batch_first.
+    """
+    return _network(_tanh_step, args, kwargs, several=False)
+
+
+@public()
+def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_relu_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _network(_relu_step, args, kwargs, several=False)
+
+
+@public()
+def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `gru_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _network(_gru_step, args, kwargs, several=False)
+
+
+@public()
+def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A network of `lstm_cell`s over a sequence; as `rnn_tanh`, with hx = (h, c)."""
+    return _network(_lstm_step, args, kwargs, several=True)
+
+
+CELLS: dict[str, Step] = {
+    "RNN_TANH": _tanh_step,
+    "RNN_RELU": _relu_step,
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
+
+
+def _cell(
+    step: Step, input: Tensor, state: State, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
+) -> State:
+    return step(linear(input, w_ih, b_ih), state, w_hh, b_hh, None)
+
+
+@public()
+def rnn_tanh_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of an Elman network: tanh(W_ih x + b_ih + W_hh h + b_hh)."""
+    return _cell(_tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def rnn_relu_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of an Elman network with relu."""
+    return _cell(_relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def gru_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """One step of a gated recurrent unit."""
+    return _cell(_gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@public()
+def lstm_cell(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One step of a long short-term memory: (h, c)."""
+    h, c = _cell(_lstm_step, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    return h, c

@@ -1,0 +1,143 @@
+"""Order: sort, topk, kthvalue, median, mode. Each finds positions; values are gathered there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.return_types import RETURN_TYPES
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.reduce.extremes import (
+    picked,
+    refuse_bool,
+    refuse_complex,
+    refuse_empty,
+    share,
+    share_tangent,
+)
+from adjoint.engine.ops.reduce.reduction import infer_reduction, shift_reduction
+from adjoint.engine.ops.reduce.scan import along, infer_positions, like, shift_dim
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _infer_some(x: Spec, dim: int, k: int, **_: Any) -> Spec:
+    return Spec((*x.shape[:dim], k, *x.shape[dim + 1 :]), int64, x.device)
+
+
+def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
+    return _infer_some(x, dim, 1)
+
+
+# Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
+# if `stable`, keep their order.
+ARGSORT = primitive("argsort", infer_positions, None, shift=shift_dim, native_check=True)
+TOPK = primitive("topk", _infer_some, None, shift=shift_dim, native_check=True)
+KTHVALUE = primitive("kthvalue", _infer_one, None, shift=shift_dim, native_check=True)
+# The lower median; with `omit` NaN do not count, else any NaN is the median.
+ARGMEDIAN = primitive("argmedian", _infer_one, None, shift=shift_dim, native_check=True)
+ARGMODE = primitive("argmode", _infer_one, None, shift=shift_dim, native_check=True)
+# The median of all of `dims`, whose equal elements share the gradient as amax's do.
+MEDIAN = primitive(
+    "median",
+    lambda x, dims, keepdim, omit: infer_reduction(x, dims, keepdim),
+    share,
+    jvp=share_tangent,
+    shift=shift_reduction,
+    native_check=True,
+)
+
+
+@public(method=True, out=True)
+def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | None = None) -> Any:
+    """Elements in order along `dim`, and where they were; equal elements keep their order.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([3, 1, 2]).sort().values
+    tensor([1, 2, 3])
+    """
+    if isinstance(dim, bool):  # sort(x, stable): flags in another order are keywords in PyTorch
+        raise TypeError(f"sort: dim must be an int, received {dim!r}")
+    refuse_complex("sort", input)
+    x, d = along("sort", input, dim)
+    at = ARGSORT(x, dim=d, descending=descending, stable=bool(stable))
+    return RETURN_TYPES["sort"](like(input, x.gather(d, at)), like(input, at))
+
+
+@public(method=True)
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The positions that put the elements in order along `dim`."""
+    refuse_complex("argsort", input)
+    x, d = along("argsort", input, dim)
+    return like(input, ARGSORT(x, dim=d, descending=descending, stable=stable))
+
+
+@public(method=True, out=True)
+def msort(input: Tensor) -> Tensor:
+    """Elements in order along the first dimension."""
+    return sort(input, 0).values
+
+
+@public(method=True, out=True)
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The k largest (or smallest) elements along `dim`, and where they are."""
+    refuse_complex("topk", input)
+    refuse_bool("topk", input)
+    x, d = along("topk", input, dim)
+    if not 0 <= k <= x.shape[d]:
+        raise RuntimeError(
+            f"topk: selected index k out of range: k={k}, dimension {d} has size {x.shape[d]}"
+        )
+    at = TOPK(x, dim=d, k=k, largest=largest, in_order=sorted)
+    values = x.gather(d, at)
+    if not input.ndim and k == 1:
+        values, at = values.reshape(()), at.reshape(())
+    return RETURN_TYPES["topk"](values, at)
+
+
+@public(method=True, out=True)
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest element along `dim` (counting from 1), and where it is."""
+    refuse_bool("kthvalue", input)
+
+    def positions(x: Tensor, d: int) -> Tensor:
+        if not 1 <= k <= x.shape[d]:
+            raise RuntimeError(
+                f"kthvalue: selected number k out of range for dimension {d}: received k={k}, "
+                f"the dimension has size {x.shape[d]}"
+            )
+        return KTHVALUE(x, dim=d, k=k)
+
+    return picked("kthvalue", input, dim, keepdim, positions)
+
+
+def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool) -> Any:
+    refuse_bool(name, input)
+    if dim is None:
+        refuse_complex(name, input)
+        if input.numel() == 0:
+            return input.new_full((), float("nan") if input.dtype.is_inexact else -(2**63))
+        return MEDIAN(input, dims=tuple(range(input.ndim)), keepdim=False, omit=omit)
+    return picked(name, input, dim, keepdim, lambda x, d: ARGMEDIAN(x, dim=d, omit=omit))
+
+
+@public(method=True, out=True)
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median (of an even number the lower one); with `dim` (values, indices)."""
+    return _median("median", input, dim, keepdim, omit=False)
+
+
+@public(method=True, out=True)
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median of the elements that are not NaN; with `dim` (values, indices)."""
+    return _median("nanmedian", input, dim, keepdim, omit=True)
+
+
+@public(method=True, out=True)
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent element along `dim` (of several the smallest), and where it is last."""
+    refuse_empty("mode", input.shape, dim if input.ndim else None)
+    return picked("mode", input, dim, keepdim, lambda x, d: ARGMODE(x, dim=d))

@@ -1,0 +1,71 @@
+"""Distinct elements. How many there are depends on values, so these run eagerly only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import depends_on_values, primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.ops.reduce.extremes import refuse_complex
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+_refuse = depends_on_values("unique", "Call it outside, or compare sorted neighbours.")
+# Each gives (values, inverse, counts); dim None means the flattened elements.
+UNIQUE = primitive("unique", _refuse, None, outputs=3, batch=_refuse, native_check=True)
+UNIQUE_CONSECUTIVE = primitive(
+    "unique_consecutive", _refuse, None, outputs=3, batch=_refuse, native_check=True
+)
+
+
+def _wanted(results: Any, inverse: bool, counts: bool) -> Any:
+    picked = (results[0], *([results[1]] if inverse else []), *([results[2]] if counts else []))
+    return picked if len(picked) > 1 else picked[0]
+
+
+def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
+    x = input.detach()
+    refuse_complex(name, x)
+    if dim is None:
+        return record(x, dim=None)
+    d = wrap_dim(name, dim, x.ndim)
+    if x.ndim == 0:
+        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
+    if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
+        raise RuntimeError(
+            f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "
+            "cannot be applied"
+        )
+    return record(x, dim=d)
+
+
+@public(method=True)
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `dim`), in order.
+
+    >>> import adjoint as ad
+    >>> ad.unique(ad.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
+
+
+@public(method=True)
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The elements (or slices along `dim`) with repetitions of the one before left out."""
+    results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
+    return _wanted(results, return_inverse, return_counts)

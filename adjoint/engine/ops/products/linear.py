@@ -1,0 +1,92 @@
+"""The affine map of a linear layer, as one node."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.products.matmul import product
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _conj(x: Tensor) -> Tensor:
+    return x.conj() if x.dtype.is_complex else x
+
+
+def _weight_gradient(g: Tensor, x: Tensor, y_spec: Any) -> Tensor:
+    if len(y_spec.shape) == 1:
+        return (g.unsqueeze(-1) * _conj(x)).sum_to_size(y_spec.shape)
+    # -1 says nothing where there are no features.
+    count = prod(g.shape[:-1]) if 0 in y_spec.shape else -1
+    rows = g.reshape((count, y_spec.shape[0]))
+    return product(rows.transpose(0, 1), _conj(x).reshape((count, y_spec.shape[1])))
+
+
+def _input_gradient(g: Tensor, y: Tensor) -> Tensor:
+    return g.unsqueeze(-1) * _conj(y) if y.ndim == 1 else product(g, _conj(y))
+
+
+# x (..., in), weight (out, in) or (in,), bias (out,) or ().
+LINEAR = composite(
+    "linear",
+    lambda x, y, z=None: _compose(x, y, z),
+    lambda g, y: _input_gradient(g, y),
+    _weight_gradient,
+    lambda g, z_spec: g.sum_to_size(z_spec.shape),
+    policy="lower",
+    native_check=True,  # `linear` checks shapes, the kernel dtypes
+    foretell=lambda x, y, z=None: _spec(x, y, z),
+)
+
+
+def _spec(x: Spec, weight: Spec, bias: Spec | None) -> Spec | None:
+    """What the usual case looks like."""
+    if len(weight.shape) != 2 or 0 in x.shape or x[1:] != weight[1:]:
+        return None
+    if bias is not None and bias != weight._replace(shape=weight.shape[:1]):
+        return None
+    return x._replace(shape=(*x.shape[:-1], weight.shape[0]))
+
+
+def _compose(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    out = product(x, weight.t())
+    return out if bias is None else out + bias
+
+
+@public(namespaces=("nn.functional",), out=True)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""An affine map of the last dimension: $y = x A^T + b$.
+
+    Args:
+        input: (..., in).
+        weight: (out, in), or (in,).
+        bias: (out,), or none.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.linear(ad.ones(2, 3), ad.ones(1, 3), ad.ones(1))
+        tensor([[4.],
+                [4.]])
+    """
+    for name, value in (("input", input), ("weight", weight)):
+        if not is_tensor(value):
+            raise TypeError(
+                f"linear(): argument '{name}' must be Tensor, not {type(value).__name__}"
+            )
+    if weight.ndim not in (1, 2) or not input.ndim:
+        raise RuntimeError(
+            f"linear: expected an input with at least one dimension and a weight of one or two, "
+            f"received {tuple(input.shape)} and {tuple(weight.shape)}"
+        )
+    if input.shape[-1] != weight.shape[-1]:
+        raise RuntimeError(
+            f"linear: mat1 and mat2 shapes cannot be multiplied: input {tuple(input.shape)} has "
+            f"{input.shape[-1]} features, weight {tuple(weight.shape)} wants {weight.shape[-1]}"
+        )
+    return LINEAR(input, weight) if bias is None else LINEAR(input, weight, bias)

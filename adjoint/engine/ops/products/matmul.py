@@ -1,0 +1,190 @@
+"""Matrix products: one bilinear primitive, and the functions that are nothing else."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.operations.families import bilinear, device_of
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.spec import Spec, broadcast_shapes
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def check_dtypes(name: str, x: Any, y: Any) -> None:
+    """Refuse operands of two dtypes, and booleans, as PyTorch's products do."""
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"{name}: expected both operands to have the same dtype, but got: {x.dtype.name} and "
+            f"{y.dtype.name}. Convert one with .to(...)."
+        )
+    if x.dtype is bool_:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for 'Bool'. Convert the operands with .to(...)."
+        )
+
+
+def _infer(x: Spec, y: Spec) -> Spec:
+    check_dtypes("matmul", x, y)
+    if x.shape[-1] != y.shape[-2]:
+        raise RuntimeError(
+            f"matmul: mat1 and mat2 shapes cannot be multiplied ({x.shape} and {y.shape}): "
+            f"{x.shape[-1]} != {y.shape[-2]}. Transpose one operand or check the last two "
+            "dimensions."
+        )
+    batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+    return Spec((*batch, x.shape[-2], y.shape[-1]), x.dtype, device_of("matmul", (x, y)))
+
+
+def adjoint_of(x: Tensor) -> Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    x = x.transpose(-2, -1)
+    return x.conj() if x.dtype.is_complex else x
+
+
+# (..., m, k) @ (..., k, n), batch dimensions broadcast.
+MATMUL: Record = bilinear(
+    "matmul",
+    _infer,
+    lambda g, y, x_spec: MATMUL(g, adjoint_of(y)).sum_to_size(x_spec.shape),
+    lambda g, x, y_spec: MATMUL(adjoint_of(x), g).sum_to_size(y_spec.shape),
+    batch=lambda size, x, y: _batched(x, y),
+    share=lambda size, values, batched: _shared(size, values, batched),
+    policy="lower",
+    native_check=True,
+)
+
+
+def _batched(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two batches: their ranks made equal, the batch staying in front."""
+    rank = max(x.ndim, y.ndim)
+
+    def pad(t: Tensor) -> Tensor:
+        return t.reshape((t.shape[0], *(1,) * (rank - t.ndim), *t.shape[1:]))
+
+    return MATMUL(pad(x), pad(y))
+
+
+def _shared(size: int, values: list[Tensor], batched: list[bool]) -> Tensor:
+    """One operand is the same for all of the batch: a matrix is then multiplied once."""
+    x, y = values
+    if batched[0]:
+        if x.ndim == 3 and y.ndim == 2:
+            rows = x.reshape((size * x.shape[1], x.shape[2]))
+            return MATMUL(rows, y).reshape((size, x.shape[1], y.shape[1]))
+        return _batched(x, y.expand((size, *y.shape)))
+    return _batched(x.expand((size, *x.shape)), y)
+
+
+@public(namespaces=("", "linalg"), method=True, out=True)
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Matrix product with PyTorch's treatment of vectors and batches.
+
+    >>> import adjoint as ad
+    >>> ad.matmul(ad.ones(2, 3), ad.ones(3))
+    tensor([3., 3.])
+    """
+    if not is_tensor(other):
+        raise TypeError(f"matmul: other must be a Tensor, received {type(other).__name__}")
+    return product(input, other)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y`."""
+    a, b = x._array.shape, y._array.shape
+    n, m = len(a), len(b)
+    if n == 2 and m == 2:
+        return MATMUL(x, y)
+    if n == 0 or m == 0:
+        raise RuntimeError(
+            f"matmul: both arguments need to be at least 1-D, but they are {n}-D and {m}-D"
+        )
+    if n == 1:
+        out = product(x.reshape((1, a[0])), y)
+        return out.squeeze(-2 if m > 1 else 0)
+    if m == 1:
+        return product(x, y.reshape((b[0], 1))).squeeze(-1)
+    if m == 2 and a[-1] == b[0]:
+        # fold the batch into rows: one product, and one for the weight's gradient
+        folded = MATMUL(x.reshape((prod(a[:-1]), a[-1])), y)
+        return folded.reshape((*a[:-1], b[-1]))
+    return MATMUL(x, y)
+
+
+def _need(name: str, argument: str, x: Any, ndim: int) -> None:
+    if not is_tensor(x):
+        raise TypeError(f"{name}: {argument} must be a Tensor, received {type(x).__name__}")
+    if x.ndim != ndim:
+        raise RuntimeError(
+            f"{name}: {argument} must be {ndim}-D, received shape {tuple(x.shape)}. Use matmul for "
+            "other ranks."
+        )
+
+
+def _named(name: str, x: Tensor, y: Tensor) -> Tensor:
+    """A product of matrices whose errors speak of the function called."""
+    check_dtypes(name, x, y)
+    if x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
+        raise RuntimeError(
+            f"{name}: shapes cannot be multiplied ({tuple(x.shape)} and {tuple(y.shape)}). "
+            "Inner sizes must be equal, and batch sizes too."
+        )
+    return MATMUL(x, y)
+
+
+@public(method=True, out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices, without broadcasting."""
+    _need("mm", "input", input, 2)
+    _need("mm", "mat2", mat2, 2)
+    return _named("mm", input, mat2)
+
+
+@public(method=True, out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two batches of matrices, without broadcasting."""
+    _need("bmm", "input", input, 3)
+    _need("bmm", "mat2", mat2, 3)
+    return _named("bmm", input, mat2)
+
+
+@public(method=True, out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Product of a matrix and a vector."""
+    _need("mv", "input", input, 2)
+    _need("mv", "vec", vec, 1)
+    return _named("mv", input, vec.unsqueeze(1)).squeeze(1)
+
+
+def _vectors(name: str, x: Tensor, y: Tensor) -> None:
+    _need(name, "input", x, 1)
+    _need(name, "tensor", y, 1)
+    check_dtypes(name, x, y)
+    if x.shape != y.shape:
+        raise RuntimeError(
+            f"{name}: inconsistent tensor size, expected tensor [{x.shape[0]}] and src "
+            f"[{y.shape[0]}] to have the same number of elements"
+        )
+
+
+@public(method=True, out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors' elements.
+
+    >>> import adjoint as ad
+    >>> ad.dot(ad.tensor([2, 3]), ad.tensor([2, 1]))
+    tensor(7)
+    """
+    _vectors("dot", input, tensor)
+    return product(input, tensor)
+
+
+@public(method=True, out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """`dot` with the first vector conjugated."""
+    _vectors("vdot", input, other)
+    return product(input.conj(), other)

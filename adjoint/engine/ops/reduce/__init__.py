@@ -1,0 +1,1 @@
+"""Operations along dimensions: sums, extremes, statistics, scans, softmax."""

@@ -1,0 +1,200 @@
+"""Largest and smallest: amax, argmax, max and their like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.return_types import RETURN_TYPES
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.elementwise.records import EQ
+from adjoint.engine.ops.reduce.reduction import (
+    SUM,
+    Dims,
+    all_dims,
+    infer_reduction,
+    reduced_shape,
+    restore,
+    shift_reduction,
+)
+from adjoint.engine.ops.reduce.scan import along, shift_dim
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _weights(x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
+    """1/k at each of k equal extremes, 0 elsewhere: ties share the gradient."""
+    hit = EQ(x, restore(out, x_spec, dims, keepdim)).to(x.dtype)
+    return hit / SUM(hit, dims=dims, keepdim=True)
+
+
+def share(g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
+    """The vjp of a reduction that picks a value: equal elements share the cotangent."""
+    return restore(g, x_spec, dims, keepdim) * _weights(x, out, x_spec, dims, keepdim)
+
+
+def share_tangent(
+    tx: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
+) -> Tensor:
+    """The jvp of a reduction that picks a value."""
+    return SUM(tx * _weights(x, out, x_spec, dims, keepdim), dims=dims, keepdim=keepdim)
+
+
+def refuse_complex(name: str, x: Spec | Tensor) -> None:
+    """Complex numbers have no order."""
+    if x.dtype.is_complex:
+        raise NotImplementedError(
+            f"{name}: not implemented for {x.dtype.name}: complex numbers have no order. "
+            "Compare .abs() instead."
+        )
+
+
+def refuse_bool(name: str, x: Tensor) -> None:
+    """Where PyTorch has no kernel for booleans."""
+    if x.dtype.name == "bool":
+        raise RuntimeError(f"{name}: does not support bool input. Convert it, e.g. with .int().")
+
+
+def refuse_empty(name: str, shape: Any, dim: int | None = None) -> None:
+    """An extreme of nothing does not exist."""
+    if dim is None and 0 in shape:
+        raise RuntimeError(
+            f"{name}: expected reduction dim to be specified for input.numel() == 0. Specify the "
+            "reduction dim with the 'dim' argument."
+        )
+    if dim is not None and shape and shape[dim] == 0:
+        raise IndexError(f"{name}: expected reduction dim {dim} to have non-zero size.")
+
+
+def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
+    return Spec(reduced_shape(x.shape, (dim,), keepdim), int64, x.device)
+
+
+def _picking(name: str) -> Any:
+    """A reduction to one of its elements."""
+    return primitive(
+        name, infer_reduction, share, jvp=share_tangent, shift=shift_reduction, native_check=True
+    )
+
+
+AMAX = _picking("amax")
+AMIN = _picking("amin")
+ARGMAX = primitive("argmax", _position_infer, None, shift=shift_dim, native_check=True)
+ARGMIN = primitive("argmin", _position_infer, None, shift=shift_dim, native_check=True)
+
+
+def _extreme(name: str, record: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    refuse_complex(name, input)
+    dims = all_dims(name, dim, input.ndim)
+    if 0 in input.shape:
+        if len(dims) == input.ndim and dim in (None, (), []):
+            refuse_empty(name, input.shape)
+        for d in dims:
+            refuse_empty(name, input.shape, d)
+    return record(input, dims=dims, keepdim=keepdim)
+
+
+@public(method=True, out=True)
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The largest value over `dim`; equal ones share the gradient."""
+    return _extreme("amax", AMAX, input, dim, keepdim)
+
+
+@public(method=True, out=True)
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The smallest value over `dim`; equal ones share the gradient."""
+    return _extreme("amin", AMIN, input, dim, keepdim)
+
+
+@public(method=True, out=True)
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest value over `dim`."""
+    low = _extreme("aminmax", AMIN, input, dim, keepdim)
+    return RETURN_TYPES["aminmax"](low, _extreme("aminmax", AMAX, input, dim, keepdim))
+
+
+def _position(name: str, record: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    refuse_complex(name, input)
+    refuse_bool(name, input)
+    if dim is None:
+        if input.numel() == 0:
+            raise IndexError(
+                f"{name}: expected reduction dim to be specified for input.numel() == 0."
+            )
+        out = record(input.reshape(-1), dim=0, keepdim=False)
+        return out.reshape((1,) * input.ndim) if keepdim else out
+    x, d = along(name, input, dim)
+    refuse_empty(name, x.shape, d)
+    out = record(x, dim=d, keepdim=keepdim)
+    return out if input.ndim else out.reshape(())
+
+
+@public(method=True, out=True)
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the largest value is: its first position along `dim`, or in the flattened input.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1, 5, 5], [7, 2, 3]]).argmax(1)
+    tensor([1, 0])
+    """
+    return _position("argmax", ARGMAX, input, dim, keepdim)
+
+
+@public(method=True, out=True)
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the smallest value is: its first position along `dim`, or in the flattened input."""
+    return _position("argmin", ARGMIN, input, dim, keepdim)
+
+
+def picked(name: str, input: Tensor, dim: int, keepdim: bool, positions: Any) -> Any:
+    """(values, indices) named after the operation, from `positions(x, dim)` along a dimension.
+
+    The gradient goes to the element at the index.
+    """
+    refuse_complex(name, input)
+    x, d = along(name, input, dim)
+    refuse_empty(name, x.shape, d)
+    at = positions(x, d)
+    values = x.gather(d, at)
+    if not input.ndim:
+        return RETURN_TYPES[name](values.reshape(()), at.reshape(()))
+    if not keepdim:
+        values, at = values.squeeze(d), at.squeeze(d)
+    return RETURN_TYPES[name](values, at)
+
+
+def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:
+    """The three forms of max and min: all elements, along a dimension, of two tensors."""
+    full, position, pairwise = reduce
+    if not is_tensor(input):
+        raise TypeError(f"{name}: expected a Tensor as input, received {type(input).__name__}")
+    if is_tensor(dim) or other is not None:
+        return pairwise(input, dim if other is None else other)
+    if dim is None:
+        refuse_complex(name, input)
+        refuse_empty(name, input.shape)
+        return full(input, dims=tuple(range(input.ndim)), keepdim=False)
+    return picked(name, input, dim, keepdim, lambda x, d: position(x, dim=d, keepdim=True))
+
+
+@public(method=True, out=True)
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The largest element; with `dim` (values, indices); with a tensor `maximum` of both.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1.0, 9.0], [4.0, 2.0]]).max(0).indices
+    tensor([1, 0])
+    """
+    reduce = (AMAX, ARGMAX, lambda x, y: x.maximum(y))
+    return _either("max", input, dim, keepdim, other, reduce)
+
+
+@public(method=True, out=True)
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The smallest element; with `dim` (values, indices); with a tensor `minimum` of both."""
+    reduce = (AMIN, ARGMIN, lambda x, y: x.minimum(y))
+    return _either("min", input, dim, keepdim, other, reduce)

@@ -1,0 +1,218 @@
+"""Norms of vectors of elements, and distances made of them."""
+
+from __future__ import annotations
+
+from math import inf, isinf
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import Spec, broadcast_shapes, wrap_dim
+from adjoint.engine.ops.reduce.reduction import SUM, Dims, all_dims, restore
+from adjoint.engine.ops.reduce.statistics import squared
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
+    if ord == 0:
+        return SUM(x.ne(0).to(x.dtype.to_real()), dims=dims, keepdim=keepdim)
+    if ord == 1:
+        return SUM(x.abs(), dims=dims, keepdim=keepdim)
+    if isinf(ord):
+        size = x.abs()
+        if not dims:
+            return size
+        return size.amax(dims, keepdim) if ord > 0 else size.amin(dims, keepdim)
+    total = SUM(squared(x) if ord == 2 else _power(x.abs(), ord), dims=dims, keepdim=keepdim)
+    # At zero the root has no derivative; 0 is taken for it.
+    zero = total.eq(0)
+    return _power(total.masked_fill(zero, 1), 1 / ord).masked_fill(zero, 0 if ord > 0 else inf)
+
+
+def _power(x: Tensor, exponent: float) -> Tensor:
+    if exponent == 0.5:
+        return x.sqrt()
+    if exponent >= 1:
+        return x**exponent
+    zero = x.eq(0)  # the derivative of the power is infinite there; 0 is taken for it
+    return (x.masked_fill(zero, 1) ** exponent).masked_fill(zero, 0 if exponent > 0 else inf)
+
+
+def _p_norm_vjp(
+    g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, ord: float, dims: Dims, keepdim: bool
+) -> Tensor | None:
+    if ord == 0:
+        return None
+    g, out = restore(g, x_spec, dims, keepdim), restore(out, x_spec, dims, keepdim)
+    if ord == 1:
+        return x.sgn() * g
+    if ord == 2:
+        return x * (g / out).masked_fill(out.eq(0), 0)
+    size = x.abs()
+    if isinf(ord):
+        hit = size.eq(out).to(size.dtype)
+        return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
+    zero = out.eq(0)
+    none = size.eq(0).logical_or(zero)  # divided and raised where that is safe, 0 elsewhere
+    ratio = (size / out.masked_fill(zero, 1)).masked_fill(none, 1)
+    return x.sgn() * (_power(ratio, ord - 1).masked_fill(none, 0) * g)
+
+
+def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
+    if 0 in x.shape:
+        return None
+    return SUM.infer(x, dims=dims, keepdim=keepdim)._replace(dtype=x.dtype.to_real())
+
+
+P_NORM = composite(
+    "p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True, foretell=_p_norm_spec
+)
+
+
+def p_norm(
+    name: str, x: Tensor, ord: float, dim: Any, keepdim: bool, dtype: DType | None = None
+) -> Tensor:
+    """(sum |x|^ord)^(1/ord) over `dim`, and its limits for ord = 0, inf, -inf."""
+    if not (dtype or x.dtype).is_inexact or not x.dtype.is_inexact:
+        raise RuntimeError(
+            f"{name}: expected a floating point or complex tensor as input. Got "
+            f"{(dtype or x.dtype).name}. Convert it first."
+        )
+    if dtype is not None:
+        if x.dtype.is_complex and not dtype.is_complex:
+            raise RuntimeError(f"{name}: dtype should be complex for complex inputs, got {dtype}")
+        x = x.to(dtype)
+    dims = all_dims(name, dim, x.ndim)
+    result = x.dtype.to_real()
+    if result.is_half:
+        x = x.to(float32)
+    if 0 in x.shape and (ord < 0 or ord == inf) and 0 in (x.shape[d] for d in dims):
+        raise RuntimeError(
+            f"{name}: cannot compute the {ord} norm on an empty dimension because the operation "
+            "does not have an identity"
+        )
+    return P_NORM(x, ord=float(ord), dims=dims, keepdim=keepdim).to(result)
+
+
+@public(method=True, out=True)
+def norm(
+    input: Tensor,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The p-norm of the elements over `dim`; "fro" and "nuc" are matrix norms.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([3.0, 4.0]).norm()
+    tensor(5.)
+    """
+    if p == "nuc":
+        return _nuclear(input, dim, keepdim, dtype)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: only p in ('fro', 'nuc') or a number is known, received {p!r}")
+    return p_norm("norm", input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype)
+
+
+def _nuclear(input: Tensor, dim: Any, keepdim: bool, dtype: DType | None) -> Tensor:
+    """The sum of singular values of the matrices in two dimensions."""
+    x = input if dtype is None else input.to(dtype)
+    dims = all_dims("norm", dim, x.ndim)
+    if len(dims) != 2:
+        raise RuntimeError(f"norm: 'nuc' needs a matrix, two dimensions, received {len(dims)}")
+    values = x.movedim(dims, (-2, -1)).svd(some=True)[1].sum(-1)
+    return (
+        values.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
+        if keepdim
+        else values
+    )
+
+
+@public(method=True, out=True)
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference of two tensors."""
+    return p_norm("dist", input - other, p, None, keepdim=False)
+
+
+@public(method=True, inplace=True, out=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """`input` with each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
+    if p <= 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported, received p={p}")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, received {input.ndim} dimensions"
+        )
+    d = wrap_dim("renorm", dim, input.ndim)
+    x = input.to(float32) if input.dtype.is_half else input
+    others = tuple(i for i in range(x.ndim) if i != d)
+    size = p_norm("renorm", x, p, others, keepdim=True)
+    # PyTorch's guard against division by zero.
+    scale = (maxnorm / (size + 1e-7)).masked_fill((size > maxnorm).logical_not(), 1)
+    return (x * scale).to(input.dtype)
+
+
+def _euclidean(x: Tensor, y: Tensor) -> Tensor:
+    """Distances by a matrix product: |x|^2 - 2 x.y + |y|^2, rounding kept from going negative."""
+    cross = x @ y.transpose(-2, -1)
+    total = squared(x).sum(-1, keepdim=True) + squared(y).sum(-1).unsqueeze(-2) - 2 * cross
+    zero = total <= 0
+    return total.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+
+
+def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
+    if product:
+        return _euclidean(x, y)
+    return P_NORM(
+        x.unsqueeze(-2) - y.unsqueeze(-3), ord=p, dims=(max(x.ndim, y.ndim),), keepdim=False
+    )
+
+
+MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix product
+
+
+@public()
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
+    """Distances between each pair of rows of two batches of vectors."""
+    modes = {
+        None: 0,
+        "use_mm_for_euclid_dist_if_necessary": 0,
+        "use_mm_for_euclid_dist": 1,
+        "donot_use_mm_for_euclid_dist": 2,
+    }
+    if compute_mode not in (*modes, 0, 1, 2):
+        raise ValueError(f"cdist: {compute_mode!r} is not a valid value for compute_mode")
+    mode = modes.get(compute_mode, compute_mode)
+    _check_cdist(x1, x2, p)
+    product = p == 2 and (mode == 1 or (mode == 0 and (x1.shape[-2] > MANY or x2.shape[-2] > MANY)))
+    batch = broadcast_shapes("cdist", x1.shape[:-2], x2.shape[:-2])
+    shape = (*batch, x1.shape[-2], x2.shape[-2])
+    if 0 in shape or x1.shape[-1] == 0:
+        # Still a function of its operands, with zero gradients.
+        return x1.new_zeros(shape) + x1.sum() * 0 + x2.sum() * 0
+    return _cdist(x1, x2, float(p), product)
+
+
+def _check_cdist(x1: Tensor, x2: Tensor, p: float) -> None:
+    for which, x in (("X1", x1), ("X2", x2)):
+        if not x.dtype.is_floating_point:
+            raise RuntimeError(
+                f"cdist: only supports floating-point dtypes, {which} got: {x.dtype}"
+            )
+        if x.ndim < 2:
+            raise RuntimeError(
+                f"cdist: {which} should have at least two dimensions, received {x.ndim}"
+            )
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            "cdist: X1 and X2 must have the same number of columns. X1: "
+            f"{x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    if p < 0:
+        raise RuntimeError(f"cdist: only supports non-negative p values, received {p}")

@@ -1,0 +1,212 @@
+"""Reductions over dimensions: sums, means, counts, logical all and any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod as product_of
+from operator import index as as_int
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
+from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.spec import Spec, same_shape, wrap_dims
+from adjoint.engine.ops.common.arguments import ints
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Dims = tuple[int, ...]
+
+
+def reduced_shape(shape: Sequence[int], dims: Dims, keepdim: bool) -> Dims:
+    """The shape after reducing over `dims`."""
+    if keepdim:
+        return tuple(1 if d in dims else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in dims)
+
+
+def infer_reduction(x: Spec, dims: Dims, keepdim: bool) -> Spec:
+    """The spec of a reduction that keeps the dtype."""
+    return Spec(reduced_shape(x.shape, dims, keepdim), x.dtype, x.device)
+
+
+def infer_logical(x: Spec, dims: Dims, keepdim: bool) -> Spec:
+    """The spec of `all` and `any`: booleans, but uint8 (once PyTorch's boolean) stays."""
+    dtype = uint8 if x.dtype is uint8 else bool_
+    return Spec(reduced_shape(x.shape, dims, keepdim), dtype, x.device)
+
+
+def shift_reduction(params: dict[str, Any], size: int) -> dict[str, Any]:
+    """The same reduction with a batch dimension in front."""
+    return {**params, "dims": tuple(d + 1 for d in params["dims"])}
+
+
+def restore(g: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
+    """A reduced tensor with its reduced dimensions back, as size 1."""
+    return g if keepdim else g.reshape(reduced_shape(x_spec.shape, dims, keepdim=True))
+
+
+def all_dims(name: str, dim: Any, ndim: int) -> Dims:
+    """The dimensions a `dim` argument means: None and () are all of them."""
+    if dim is None:
+        return tuple(range(ndim))
+    if dim.__class__ is int and -ndim <= dim < ndim:
+        return (dim + ndim if dim < 0 else dim,)
+    if not isinstance(dim, (tuple, list)):
+        dim = (as_int(dim),)
+    elif len(dim) == 0:
+        return tuple(range(ndim))
+    dims = wrap_dims(name, dim, ndim)
+    return dims if ndim else ()
+
+
+def count(shape: Sequence[int], dims: Dims) -> int:
+    """How many elements a reduction over `dims` takes together."""
+    return product_of(shape[d] for d in dims)
+
+
+def in_dtype(input: Tensor, dtype: DType | None) -> Tensor:
+    """The input of a sum or product: in `dtype` if given, integers in int64."""
+    have = input.dtype
+    if dtype is None and not have.is_inexact:
+        dtype = int64
+    return input if dtype is None or dtype is have else input.to(dtype)
+
+
+SUM = linear(
+    "sum",
+    infer_reduction,
+    lambda g, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim).expand(x_spec.shape),
+    shift=shift_reduction,
+    native_check=True,
+    policy="fp32",
+)
+ALL = primitive("all", infer_logical, None, shift=shift_reduction, native_check=True)
+ANY = primitive("any", infer_logical, None, shift=shift_reduction, native_check=True)
+
+
+@public(method=True, out=True)
+def sum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum over `dim` (all dimensions by default); integers sum in int64.
+
+    >>> import adjoint as ad
+    >>> ad.ones(2, 3).sum(dim=1)
+    tensor([3., 3.])
+    """
+    x = in_dtype(input, dtype)
+    return SUM(x, dims=all_dims("sum", dim, x.ndim), keepdim=keepdim)
+
+
+@public(method=True, out=True)
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum over `dim`, NaN counting as zero."""
+    if input.dtype.is_complex or (dtype is not None and dtype.is_complex):
+        raise RuntimeError("nansum: does not support complex numbers")
+    return sum(_without_nan(input), dim, keepdim, dtype=dtype)
+
+
+def _without_nan(x: Tensor) -> Tensor:
+    return x.masked_fill(x.isnan(), 0) if x.dtype.is_inexact else x
+
+
+def _mean_dtype(name: str, input: Tensor, dtype: DType | None) -> DType:
+    """The dtype of a mean, which must not be an integer's."""
+    wanted = dtype or input.dtype
+    if not wanted.is_inexact:
+        raise RuntimeError(
+            f"{name}: could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {wanted.name}. Pass dtype=, or convert the input first."
+        )
+    return wanted
+
+
+@public(method=True, out=True)
+def mean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The arithmetic mean over `dim` (all dimensions by default).
+
+    >>> import adjoint as ad
+    >>> ad.tensor([[1.0, 2.0], [3.0, 6.0]]).mean(0)
+    tensor([2., 4.])
+    """
+    wanted = _mean_dtype("mean", input, dtype)
+    dims = all_dims("mean", dim, input.ndim)
+    # A half sum may overflow where its mean would not.
+    x = input.to(float32 if wanted.is_half else wanted)
+    out = SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims)
+    return out.to(wanted)
+
+
+@public(method=True, out=True)
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The mean over `dim` of the elements that are not NaN."""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"nanmean: expected input to have floating point dtype but got {input.dtype.name}"
+        )
+    wanted = _mean_dtype("nanmean", input, dtype)
+    present = input.isnan().logical_not().sum(dim, keepdim)
+    wide = float32 if wanted.is_half else wanted
+    return (nansum(input, dim, keepdim, dtype=wide) / present).to(wanted)
+
+
+def _logical_dims(name: str, dim: Any, ndim: int) -> Dims:
+    """Unlike for sums, () means no dimension."""
+    return () if isinstance(dim, (tuple, list)) and not dim else all_dims(name, dim, ndim)
+
+
+@public(method=True, out=True)
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether every element over `dim` is non-zero."""
+    return ALL(input, dims=_logical_dims("all", dim, input.ndim), keepdim=keepdim)
+
+
+@public(method=True, out=True)
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether some element over `dim` is non-zero."""
+    return ANY(input, dims=_logical_dims("any", dim, input.ndim), keepdim=keepdim)
+
+
+@public()
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements over `dim` are non-zero."""
+    return sum(input.to(bool_), dim)
+
+
+@method(name="count_nonzero")
+def count_nonzero_method(self: Tensor, *args: Any, dim: Any = None) -> Tensor:
+    """How many elements over the given dimensions are non-zero."""
+    return count_nonzero(self, ints("count_nonzero", args) if len(args) > 1 else (*args, dim)[0])
+
+
+def _repeated(shape: Dims, size: Dims) -> tuple[Dims, Dims]:
+    """The dimensions in front of `size` and those within it that broadcasting would repeat."""
+    added = len(shape) - len(size)
+    pairs = list(zip(range(added, len(shape)), size, strict=False))
+    if added < 0 or [d for d, n in pairs if n not in (1, shape[d])]:
+        raise RuntimeError(
+            f"sum_to_size: size {list(size)} is not expandable to size {list(shape)}"
+        )
+    return tuple(range(added)), tuple(d for d, n in pairs if n == 1 and shape[d] != 1)
+
+
+@method
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Sum over the dimensions that broadcasting `size` to this shape would repeat."""
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    if size and same_shape(self.shape, size):
+        return self
+    leading, repeated = _repeated(tuple(self.shape), size)
+    out = in_dtype(self, None) if leading or repeated or not size else self
+    if repeated:
+        out = SUM(out, dims=repeated, keepdim=True)
+    return SUM(out, dims=leading, keepdim=False) if leading or not size else out

@@ -1,0 +1,106 @@
+"""Softmax, its logarithm and the logarithm of its denominator: composites with stable rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.ops.reduce.reduction import SUM, Dims, all_dims, restore
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _softmax(x: Tensor, dim: int) -> Tensor:
+    e = (x - x.detach().amax(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+def _log_softmax(x: Tensor, dim: int) -> Tensor:
+    shifted = x - x.detach().amax(dim, keepdim=True)
+    return shifted - shifted.exp().sum(dim, keepdim=True).log()
+
+
+SOFTMAX = composite(
+    "softmax",
+    _softmax,
+    lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
+    policy="fp32",
+    foretell=lambda x, dim: x if x.dtype.is_floating_point else None,
+)
+LOG_SOFTMAX = composite(
+    "log_softmax",
+    _log_softmax,
+    lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True),
+    policy="fp32",
+    foretell=lambda x, dim: x if x.dtype.is_floating_point else None,
+)
+
+
+def _normalised(name: str, record: Any, input: Tensor, dim: Any, dtype: DType | None) -> Tensor:
+    d = wrap_dim(name, dim, input.ndim)
+    x = input if dtype is None or dtype is input.dtype else input.to(dtype)
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"{name}: not implemented for {x.dtype.name}. Pass dtype=, or convert the input."
+        )
+    if x.numel() == 0:
+        return x.clone()
+    if x.dtype.is_half:  # one rounding, at the end
+        return _normalised(name, record, x.float(), dim, None).to(x.dtype)
+    return record(x, dim=d) if x.ndim else record(x.reshape(1), dim=0).reshape(())
+
+
+@public(method=True, out=True)
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """exp(x) normalised to sum to one along `dim`.
+
+    >>> import adjoint as ad
+    >>> ad.softmax(ad.zeros(2), 0)
+    tensor([0.5000, 0.5000])
+    """
+    return _normalised("softmax", SOFTMAX, input, dim, dtype)
+
+
+@public(method=True, out=True)
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """The logarithm of softmax along `dim`."""
+    return _normalised("log_softmax", LOG_SOFTMAX, input, dim, dtype)
+
+
+def _logsumexp(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    if 0 in x.shape:
+        return SUM(x.exp(), dims=dims, keepdim=keepdim).log()
+    size = x.detach().real if x.dtype.is_complex else x.detach()
+    top = size.amax(dims or (), keepdim=True) if x.ndim else size
+    top = top.masked_fill(top.isinf(), 0)
+    total = SUM((x - top).exp(), dims=dims, keepdim=keepdim).log()
+    return total + (top if keepdim else top.reshape(total.shape))
+
+
+def _logsumexp_vjp(
+    g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
+) -> Tensor:
+    total = restore(out, x_spec, dims, keepdim)
+    return restore(g, x_spec, dims, keepdim) * (x - total).exp().conj()
+
+
+LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp, policy="fp32")
+
+
+@public(method=True, out=True)
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials over `dim`, without overflow.
+
+    >>> import adjoint as ad
+    >>> ad.logsumexp(ad.tensor([1000.0, 1000.0]), 0)
+    tensor(1000.6932)
+    """
+    dims = all_dims("logsumexp", dim, input.ndim)
+    x = input if input.dtype.is_inexact else input.to(get_default_dtype())
+    if x.dtype.is_half:
+        return LOGSUMEXP(x.float(), dims=dims, keepdim=keepdim).to(x.dtype)
+    return LOGSUMEXP(x, dims=dims, keepdim=keepdim)

@@ -1,0 +1,1 @@
+"""Views, and operations that place elements without computing with them."""

@@ -1,0 +1,232 @@
+"""Changing dtype, device or memory layout, not values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.layout import (
+    MemoryFormat,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    format_strides,
+    has_format,
+    preserve_format,
+)
+from adjoint.engine.core.operations.families import fit, linear
+from adjoint.engine.core.operations.public import METHODS, method, public
+from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.spec import Spec
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
+    return params
+
+
+CAST = linear(
+    "cast",
+    lambda x, dtype: Spec(x.shape, dtype, x.device),
+    lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
+    shift=_same_params,
+    keeps_layout=True,
+)
+TO_DEVICE: Record = linear(
+    "to_device",
+    lambda x, device: Spec(x.shape, x.dtype, device),
+    lambda g, x_spec: TO_DEVICE(g, device=x_spec.device),
+    shift=_same_params,
+)
+# CLONE(x, strides): a copy with the given strides; None means row-major, "same" x's own order.
+CLONE: Record = linear(
+    "clone",
+    lambda x, strides="same": x,
+    lambda g: g,
+    batch=lambda size, x, strides="same": CLONE(x, strides="same" if strides == "same" else None),
+    keeps_layout=True,
+)
+
+
+@public(method=True)
+def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
+    """A copy, in the tape's eyes the identity."""
+    if memory_format is preserve_format or memory_format is None:
+        return CLONE(input)
+    return CLONE(input, strides=_strides(input, memory_format))
+
+
+def _strides(x: Tensor, memory_format: Any) -> Any:
+    return format_strides("memory_format", tuple(x._array.shape), x.stride(), memory_format)
+
+
+@method
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
+    if memory_format is contiguous_format:
+        return self if self.is_contiguous() else CLONE(self, strides=None)
+    if memory_format is preserve_format:
+        if self.is_contiguous():
+            return self
+        raise RuntimeError("contiguous: preserve memory format is unsupported by contiguous")
+    if has_format(tuple(self._array.shape), self.stride(), memory_format):
+        return self
+    return CLONE(self, strides=_strides(self, memory_format))
+
+
+# -- to -----------------------------------------------------------------------------------------
+
+
+def _read_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `to`, by name, whichever of its three forms was used."""
+    if args and is_tensor(args[0]):
+        names: tuple[str, ...] = ("other", "non_blocking", "copy")
+    elif args and isinstance(args[0], (DType, type)):
+        names = ("dtype", "non_blocking", "copy")
+    else:
+        names = ("device", "dtype", "non_blocking", "copy")
+    if len(args) > len(names):
+        raise TypeError(f"to: takes at most {len(names)} arguments here, received {len(args)}")
+    given = dict(zip(names, args, strict=False))
+    for name in ("non_blocking", "copy"):
+        if not isinstance(given.get(name, False), (bool, int)):
+            raise TypeError(f"to: {name} must be bool, received {given[name]!r}")
+    for name, value in kwargs.items():
+        if name in given or name not in (*names, "other", "device", "dtype", "memory_format"):
+            raise TypeError(f"to: unexpected argument {name!r}")
+        given[name] = value
+    other = given.pop("other", None)
+    if other is not None:
+        given |= {"dtype": other.dtype, "device": other.device}
+    return given
+
+
+@method
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Convert dtype and/or device; the tensor itself where nothing changes.
+
+    >>> import adjoint as ad
+    >>> ad.tensor([1.7]).to(ad.int64)
+    tensor([1])
+    """
+    if len(args) == 1 and not kwargs and isinstance(args[0], DType):  # the usual call
+        return self if args[0] is self.dtype else _cast(self, args[0])
+    given = _read_to(args, kwargs)
+    return convert(
+        self,
+        given.get("dtype"),
+        given.get("device"),
+        given.get("copy", False),
+        given.get("memory_format"),
+    )
+
+
+def convert(
+    x: Tensor, dtype: DType | None, device: Any, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    """x with another dtype, device or layout; x itself where nothing changes."""
+    if dtype is not None and dtype.__class__ is not DType:
+        dtype = dt.as_dtype("to", dtype)
+    if memory_format is not None and not isinstance(memory_format, MemoryFormat):
+        raise TypeError(f"to: memory_format must be a memory format, received {memory_format!r}")
+    if device is not None and not isinstance(device, (str, int, Device)):
+        raise TypeError(f"to: expected a device, dtype or tensor, received {device!r}")
+    out = x
+    if device is not None and not _same_device(Device(device), x.device):
+        out = TO_DEVICE(out, device=Device(device))
+    if dtype is not None and dtype is not x.dtype:
+        out = _cast(out, dtype)
+    if memory_format is not None and memory_format is not preserve_format:
+        return _ordered(x, out, copy, memory_format)
+    return CLONE(x) if out is x and copy else out
+
+
+def _ordered(x: Tensor, out: Tensor, copy: bool, memory_format: MemoryFormat) -> Tensor:
+    """A conversion's result in a memory format; x itself if it already suggests that one."""
+    shape, strides = tuple(x._array.shape), x.stride()
+    if out is x and not copy and memory_format is contiguous_format:
+        last = has_format(shape, strides, channels_last)
+        if not (last or has_format(shape, strides, channels_last_3d)):
+            return x
+    ordered: Tensor = out.contiguous(memory_format=memory_format)
+    return ordered.clone() if ordered is x and copy else ordered
+
+
+def _same_device(wanted: Device, have: Device) -> bool:
+    return wanted == have or (wanted.type == have.type and wanted.index is None)
+
+
+def _cast(x: Tensor, dtype: DType) -> Tensor:
+    if x.dtype.is_complex and dtype.category in (dt.INT, dt.FLOAT):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            UserWarning,
+            stacklevel=3,
+        )
+    return CAST(x, dtype=dtype)
+
+
+# -- by name ------------------------------------------------------------------------------------
+
+CONVERSIONS = {
+    "bool": dt.bool_, "byte": dt.uint8, "char": dt.int8, "short": dt.int16, "int": dt.int32,
+    "long": dt.int64, "half": dt.float16, "bfloat16": dt.bfloat16, "float": dt.float32,
+    "double": dt.float64, "cfloat": dt.complex64, "cdouble": dt.complex128,
+}  # fmt: skip
+
+
+def _conversion(name: str, dtype: DType) -> Callable[..., Any]:
+    def convert_to(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        return convert(self, dtype, None, memory_format=memory_format)
+
+    convert_to.__name__ = convert_to.__qualname__ = name
+    convert_to.__doc__ = f"This tensor as {dtype.name}."
+    return convert_to
+
+
+for _name, _dtype in CONVERSIONS.items():
+    METHODS[_name] = _conversion(_name, _dtype)
+
+
+@method
+def chalf(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    """Complex numbers of half precision, which Adjoint does not have."""
+    raise RuntimeError("chalf: complex32 is not supported. Use cfloat() (complex64) instead.")
+
+
+_TYPE_NAMES = {
+    dt.bool_: "Bool", dt.uint8: "Byte", dt.int8: "Char", dt.int16: "Short", dt.int32: "Int",
+    dt.int64: "Long", dt.float16: "Half", dt.bfloat16: "BFloat16", dt.float32: "Float",
+    dt.float64: "Double", dt.complex64: "ComplexFloat", dt.complex128: "ComplexDouble",
+}  # fmt: skip
+_BY_TYPE_NAME = {f"{v}Tensor": k for k, v in _TYPE_NAMES.items()}
+
+
+@method(name="type")
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The type's name such as "torch.FloatTensor", or the tensor converted to a dtype."""
+    if dtype is None:
+        where = "" if self.device.type == "cpu" else f"{self.device.type}."
+        return f"torch.{where}{_TYPE_NAMES[self.dtype]}Tensor"
+    device = None
+    if isinstance(dtype, str):
+        name = dtype.rsplit(".", 1)[-1]
+        if name not in _BY_TYPE_NAME:
+            raise ValueError(f"type: invalid type: {dtype!r}")
+        device = "cuda" if ".cuda." in dtype else "cpu"
+        dtype = _BY_TYPE_NAME[name]
+    elif isinstance(dtype, type):  # a tensor type such as FloatTensor
+        dtype, device = getattr(dtype, "dtype", None), getattr(dtype, "device_type", None)
+    return convert(self, dtype, device)
+
+
+@method
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor with the dtype and device of `other`."""
+    return convert(self, other.dtype, other.device)

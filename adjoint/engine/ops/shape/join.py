@@ -1,0 +1,254 @@
+"""Putting tensors together."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import can_cast
+from adjoint.engine.core.operations.families import device_of, linear
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.shape.dims import atleast_1d, atleast_2d, atleast_3d
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _cat_infer(*xs: Spec, dim: int) -> Spec:
+    first = xs[0].shape
+    for i, x in enumerate(xs):
+        if len(x.shape) != len(first):
+            raise RuntimeError(
+                f"cat: tensors must have same number of dimensions: got {len(first)} and "
+                f"{len(x.shape)} (tensor number {i})"
+            )
+        if any(a != b for d, (a, b) in enumerate(zip(x.shape, first, strict=True)) if d != dim):
+            raise RuntimeError(
+                f"cat: sizes of tensors must match except in dimension {dim}. Expected {first}, "
+                f"received {x.shape} for tensor number {i} in the list."
+            )
+    shape = (*first[:dim], sum(x.shape[dim] for x in xs), *first[dim + 1 :])
+    return Spec(shape, common_dtype(xs), device_of("cat", xs))
+
+
+def _cat_transpose(g: Tensor, x_specs: Sequence[Spec], position: int, dim: int) -> Tensor:
+    start = sum(s.shape[dim] for s in x_specs[:position])
+    return g.narrow(dim, start, x_specs[position].shape[dim])
+
+
+CAT = linear(
+    "cat",
+    _cat_infer,
+    _cat_transpose,
+    operands=("*xs",),
+    shift=lambda params, size: {"dim": params["dim"] + 1},
+    policy="promote",
+    native_check=True,
+)
+
+
+def _stack_infer(*xs: Spec, dim: int) -> Spec:
+    first = xs[0].shape
+    for i, x in enumerate(xs):
+        if x.shape != first:
+            raise RuntimeError(
+                f"stack: expects each tensor to be equal size, but got {list(first)} at entry 0 "
+                f"and {list(x.shape)} at entry {i}"
+            )
+    shape = (*first[:dim], len(xs), *first[dim:])
+    return Spec(shape, common_dtype(xs), device_of("stack", xs))
+
+
+# A primitive of its own: as a `cat` of unsqueezed tensors it would cost a view for each.
+STACK = linear(
+    "stack",
+    _stack_infer,
+    lambda g, position, dim: g.select(dim, position),
+    operands=("*xs",),
+    shift=lambda params, size: {"dim": params["dim"] + 1},
+    policy="promote",
+    native_check=True,
+)
+
+
+def _listed(name: str, tensors: Any) -> list[Any]:
+    """The tensors to join, at least one, all of one dtype."""
+    if is_tensor(tensors):
+        raise TypeError(f"{name}: expected a tuple or list of Tensors, received one Tensor")
+    many = list(tensors)
+    mixed = False
+    for i, x in enumerate(many):
+        if not is_tensor(x):
+            raise TypeError(f"{name}: expected Tensor as element {i}, received {type(x).__name__}")
+        mixed = mixed or x._array.dtype != many[0]._array.dtype
+    if not many:
+        kind = ValueError if name == "cat" else RuntimeError
+        raise kind(f"{name}: expected a non-empty list of Tensors")
+    if not mixed:
+        return many
+    common = common_dtype(many)
+    return [x.to(common) for x in many]
+
+
+def _cat(tensors: Any, dim: int) -> Tensor:
+    many = _listed("cat", tensors)
+    shapes = [x._array.shape for x in many]
+    if () in shapes:
+        raise RuntimeError(
+            f"cat: zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated"
+        )
+    if (0,) in shapes:  # a leniency PyTorch keeps: such a tensor joins any others
+        many = [x for x in many if x._array.shape != (0,)] or many
+    return CAT(*many, dim=wrap_dim("cat", dim, many[0].ndim))
+
+
+@public(aliases=("concat",))
+def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+    """Join tensors along an existing dimension.
+
+    >>> import adjoint as ad
+    >>> ad.cat([ad.zeros(1, 2), ad.ones(1, 2)])
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
+    joined = _cat(tensors, dim)
+    if out is None:
+        return joined
+    if not can_cast(joined.dtype, out.dtype):
+        raise TypeError(
+            f"cat: input types ({joined.dtype.name}) can't be cast to the desired output type "
+            f"{out.dtype.name}"
+        )
+    return HOOKS.assign_out("cat", out, joined)
+
+
+@public()
+def concatenate(tensors: Any, dim: int = 0, axis: int | None = None, *, out: Any = None) -> Tensor:
+    """`cat`; `axis` is NumPy's name of `dim`."""
+    return cat(tensors, dim if axis is None else axis, out=out)
+
+
+@public(out=True)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """Join tensors of one shape along a new dimension."""
+    many = _listed("stack", tensors)
+    return STACK(*many, dim=wrap_dim("stack", dim, many[0].ndim + 1))
+
+
+@public(out=True)
+def hstack(tensors: Any) -> Tensor:
+    """Side by side: along dimension 1, or 0 for vectors."""
+    many = [atleast_1d(x) for x in _listed("hstack", tensors)]
+    return _cat(many, 0 if many[0].ndim == 1 else 1)
+
+
+@public(out=True, aliases=("row_stack",))
+def vstack(tensors: Any) -> Tensor:
+    """One above the other: along dimension 0 of matrices, vectors being rows."""
+    return _cat([atleast_2d(x) for x in _listed("vstack", tensors)], 0)
+
+
+@public(out=True)
+def dstack(tensors: Any) -> Tensor:
+    """Along dimension 2."""
+    return _cat([atleast_3d(x) for x in _listed("dstack", tensors)], 2)
+
+
+@public(out=True)
+def column_stack(tensors: Any) -> Tensor:
+    """Side by side as columns, vectors becoming columns first."""
+    many = _listed("column_stack", tensors)
+    return hstack([x.reshape(x.numel(), 1) if x.ndim <= 1 else x for x in many])
+
+
+@public()
+def block_diag(*tensors: Any) -> Tensor:
+    """A matrix with the given ones along its diagonal."""
+    if not tensors:
+        return zeros(1, 0)
+    for i, x in enumerate(tensors):
+        if is_tensor(x) and x.ndim > 2:
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{x.ndim} dimensions"
+            )
+    blocks = [atleast_2d(x) for x in _listed("block_diag", tensors)]
+    width = sum(b.shape[1] for b in blocks)
+    rows, left = [], 0
+    for b in blocks:
+        rows.append(b.constant_pad(((0, 0), (left, width - left - b.shape[1])), 0))
+        left += b.shape[1]
+    return CAT(*rows, dim=0)
+
+
+@public()
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids from vectors; `indexing` is "ij" (rows first) or "xy"."""
+    many = list(tensors[0]) if len(tensors) == 1 and not is_tensor(tensors[0]) else list(tensors)
+    if not many:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing is None:
+        warnings.warn(
+            "meshgrid: in an upcoming release, it will be required to pass the indexing argument. "
+            'Pass indexing="ij" for the present behaviour.',
+            UserWarning,
+            stacklevel=2,
+        )
+        indexing = "ij"
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(
+            f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
+    for x in many:
+        if x.ndim > 1:
+            raise RuntimeError(
+                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got {x.ndim}D"
+            )
+        if x.dtype is not many[0].dtype or x.device != many[0].device:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype and device")
+    swap = indexing == "xy" and len(many) >= 2
+    if swap:
+        many[0], many[1] = many[1], many[0]
+    shape = [x.numel() for x in many]
+    rank = len(many)
+    grids = [
+        x.reshape([-1 if d == i else 1 for d in range(rank)] if x.numel() else
+                  [shape[i] if d == i else 1 for d in range(rank)]).expand(shape)
+        for i, x in enumerate(many)
+    ]  # fmt: skip
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@public()
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of one element of each vector, as rows."""
+    many = list(tensors[0]) if len(tensors) == 1 and not is_tensor(tensors[0]) else list(tensors)
+    for x in many:
+        if x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(many) == 1:
+        return many[0]
+    return stack([g.reshape(-1) for g in meshgrid(*many, indexing="ij")], 1)
+
+
+@public()
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All combinations of `r` elements of a vector, as rows."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_zeros((0,))
+    pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(pick(range(input.shape[0]), r))
+    flat = [i for row in rows for i in row]
+    return input[HOOKS.array.index_tensor(flat, input.device)].reshape(len(rows), r)

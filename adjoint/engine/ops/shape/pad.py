@@ -1,0 +1,57 @@
+"""Padding with a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.shape.views import SLICE, scatter
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+@method
+def constant_pad(self: Tensor, widths: Sequence[tuple[int, int]], value: Any) -> Tensor:
+    """`value` added before and after each dimension; a negative width cuts (used by rules)."""
+    shape = self._array.shape
+    new = [n + a + b for n, (a, b) in zip(shape, widths, strict=True)]
+    if any(n < 0 for n in new):
+        raise RuntimeError(
+            f"constant_pad_nd: the input of size {list(shape)}, plus padding {list(widths)}, "
+            f"resulted in a negative output size {new}"
+        )
+    keep = tuple(
+        [
+            (max(-a, 0), max(n - max(-b, 0), max(-a, 0)), 1)
+            for n, (a, b) in zip(shape, widths, strict=True)
+        ]
+    )
+    inner = (
+        self
+        if all(k == (0, n, 1) for k, n in zip(keep, shape, strict=True))
+        else SLICE(self, index=keep)
+    )
+    place = tuple(
+        [
+            (max(a, 0), max(a, 0) + n, 1)
+            for n, (a, _) in zip(inner._array.shape, widths, strict=True)
+        ]
+    )
+    return scatter(self.new_full(new, value), inner, (SLICE, {"index": place}))
+
+
+@public()
+def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
+    """Pad with a constant; `pad` lists (before, after) from the last dimension backwards."""
+    widths = ints("constant_pad_nd", (pad,))
+    if len(widths) % 2 or len(widths) > 2 * input.ndim:
+        raise RuntimeError(
+            f"constant_pad_nd: length of pad must be even and no more than twice the number of "
+            f"dimensions ({input.ndim}), received {len(widths)}"
+        )
+    pairs = [(widths[i], widths[i + 1]) for i in range(0, len(widths), 2)]
+    outer = [(0, 0)] * (input.ndim - len(pairs))
+    return input.constant_pad([*outer, *reversed(pairs)], value)

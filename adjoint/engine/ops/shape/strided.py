@@ -1,0 +1,319 @@
+"""Views by strides: diagonals, sliding windows, and as_strided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.layout import ordered_strides
+from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.shape.select import check_source
+from adjoint.engine.ops.shape.views import scatter
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Shape = tuple[int, ...]
+Window = tuple[Shape, int]
+
+
+# -- diagonal -----------------------------------------------------------------------------------
+
+
+def diagonal_length(rows: int, columns: int, offset: int) -> int:
+    """How many elements a diagonal has."""
+    return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+
+
+def _diagonal_infer(x: Spec, offset: int, dim1: int, dim2: int) -> Spec:
+    rest = [n for d, n in enumerate(x.shape) if d not in (dim1, dim2)]
+    length = diagonal_length(x.shape[dim1], x.shape[dim2], offset)
+    return Spec((*rest, length), x.dtype, x.device)
+
+
+def _diagonal_window(x: Tensor, offset: int, dim1: int, dim2: int) -> Window:
+    strides = x.stride()
+    rest = [s for d, s in enumerate(strides) if d not in (dim1, dim2)]
+    start = x.storage_offset()
+    if diagonal_length(x.shape[dim1], x.shape[dim2], offset):
+        start += offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
+    return (*rest, strides[dim1] + strides[dim2]), start
+
+
+DIAGONAL: Record = linear(
+    "diagonal",
+    _diagonal_infer,
+    lambda g, x_spec, offset, dim1, dim2: scatter(
+        g.new_zeros(x_spec.shape),
+        g,
+        (DIAGONAL, {"offset": offset, "dim1": dim1, "dim2": dim2}),
+    ),
+    window=_diagonal_window,
+    shift=lambda params, size: {
+        "offset": params["offset"],
+        "dim1": params["dim1"] + 1,
+        "dim2": params["dim2"] + 1,
+    },
+    native_check=True,
+)
+
+
+def _diagonal_params(name: str, ndim: int, offset: int, dim1: int, dim2: int) -> dict[str, int]:
+    a, b = wrap_dim(name, dim1, ndim), wrap_dim(name, dim2, ndim)
+    if a == b:
+        raise RuntimeError(f"{name}: dimensions cannot be identical {dim1}, {dim2}")
+    return {"offset": offset, "dim1": a, "dim2": b}
+
+
+@public(method=True)
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A view of a diagonal of two dimensions, as the last dimension."""
+    return DIAGONAL(input, **_diagonal_params("diagonal", input.ndim, offset, dim1, dim2))
+
+
+@public(name="diagonal", namespaces=("linalg",))
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """A view of the diagonals of matrices."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+@public(method=True)
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """A copy of `input` with `src` on a diagonal."""
+    params = _diagonal_params("diagonal_scatter", input.ndim, offset, dim1, dim2)
+    check_source("diagonal_scatter", src, _diagonal_infer(input._spec, **params).shape)
+    return scatter(input, src, (DIAGONAL, params))
+
+
+@public(method=True)
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Zeros with the last dimension of `input` on a diagonal of two new dimensions.
+
+    >>> import adjoint as ad
+    >>> ad.diag_embed(ad.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    if not input.ndim:
+        raise IndexError("diag_embed: needs at least one dimension, received a 0-d tensor")
+    params = _diagonal_params("diag_embed", input.ndim + 1, offset, dim1, dim2)
+    shape = list(input.shape[:-1])
+    size = input.shape[-1] + abs(offset)
+    for d in sorted((params["dim1"], params["dim2"])):
+        shape.insert(d, size)
+    return scatter(input.new_zeros(shape), input, (DIAGONAL, params))
+
+
+@public(method=True, out=True)
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix with a vector on its diagonal, or a copy of a matrix's diagonal."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim == 2:
+        return DIAGONAL(input, offset=diagonal, dim1=0, dim2=1).clone()
+    raise RuntimeError(f"diag: supports 1D or 2D tensors, received {input.ndim}D")
+
+
+@public(method=True)
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements of `input` on its diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@public(method=True)
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    return diagonal(input).sum()
+
+
+# -- sliding windows ----------------------------------------------------------------------------
+
+
+def _unfold_infer(x: Spec, dim: int, size: int, step: int) -> Spec:
+    shape = list(x.shape)
+    shape[dim] = (shape[dim] - size) // step + 1
+    return Spec((*shape, size), x.dtype, x.device)
+
+
+def _unfold_window(x: Tensor, dim: int, size: int, step: int) -> Window:
+    strides = list(x.stride())
+    inner = strides[dim]
+    strides[dim] = inner * step
+    return (*strides, inner), x.storage_offset()
+
+
+def _unfold_transpose(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tensor:
+    """Windows overlap, so each element collects from all that show it."""
+    count = g.shape[dim]
+    picked = (g.new_arange(count) * step).reshape(count, 1) + g.new_arange(size)
+    return INDEX_PUT(
+        g.new_zeros(x_spec.shape), g.movedim(-1, dim + 1), picked, dims=(dim,), accumulate=True
+    )
+
+
+UNFOLD: Record = linear(
+    "unfold",
+    _unfold_infer,
+    _unfold_transpose,
+    window=_unfold_window,
+    shift=lambda params, size: {**params, "dim": params["dim"] + 1},
+    native_check=True,
+)
+
+
+@method
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """A view of all windows of `size` along a dimension, `step` apart, as a new last dimension.
+
+    >>> import adjoint as ad
+    >>> ad.arange(5).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
+    d = wrap_dim("unfold", dimension, self.ndim)
+    limit = self.shape[d] if self.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"unfold: size is {size} but must be >= 0")
+    if size > limit:
+        raise RuntimeError(
+            f"unfold: maximum size for tensor at dimension {d} is {limit} but size is {size}"
+        )
+    if step <= 0:
+        raise RuntimeError(f"unfold: step is {step} but must be > 0")
+    if not self.ndim:
+        return self.reshape(1).narrow(0, 0, size)
+    return UNFOLD(self, dim=d, size=size, step=step)
+
+
+# -- as_strided ---------------------------------------------------------------------------------
+# AS_STRIDED(x, size, stride, offset, x_stride): elements are named by their place in memory. The
+# offset counts from x's first element and x_stride is how x lay when the view was made, so the
+# parameters mean the same whatever memory x has now (in a transform, a capture, a gradient).
+
+
+def span(shape: Shape, strides: Shape) -> int:
+    """How many places lie between the first element and the last, both included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def may_overlap(shape: Shape, strides: Shape) -> bool:
+    """Whether two elements might share a place."""
+    reach = 0
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def _places(like: Tensor, shape: Shape, strides: Shape, offset: int) -> Tensor:
+    """The place of every element, as int64."""
+    total = like.new_arange(1).reshape(()) + offset
+    for n, s in zip(shape, strides, strict=True):
+        total = total.unsqueeze(-1) + like.new_arange(n) * s
+    return total.reshape(-1)
+
+
+def _strided_transpose(
+    g: Tensor, x_spec: Spec, size: Shape, stride: Shape, offset: int, x_stride: Shape
+) -> Tensor:
+    """Collect g at its places in memory, then read the places x shows."""
+    low = min(offset, 0)
+    length = max(offset + span(size, stride), span(x_spec.shape, x_stride)) - low
+    mine = _places(g, x_spec.shape, x_stride, -low)
+    theirs = _places(g, size, stride, offset - low)
+    memory = INDEX_PUT(g.new_zeros((length,)), g.reshape(-1), theirs, dims=(0,), accumulate=True)
+    pulled = INDEX(memory, mine, dims=(0,))
+    if may_overlap(x_spec.shape, x_stride):  # elements of x that share a place share its gradient
+        ones = g.new_ones(mine.shape)
+        count = INDEX_PUT(g.new_zeros((length,)), ones, mine, dims=(0,), accumulate=True)
+        pulled = pulled / INDEX(count, mine, dims=(0,))
+    return pulled.reshape(x_spec.shape)
+
+
+def _strided_batch(
+    lanes: int, x: Tensor, size: Shape, stride: Shape, offset: int, x_stride: Shape
+) -> Tensor:
+    shape = tuple(x.shape[1:])
+    order = sorted(range(len(shape)), key=lambda d: (-x_stride[d], d))
+    room = span(shape, x_stride)
+    inside = offset >= 0 and offset + span(size, stride) <= room
+    packed = ordered_strides(shape, order)
+    if not inside or any(
+        n != 1 and a != b for n, a, b in zip(shape, packed, x_stride, strict=True)
+    ):
+        raise NotImplementedError(
+            "as_strided: under vmap the tensor must be dense and the view must stay inside it. "
+            "Call .contiguous() first."
+        )
+    dense = x.permute(0, *[d + 1 for d in order]).contiguous()
+    return AS_STRIDED(
+        dense,
+        size=(lanes, *size),
+        stride=(room, *stride),
+        offset=offset,
+        x_stride=(room, *[packed[d] for d in order]),
+    )
+
+
+AS_STRIDED: Record = linear(
+    "as_strided",
+    lambda x, size, stride, offset, x_stride: Spec(size, x.dtype, x.device),
+    _strided_transpose,
+    window=lambda x, size, stride, offset, x_stride: (stride, x.storage_offset() + offset),
+    batch=_strided_batch,
+    native_check=True,
+)
+
+
+def _strided_params(
+    x: Tensor, size: Any, stride: Any, storage_offset: int | None
+) -> dict[str, Any]:
+    sizes, strides = ints("as_strided", (size,)), ints("as_strided", (stride,))
+    if len(sizes) != len(strides):
+        raise RuntimeError(
+            f"as_strided: mismatch in length of strides and shape: {list(sizes)}, {list(strides)}"
+        )
+    if any(s < 0 for s in strides) or any(n < 0 for n in sizes):
+        raise RuntimeError(
+            "as_strided: negative sizes and strides are not supported, got sizes "
+            f"{list(sizes)} and strides {list(strides)}"
+        )
+    here = x.storage_offset()
+    offset = here if storage_offset is None else storage_offset
+    if offset < 0:
+        raise RuntimeError(f"as_strided: invalid storage offset {offset}")
+    needed = offset + span(sizes, strides)
+    room = HOOKS.array.room(x)
+    if span(sizes, strides) and needed > room:
+        raise RuntimeError(
+            f"as_strided: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset} "
+            f"require a storage of {needed} elements, out of bounds for a storage of {room}"
+        )
+    return {"size": sizes, "stride": strides, "offset": offset - here, "x_stride": x.stride()}
+
+
+@public(method=True)
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view of the storage with the given sizes, strides and offset."""
+    return AS_STRIDED(input, **_strided_params(input, size, stride, storage_offset))
+
+
+@public(method=True)
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """A copy of `input` with `src` where `as_strided` would look."""
+    params = _strided_params(input, size, stride, storage_offset)
+    check_source("as_strided_scatter", src, params["size"])
+    return scatter(input, src, (AS_STRIDED, params))

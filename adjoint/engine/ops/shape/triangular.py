@@ -1,0 +1,108 @@
+"""Triangles of matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.layout import check_layout
+from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.placement import chosen
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _infer(x: Spec, diagonal: int) -> Spec:
+    if len(x.shape) < 2:
+        raise RuntimeError(
+            f"tril/triu: input tensor must have at least 2 dimensions, received {x.shape}"
+        )
+    return x
+
+
+def _same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
+    return params
+
+
+TRIL: Record = linear(
+    "tril", _infer, lambda g, diagonal: TRIL(g, diagonal=diagonal), shift=_same_params
+)
+TRIU: Record = linear(
+    "triu", _infer, lambda g, diagonal: TRIU(g, diagonal=diagonal), shift=_same_params
+)
+TRIANGLE_INDICES = primitive(
+    "triangle_indices",
+    lambda *, row, col, offset, lower, dtype, device: Spec(
+        (2, _count(row, col, offset, lower)), dtype, device
+    ),
+)
+
+
+def _count(row: int, col: int, offset: int, lower: bool) -> int:
+    below = sum(min(max(i + offset + 1, 0), col) for i in range(row))
+    if lower:
+        return below
+    return row * col - sum(min(max(i + offset, 0), col) for i in range(row))
+
+
+@public(method=True, inplace=True, out=True)
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Matrices with zeros above a diagonal."""
+    return TRIL(input, diagonal=diagonal)
+
+
+@public(method=True, inplace=True, out=True)
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Matrices with zeros below a diagonal."""
+    return TRIU(input, diagonal=diagonal)
+
+
+def _indices(
+    row: int, col: int, offset: int, dtype: DType, device: Any, layout: Any, *, lower: bool
+) -> Tensor:
+    name = "tril_indices" if lower else "triu_indices"
+    check_layout(name, layout)
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{name}: row and col must be non-negative, got {row} and {col}")
+    return TRIANGLE_INDICES(
+        row=row,
+        col=col,
+        offset=offset,
+        lower=lower,
+        dtype=dtype,
+        device=chosen(device),
+    )
+
+
+@public()
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: DType = int64,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Row and column numbers of the lower triangle, row by row."""
+    return _indices(row, col, offset, dtype, device, layout, lower=True)
+
+
+@public()
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: DType = int64,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Row and column numbers of the upper triangle, row by row."""
+    return _indices(row, col, offset, dtype, device, layout, lower=False)

@@ -1,0 +1,241 @@
+"""Short-time Fourier transforms: frames of a signal, windowed and transformed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.ops.shape.reinterpret import view_as_real
+from adjoint.engine.ops.signal.fft import FFT, IRFFT, RFFT
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+
+def _same(params: dict[str, Any], size: int) -> dict[str, Any]:
+    return params
+
+
+# FRAME(x, size, hop): (..., L) -> (..., T, size), frames `hop` apart; T = 1 + (L - size) // hop.
+FRAME: Record = linear(
+    "frame",
+    lambda x, size, hop: Spec(
+        (*x.shape[:-1], 1 + (x.shape[-1] - size) // hop, size), x.dtype, x.device
+    ),
+    lambda g, x_spec, hop: OVERLAP_ADD(g, hop=hop, length=x_spec.shape[-1]),
+    shift=_same,
+)
+# OVERLAP_ADD(x, hop, length): (..., T, size) -> (..., length), frames added where they were.
+OVERLAP_ADD: Record = linear(
+    "overlap_add",
+    lambda x, hop, length: Spec((*x.shape[:-2], length), x.dtype, x.device),
+    lambda g, x_spec, hop, length: FRAME(
+        g[..., : (x_spec.shape[-2] - 1) * hop + x_spec.shape[-1]], size=x_spec.shape[-1], hop=hop
+    ),
+    shift=_same,
+)
+
+
+def _pad(x: Tensor, left: int, right: int, mode: str) -> Tensor:
+    """Padded along the last dimension."""
+    n = x.shape[-1]
+    if mode == "constant":
+        zeros = x.new_zeros((*x.shape[:-1], left)), x.new_zeros((*x.shape[:-1], right))
+        return cat([zeros[0], x, zeros[1]], -1)
+    limit = {"reflect": n - 1, "circular": n, "replicate": max(left, right) if n else -1}
+    if mode not in limit:
+        raise NotImplementedError(
+            f"stft: unrecognised padding mode {mode}. Use constant, reflect, replicate or circular."
+        )
+    if max(left, right) > limit[mode]:
+        raise RuntimeError(
+            f"stft: padding size should be less than the corresponding input dimension, but got: "
+            f"padding ({left}, {right}) of an input of size {n} in mode {mode!r}"
+        )
+    i = x.new_arange(n + left + right) - left
+    if mode == "reflect":
+        i = (n - 1) - ((n - 1) - i.abs()).abs()
+    elif mode == "replicate":
+        i = i.clamp(0, n - 1)
+    else:
+        i = i.remainder(n)
+    return x[..., i]
+
+
+def _window(name: str, window: Any, x: Tensor, n_fft: int, win_length: int) -> Any:
+    """The window centred in a frame; None where it is all ones."""
+    if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
+        raise RuntimeError(
+            f"{name}: expected a 1D window tensor of size equal to win_length={win_length}, but "
+            f"got window with size {tuple(window.shape)}"
+        )
+    if win_length == n_fft:
+        return window
+    if window is None:
+        window = x.new_ones((win_length,), dtype=x.dtype.to_real())
+    left = (n_fft - win_length) // 2
+    return _pad(window, left, n_fft - win_length - left, "constant")
+
+
+def _check_lengths(name: str, n_fft: int, hop_length: int | None, win_length: int | None) -> Any:
+    hop = n_fft // 4 if hop_length is None else hop_length
+    length = n_fft if win_length is None else win_length
+    if hop <= 0:
+        raise RuntimeError(f"{name}: expected hop_length > 0, but got hop_length={hop}")
+    if not 0 < length <= n_fft:
+        raise RuntimeError(
+            f"{name}: expected 0 < win_length <= n_fft, but got win_length={length}, n_fft={n_fft}"
+        )
+    return hop, length
+
+
+def _check_stft(
+    input: Tensor, window: Any, center: bool, onesided: Any, return_complex: Any, align: Any
+) -> None:
+    is_complex = input.dtype.is_complex or (window is not None and window.dtype.is_complex)
+    if return_complex is None and not is_complex:
+        raise RuntimeError(
+            "stft requires the return_complex parameter be given for real inputs. Pass "
+            "return_complex=True."
+        )
+    if onesided and is_complex:
+        raise RuntimeError("stft: cannot have onesided output if window or input is complex")
+    if center and align is not None:
+        raise RuntimeError("stft align_to_window should only be set when center = false")
+    if not input.dtype.is_inexact or input.dtype.is_half:
+        raise RuntimeError(
+            f"stft: expected a tensor of floating point or complex values, received "
+            f"{input.dtype.name}"
+        )
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft: expected a 1D or 2D tensor, received {tuple(input.shape)}")
+
+
+@public(method=True)
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    """The short-time Fourier transform of a signal (L) or batch of them (B, L).
+
+    The result has shape (B?, N, T): N frequencies of T frames, `hop_length` samples apart.
+
+    >>> import adjoint as ad
+    >>> ad.stft(ad.zeros(16), 8, return_complex=True).shape
+    adjoint.Size([5, 9])
+    """
+    _check_stft(input, window, center, onesided, return_complex, align_to_window)
+    if center:
+        input = _pad(input, n_fft // 2, n_fft // 2, pad_mode)
+    if not 0 < n_fft <= input.shape[-1] + (n_fft if align_to_window else 0):
+        raise RuntimeError(f"stft: expected 0 < n_fft < {input.shape[-1]}, but got n_fft={n_fft}")
+    hop, length = _check_lengths("stft", n_fft, hop_length, win_length)
+    if align_to_window:
+        input = _pad(input, (n_fft - length) // 2, (n_fft - length) // 2, "constant")
+    shape = _window("stft", window, input, n_fft, length)
+    frames = FRAME(input, size=n_fft, hop=hop)  # (B?, T, n_fft)
+    if shape is not None:
+        frames = frames * shape
+    last, norm = frames.ndim - 1, "ortho" if normalized else "backward"
+    if frames.dtype.is_complex or onesided is False:
+        frames = frames.to(frames.dtype.to_complex())
+        spectrum = FFT(frames, dims=(last,), inverse=False, norm=norm)
+    else:
+        spectrum = RFFT(frames, dim=last, norm=norm)
+    spectrum = spectrum.transpose(-1, -2)
+    return spectrum if return_complex is not False else view_as_real(spectrum)
+
+
+@public(method=True)
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """The signal whose `stft` is nearest to `input`, by weighted overlap-add."""
+    _check_istft(input, n_fft, window, onesided, return_complex)
+    hop, win = _check_lengths("istft", n_fft, hop_length, win_length)
+    if hop > win:
+        raise RuntimeError(f"istft: expected 0 < hop_length <= win_length, but got {hop} and {win}")
+    shape = _window("istft", window, input, n_fft, win)
+    frames = _frames(input.transpose(-1, -2), n_fft, normalized, return_complex)
+    if shape is None:
+        shape = frames.new_ones((n_fft,), dtype=frames.dtype.to_real())
+    count = frames.shape[-2]
+    total = n_fft + hop * (count - 1)
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else total - start
+    y = OVERLAP_ADD(frames * shape, hop=hop, length=total)[..., start:end]
+    squares = (shape * shape).expand((count, n_fft))
+    envelope = OVERLAP_ADD(squares, hop=hop, length=total)[start:end]
+    if CONTEXT.plain and envelope.shape[0] and bool(envelope.detach().abs().min() < 1e-11):
+        raise RuntimeError(
+            "istft: window overlap add is zero somewhere, so the signal is not determined there. "
+            "Use a smaller hop_length, or center=True."
+        )
+    y = y / envelope
+    if end > total:
+        warnings.warn(
+            "The length of signal is shorter than the length parameter. Result is being padded "
+            "with zeros in the tail. Please check your center and hop_length settings.",
+            stacklevel=2,
+        )
+        y = _pad(y, 0, end - total, "constant")
+    return y
+
+
+def _check_istft(
+    input: Tensor, n_fft: int, window: Any, onesided: bool | None, return_complex: bool
+) -> None:
+    if not input.dtype.is_complex:
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with "
+            f"return_complex=True, received {input.dtype.name}"
+        )
+    if input.ndim not in (2, 3):
+        kind = IndexError if input.ndim < 2 else RuntimeError
+        raise kind(f"istft: expected (B?, N, T), received shape {tuple(input.shape)}")
+    if 0 in input.shape:
+        raise RuntimeError(f"istft: input tensor cannot be empty, received {tuple(input.shape)}")
+    if window is not None and window.dtype.is_complex and not return_complex:
+        raise RuntimeError("istft: complex windows are incompatible with return_complex=False")
+    have = input.shape[-2]
+    half = have != n_fft if onesided is None else onesided
+    if half and return_complex:
+        raise RuntimeError("istft: cannot have onesided output if window or input is complex")
+    wanted = n_fft // 2 + 1 if half else n_fft
+    if have != wanted:
+        raise RuntimeError(
+            f"istft: expected the frequency dimension (second to last) of the input to be "
+            f"{wanted} for n_fft={n_fft} and onesided={half}, but got {have}"
+        )
+
+
+def _frames(x: Tensor, n_fft: int, normalized: bool, return_complex: bool) -> Tensor:
+    """Spectra (..., T, N) to frames (..., T, n_fft); without return_complex, real ones."""
+    last, norm = x.ndim - 1, "ortho" if normalized else "backward"
+    if return_complex:
+        return FFT(x, dims=(last,), inverse=True, norm=norm)
+    return IRFFT(x[..., : n_fft // 2 + 1], dim=last, n=n_fft, norm=norm)

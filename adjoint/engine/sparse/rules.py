@@ -1,0 +1,143 @@
+"""What operations do when an operand is sparse: a table from records to functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.core.layout import sparse_coo, sparse_csr
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import TreeDef
+from adjoint.engine.ops.elementwise.arithmetic import ADD, MUL, SUB
+from adjoint.engine.ops.elementwise.division import DIV
+from adjoint.engine.ops.elementwise.power import POW
+from adjoint.engine.ops.index.index import INDEX
+from adjoint.engine.ops.products.linear import LINEAR
+from adjoint.engine.ops.products.matmul import MATMUL
+from adjoint.engine.ops.reduce.norms import P_NORM
+from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.shape.convert import CAST, CLONE, TO_DEVICE
+from adjoint.engine.ops.shape.join import CAT, STACK
+from adjoint.engine.ops.shape.views import PERMUTE, SLICE
+from adjoint.engine.sparse import arithmetic, products, reductions, shapes
+from adjoint.engine.sparse.coo import CooTensor, make
+from adjoint.engine.sparse.creation import check_coordinates, check_rows, check_shape
+from adjoint.engine.sparse.csr import CsrTensor, make_csr
+from adjoint.engine.sparse.tensor import Pattern, SparseTensor, complete, refusal
+from adjoint.engine.tensor.tensor import Tensor
+
+Fn = Callable[..., Any]
+
+
+def among(operands: tuple[Any, ...]) -> bool:
+    """Whether an operand is sparse."""
+    return any(isinstance(x, SparseTensor) for x in operands)
+
+
+def process(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Perform an operation of which some operand is sparse."""
+    rule = RULES.get(record)
+    if rule is None:
+        raise refusal(record.name, next(x for x in operands if isinstance(x, SparseTensor)))
+    return rule(*operands, **params)
+
+
+def _on_elements(record: Record, *, linear: bool = False) -> Fn:
+    """A function of each element that keeps zero zero; one that is not linear needs sums first."""
+
+    def rule(x: Any, **params: Any) -> Any:
+        x = x if linear else x.coalesce()
+        return x.with_elements(record(x._elements, **params))
+
+    return rule
+
+
+def _to_device(x: Any, *, device: Any) -> Any:
+    return x.moved(device)
+
+
+def add_into(record: Record, into: Any, other: Any) -> bool:
+    """`dense += sparse` in the memory of the dense one, touching only what the sparse one has."""
+    fits = (
+        record is ADD
+        and not (CONTEXT.grad_enabled and other.requires_grad)
+        and other._elements._array.dtype == into.dtype
+        and tuple(other.shape) == into.shape
+        and other.sparse_dim() > 0
+    )
+    return fits and HOOKS.array.add_into_at(into, other._elements._array, other._coordinates._array)
+
+
+def split(x: Any) -> tuple[Any, tuple[Any, ...], list[Any]] | None:
+    """A sparse tensor as a container of dense ones, for trees; None for a dense one."""
+    if not isinstance(x, SparseTensor):
+        return None
+    return Pattern(type(x), x.rest()), (), list(x.tensors())
+
+
+def refuse_in(name: str, structure: TreeDef) -> None:
+    """Refuse to differentiate by a sparse tensor in a tree: its positions have no gradient."""
+    if isinstance(structure.kind, Pattern):
+        raise NotImplementedError(
+            f"{name}: cannot differentiate by a sparse tensor of size {structure.kind.rest[0]}. "
+            "Make it inside the function, and differentiate by its values."
+        )
+    for child in structure.children:
+        refuse_in(name, child)
+
+
+def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesced: bool) -> Any:
+    """A tensor of parts out of a file, whose elements may not have been read yet.
+
+    So only shapes are checked; what later reads out of bounds is refused then.
+    """
+    if layout is sparse_coo and len(tensors) == 2:
+        coordinates, elements = tensors
+        check_coordinates(coordinates, elements)
+        check_shape(coordinates, elements, size)
+        return make(coordinates, elements, size, coalesced)
+    if layout is sparse_csr and len(tensors) == 3:
+        starts, columns, elements = tensors
+        check_rows(starts, columns, elements, size)
+        return make_csr(starts, columns, elements, size)
+    raise TypeError(f"{len(tensors)} tensors do not make one of layout {layout!r}")
+
+
+def rows(index: Tensor, elements: Tensor, size: tuple[int, ...]) -> CooTensor:
+    """A sparse table from rows of it: element k belongs to row index[k]."""
+    return make(index.reshape((1, -1)), elements, size, coalesced=False)
+
+
+_ZERO_AT_ZERO = """
+    abs asin asinh atan atanh ceil erf erfinv expm1 floor frac isinf isnan log1p relu round sign
+    signbit sin sinh sqrt tan tanh trunc
+""".split()
+
+RULES: dict[Record, Fn] = {
+    ADD: arithmetic.add,
+    SUB: arithmetic.subtract,
+    MUL: arithmetic.multiply,
+    DIV: arithmetic.divide,
+    POW: arithmetic.power,
+    MATMUL: products.matmul,
+    SUM: reductions.total,
+    P_NORM: reductions.norm,
+    PERMUTE: shapes.permute,
+    SLICE: shapes.select,
+    INDEX: shapes.index_select,
+    CAT: shapes.cat,
+    STACK: shapes.stack,
+    LINEAR: LINEAR.compose,  # type: ignore[dict-item]
+    TO_DEVICE: _to_device,
+    **{r: _on_elements(r, linear=True) for r in (CAST, CLONE, REGISTRY["neg"], REGISTRY["conj"])},
+    **{r: _on_elements(r) for r in map(REGISTRY.__getitem__, _ZERO_AT_ZERO)},
+}
+
+
+def install() -> None:
+    """Let the one door know of sparse operands."""
+    for cls in (CooTensor, CsrTensor):
+        complete(cls)
+    HOOKS.sparse = sys.modules[__name__]

@@ -1,0 +1,121 @@
+"""Permuting, selecting and joining sparse tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.ops.index.index import INDEX
+from adjoint.engine.ops.shape import join
+from adjoint.engine.ops.shape.views import PERMUTE, SLICE
+from adjoint.engine.sparse.coo import CooTensor, make, refuse_capture
+from adjoint.engine.sparse.segments import matches
+from adjoint.engine.sparse.tensor import refusal
+from adjoint.engine.tensor.tensor import Tensor
+
+Dims = tuple[int, ...]
+
+
+def permute(x: Any, *, dims: Dims) -> CooTensor:
+    """Dimensions in another order, indexed ones among themselves."""
+    _require_coo("permute", x)
+    rank = x.sparse_dim()
+    outer, inner = dims[:rank], dims[rank:]
+    if any(d >= rank for d in outer):
+        raise refusal("permute across indexed and dense dimensions", x)
+    if dims == tuple(range(x.ndim)):
+        return x
+    elements = PERMUTE(x._elements, dims=(0, *(d - rank + 1 for d in inner)))
+    size = tuple(x.shape[d] for d in dims)
+    return make(x._coordinates[list(outer)], elements, size, coalesced=False)
+
+
+def select(x: Any, *, index: tuple[Any, ...]) -> Tensor:
+    """`x[1, 2:4]`: an integer drops a dimension, a slice shortens it."""
+    _require_coo("indexing", x)
+    if None in index:
+        raise refusal("a new dimension by indexing", x)
+    refuse_capture("indexing")
+    rank = x.sparse_dim()
+    inside = x._coordinates[:1].new_ones((x._nnz(),)).bool()
+    rows: list[Tensor] = []
+    size: list[int] = []
+    for row, entry in zip(x._coordinates.unbind(0), index[:rank], strict=True):
+        if isinstance(entry, int):
+            inside = inside & (row == entry)
+            continue
+        start, stop, step = entry
+        inside = inside & (row >= start) & (row < stop) & ((row - start) % step == 0)
+        rows.append((row - start) // step)
+        size.append(-((start - stop) // step))
+    elements = INDEX(x._elements, inside.nonzero().squeeze(1), dims=(0,))
+    if rank < x.ndim:
+        elements = SLICE(elements, index=((0, elements.shape[0], 1), *index[rank:]))
+    if not rows:
+        return elements.sum(0)
+    coordinates = join.stack([row[inside] for row in rows])
+    return make(coordinates, elements, (*size, *elements.shape[1:]), coalesced=x._coalesced)
+
+
+def index_select(x: Any, *indices: Tensor, dims: Dims, wrap: bool = True) -> CooTensor:
+    """The slices of x at the indices along one indexed dimension."""
+    _require_coo("index_select", x)
+    if len(dims) != 1 or dims[0] >= x.sparse_dim() or indices[0].ndim != 1:
+        raise refusal("indexing by tensors along more than one dimension", x)
+    (dim,), (wanted,) = dims, indices
+    extent = x.shape[dim]
+    if wrap:
+        wanted = wanted + (wanted < 0) * extent
+    place, element = matches("index_select", wanted, x._coordinates[dim], extent)
+    coordinates = INDEX(x._coordinates, element, dims=(1,))
+    rows = [place if d == dim else r for d, r in enumerate(coordinates.unbind(0))]
+    size = (*x.shape[:dim], wanted.shape[0], *x.shape[dim + 1 :])
+    elements = INDEX(x._elements, element, dims=(0,))
+    made = make(join.stack(rows), elements, size, coalesced=False)
+    return made.coalesce() if x._coalesced else made
+
+
+def cat(*tensors: Any, dim: int) -> CooTensor:
+    """Tensors one after the other along an indexed dimension."""
+    for x in tensors:
+        _require_coo("cat", x)
+    first = tensors[0]
+    if dim >= first.sparse_dim() or any(x.sparse_dim() != first.sparse_dim() for x in tensors):
+        raise refusal("cat along a dense dimension, or of different sparse dimensions,", first)
+    for x in tensors[1:]:
+        if any(
+            a != b for d, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)) if d != dim
+        ):
+            raise RuntimeError(
+                f"cat: sizes must match except in dimension {dim}, received {list(first.shape)} "
+                f"and {list(x.shape)}"
+            )
+    shifted: list[Tensor] = []
+    extent = 0
+    for x in tensors:
+        step = [extent if d == dim else 0 for d in range(first.sparse_dim())]
+        shifted.append(x._coordinates + x._coordinates.new_tensor(step).unsqueeze(1))
+        extent += x.shape[dim]
+    elements = join.cat([x._elements for x in tensors], 0)
+    size = (*first.shape[:dim], extent, *first.shape[dim + 1 :])
+    return make(join.cat(shifted, 1), elements, size, coalesced=False)
+
+
+def stack(*tensors: Any, dim: int) -> CooTensor:
+    """Tensors of one shape along a new indexed dimension."""
+    return cat(*[unsqueezed(x, dim) for x in tensors], dim=dim)
+
+
+def unsqueezed(x: Any, dim: int) -> CooTensor:
+    """The tensor with a new indexed dimension of size 1."""
+    _require_coo("unsqueeze", x)
+    if dim > x.sparse_dim():
+        raise refusal("unsqueeze among the dense dimensions", x)
+    rows = list(x._coordinates.unbind(0))
+    rows.insert(dim, x._coordinates[0] * 0)
+    size = (*x.shape[:dim], 1, *x.shape[dim:])
+    return make(join.stack(rows), x._elements, size, coalesced=x._coalesced)
+
+
+def _require_coo(name: str, x: Any) -> None:
+    if not isinstance(x, CooTensor):
+        raise refusal(name, x)

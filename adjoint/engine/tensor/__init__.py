@@ -1,0 +1,1 @@
+"""Tensor: a window on a storage."""

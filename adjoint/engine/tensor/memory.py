@@ -1,0 +1,216 @@
+"""A tensor's memory: storages as PyTorch shows them, sizes in bytes, addresses, sharing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.operations.public import method, prop
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.tensor.storage import Storage, Window
+from adjoint.engine.tensor.tensor import Tensor, _new, alias, wrap
+
+
+class UntypedStorage:
+    """The bytes behind a tensor, shared by all its views."""
+
+    __slots__ = ("_storage", "device")
+
+    def __init__(self, storage: Storage, device: Device) -> None:
+        self._storage = storage
+        self.device = device
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return HOOKS.array.address(self._storage.buffer) if self.nbytes() else 0
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return int(self._storage.buffer.nbytes)
+
+    size = nbytes
+    __len__ = nbytes
+
+    def tolist(self) -> list[int]:
+        """The bytes as integers."""
+        return list(HOOKS.array.to_host(self._storage.buffer).tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return hash(self._storage)
+
+    def __repr__(self) -> str:
+        return f"<UntypedStorage of {self.nbytes()} bytes on {self.device}>"
+
+
+class TypedStorage(UntypedStorage):
+    """The elements behind a tensor in memory order."""
+
+    __slots__ = ()
+
+    @property
+    def _flat(self) -> Tensor:
+        return wrap(self._storage.buffer).reshape(-1)
+
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self._storage.buffer.size)
+
+    __len__ = size
+
+    def __getitem__(self, index: int) -> Any:
+        return self._flat[index].item()
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        return self._flat.tolist()
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory, as bytes."""
+        return UntypedStorage(self._storage, self.device)
+
+    __eq__ = UntypedStorage.__eq__
+    __hash__ = UntypedStorage.__hash__
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether a value is a storage.
+
+    >>> import adjoint as ad
+    >>> ad.is_storage(ad.ones(2).storage())
+    True
+    """
+    return isinstance(obj, UntypedStorage)
+
+
+@method
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The storage this tensor is a window on."""
+    if self._storage.buffer is None:
+        raise RuntimeError("untyped_storage: a traced tensor has no memory")
+    return UntypedStorage(self._storage, self.device)
+
+
+@method
+def storage(self: Tensor) -> TypedStorage:
+    """The storage this tensor is a window on, by elements."""
+    if self._storage.buffer is None:
+        raise RuntimeError("storage: a traced tensor has no memory")
+    return TypedStorage(self._storage, self.device)
+
+
+@method
+def storage_type(self: Tensor) -> type:
+    """The type of `storage()`."""
+    return TypedStorage
+
+
+@method
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element, for reading."""
+    return self.data_ptr()
+
+
+@method
+def element_size(self: Tensor) -> int:
+    """Bytes per element."""
+    return self.dtype.itemsize
+
+
+@prop
+def itemsize(self: Tensor) -> int:
+    """Bytes per element."""
+    return self.dtype.itemsize
+
+
+@prop
+def nbytes(self: Tensor) -> int:
+    """Bytes of all elements, counted once each."""
+    return int(self._array.size) * self.dtype.itemsize
+
+
+@method
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether two tensors are the same window on the same storage."""
+    return (
+        self._storage is tensor._storage
+        and self.shape == tensor.shape
+        and self.stride() == tensor.stride()
+        and self.storage_offset() == tensor.storage_offset()
+    )
+
+
+@method
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the memory is page-locked for copies to a GPU."""
+    return self.device is CPU and HOOKS.array.is_pinned(self._array)
+
+
+@method
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory, from which copies to a GPU are asynchronous."""
+    if self.device is not CPU:
+        raise RuntimeError(f"cannot pin '{self.device}': only dense CPU tensors can be pinned")
+    return self if self.is_pinned() else wrap(HOOKS.array.pin(self._array))
+
+
+@method
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Note that a stream uses this tensor. CuPy's pool orders reuse by stream already."""
+
+
+@method
+def as_subclass(self: Tensor, cls: type[Any]) -> Any:
+    """The same tensor as an instance of a subclass of Tensor."""
+    if not issubclass(cls, Tensor):
+        raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
+    made = _new(cls)
+    for slot in (
+        "_array",
+        "_base",
+        "_chain",
+        "_meta",
+        "_node",
+        "_nr",
+        "_requires_grad",
+        "_storage",
+    ):
+        setattr(made, slot, getattr(self, slot))
+    return made
+
+
+def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
+    """A leaf of a subclass on a tensor's elements: how parameters of one's own are made."""
+    return alias(data).as_subclass(cls).requires_grad_(require_grad)
+
+
+Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
+
+
+@method
+def dim_order(self: Tensor, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """Dimensions from the outermost in memory to the innermost."""
+    strides = self.stride()
+    return tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+
+
+@method
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """The same elements in another shape (PyTorch's deprecated form)."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+@method
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor (PyTorch's deprecated form)."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.reshape(tensor.shape)
+
+
+def is_symbolic(tensor: Tensor) -> bool:
+    """Whether a tensor has no elements: it belongs to a trace or a transform."""
+    return type(tensor._array) is Window

@@ -1,0 +1,294 @@
+"""Writing: the one way a tensor's elements change.
+
+Every in-place operation computes its result first and then writes it here, so a failure leaves
+the target as it was, and levels, captures and the tape each see one kind of mutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.core.dtype import can_cast
+from adjoint.engine.core.operations.dispatch import highest_level
+from adjoint.engine.core.operations.levels import Level
+from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.meta import is_meta, no_data
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.strides import lane_strides
+from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
+
+
+def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
+    """Write an operation's result into `target`, after checking that it fits."""
+    if value.dtype is not target.dtype:
+        if not can_cast(value.dtype, target.dtype):
+            raise RuntimeError(
+                f"{name}: result type {value.dtype.name} can't be cast to the desired output type "
+                f"{target.dtype.name}. Convert the target first, or use the form without '_'."
+            )
+        value = value.to(target.dtype)
+    if value.shape != target.shape:
+        raise RuntimeError(
+            f"{name}: output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(value.shape)}. An in-place operation cannot change its target's shape."
+        )
+    return write(target, value)
+
+
+def update(
+    name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any
+) -> Tensor:
+    """An in-place operation: compute(target, ...) written into target."""
+    if compute.__class__ is Record and len(args) == 1 and _is_constant(args[0]):
+        into = direct_array(target)
+        if into is not None and HOOKS.compute_into(compute, into, args[0]):
+            target._storage.version += 1
+            return target
+    since = HOOKS.sequence_now()
+    result = compute(target, *args, **kwargs)
+    if not result._requires_grad:
+        into, array = direct_array(target), result._array
+        if into is not None and array.dtype == into.dtype and array.shape == into.shape:
+            into[...] = array
+            target._storage.version += 1
+            return target
+    if result._node is not None and CONTEXT.grad_enabled:
+        HOOKS.preserve(target, result, since)
+    return assign(name, target, result)
+
+
+def write(target: Tensor, value: Tensor) -> Tensor:
+    """Replace what `target` shows by `value`, of the same shape, dtype and device."""
+    if CONTEXT.capture is not None and CONTEXT.capture.closes:
+        CONTEXT.capture.check_write(target)
+        value = CONTEXT.capture.entered(value)
+    check_writable(target)
+    if CONTEXT.before_write is not None:
+        CONTEXT.before_write(target._storage)
+    if CONTEXT.levels:
+        level = highest_level((target, value))
+        if level is not None:
+            return _write_level(level, target, value)
+    before = alias_on_tape(target)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.write(target, value)
+    else:
+        _copy_elements(target, value)
+    target._storage.version += 1
+    rebase(target, value, before)
+    return target
+
+
+def _copy_elements(target: Tensor, value: Tensor) -> None:
+    if type(target._array) is Window or type(value._array) is Window:
+        if is_meta(target):
+            return
+        raise no_data("copy_") if is_meta(value) else RuntimeError(leak_message())
+    HOOKS.array.copy_into(target._array, value._array)
+
+
+def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """Make `target` show what view(target, ...) shows: squeeze_, t_, as_strided_, set_ ...
+
+    What it was lives on as the base of its own views (see `root_of`).
+    """
+    if CONTEXT.grad_enabled:
+        check_followed(target)
+    old = alias_with_history(target)
+    old._base = target._base
+    shown = view(old, *args, **kwargs)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(target)
+    for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
+        setattr(target, field, getattr(shown, field))
+    target._storage.version += 1
+    EPOCH.count += 1
+    return target
+
+
+HOOKS.become = become
+HOOKS.update = update
+
+
+def direct_array(target: Tensor) -> Any:
+    """The array a constant may be written to at once, or None where someone must know of it.
+
+    That is the case outside transforms, captures and observers, and off the tape; the caller
+    counts the write: `target._storage.version += 1`.
+    """
+    array = target._array
+    if not CONTEXT.plain or type(array) is Window or target._storage.version < 0:
+        return None
+    if CONTEXT.grad_enabled:
+        holder = target if target._base is None else root_of(target)
+        if holder._requires_grad or target._requires_grad:
+            return None
+    HOOKS.array.check_overlap(array)
+    return array
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether the tape has no interest in an operand, as far as can be told at a glance."""
+    return not isinstance(x, TensorBase) or (
+        x._base is None and not (x._requires_grad and CONTEXT.grad_enabled)  # type: ignore[attr-defined]
+    )
+
+
+def constants(*tensors: Tensor) -> bool:
+    """Whether all are concrete, on one device and off the tape."""
+    first = tensors[0].device
+    return CONTEXT.plain and not any(
+        type(t._array) is Window or t.device != first or (CONTEXT.grad_enabled and t.requires_grad)
+        for t in tensors
+    )
+
+
+def leak_message() -> str:
+    """The error for a symbolic tensor used outside the trace or transform that made it."""
+    return (
+        "a tensor made inside a capture or transform was used outside it, where it has no "
+        "elements. Return it from the function instead of keeping it, or create what outlives the "
+        "call under adjoint.engine.core.state.context.concrete()."
+    )
+
+
+def check_writable(target: Tensor) -> None:
+    """Refuse the writes autograd cannot follow, as PyTorch does."""
+    HOOKS.array.check_overlap(target._array)
+    if target._storage.version < 0 and not CONTEXT.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can "
+            "make a clone to get a normal tensor before doing inplace update."
+        )
+    if CONTEXT.grad_enabled:
+        check_followed(target)
+
+
+def check_followed(target: Tensor) -> None:
+    """Refuse to change in place a leaf that wants a gradient, or a view of one."""
+    if target._base is None:
+        if target._requires_grad and target._node is None:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation. "
+                "Wrap the write in no_grad(), or work on a clone."
+            )
+        return
+    root, seen = root_of(target), target._base[1]
+    if root._requires_grad and root._node is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+            "Wrap the write in no_grad(), or work on a clone."
+        )
+    if seen is NO_GRAD and root._requires_grad:
+        raise RuntimeError(
+            "a view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Create the view with gradients enabled, or write under no_grad()."
+        )
+
+
+def alias_on_tape(target: Tensor) -> Tensor:
+    """The tensor whose history a write extends, as it stands before the write."""
+    return alias_with_history(target if target._base is None else root_of(target))
+
+
+def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
+    """Give the written tensor (or the base of a written view) its new place on the tape."""
+    if not CONTEXT.grad_enabled or not (value.requires_grad or before._requires_grad):
+        return
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(target)
+    if target._base is None:
+        if value.requires_grad:
+            target._node, target._nr = value._node, value._nr
+            if value._node is None:  # a leaf was copied in: the edge must lead to it
+                target._node, target._nr = value.view_as(value)._node, 0
+            target._requires_grad = True
+        else:
+            HOOKS.attach_constant(target)
+        if target._meta is not None and target._meta.retains_grad is not None:
+            HOOKS.keep_retaining(target)
+        return
+    root = root_of(target)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.touch(root)
+    chain = target._chain[len(root._chain) :]
+    HOOKS.attach(HOOKS.view_scatter, (before, value), {"chain": chain}, root)
+    for written in (root, target):
+        if written._meta is not None and written._meta.retains_grad is not None:
+            HOOKS.keep_retaining(written)
+
+
+def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:
+    storage = target._storage
+    if storage.level is not level:
+        if storage.birth < level.depth:
+            raise RuntimeError(
+                "an in-place write inside a transform would put a transformed value into a tensor "
+                "made outside it. Create the tensor inside the function (for example with "
+                "new_zeros), or return the value."
+            )
+        _lift_storage(level, target)
+    before = alias_on_tape(target)
+    payload = value_at(level, value)
+    storage.payload = (
+        level.scatter(storage.payload, target._chain, payload) if target._chain else payload
+    )
+    storage.version += 1
+    rebase(target, value, before)
+    return target
+
+
+def _lift_storage(level: Level, target: Tensor) -> None:
+    """Move a storage born inside the level up to it, so that it can hold the level's values."""
+    storage = target._storage
+    root = _root_of(target)
+    storage.payload = level.lift(root)
+    storage.level = level
+
+
+def _root_of(target: Tensor) -> Tensor:
+    """A tensor of the level below showing the whole of a storage, detached from that storage."""
+    storage = target._storage
+    if storage.level is not None:
+        return symbolic_root(storage)
+    if storage.trace is not None:
+        return storage.trace.root_tensor(storage)
+    return HOOKS.array.wrap(storage.buffer)
+
+
+def symbolic_root(storage: Any) -> Tensor:
+    """A fresh storage with the same payload: the old one is about to move up a level."""
+    from_payload = storage.level.wrap_payload(storage.payload)
+    return from_payload
+
+
+def value_at(level: Level, tensor: Tensor) -> Any:
+    """The payload of a tensor as `level` sees it."""
+    if tensor._storage.level is level:
+        return payload(tensor)
+    return level.lift(tensor)
+
+
+def payload(tensor: Tensor) -> Any:
+    """What a tensor of a level stands for: its storage's payload seen through its chain."""
+    storage = tensor._storage
+    value = storage.payload
+    for record, params in tensor._chain:
+        value = storage.level.window(value, record, params)
+    return value
+
+
+def make_level_tensor(level: Level, spec: Any, value: Any) -> Tensor:
+    """A new tensor of a level holding `value`."""
+    from adjoint.engine.tensor.storage import Storage
+
+    storage = Storage(None, level=level, payload=value)
+    storage.birth = CONTEXT.levels[-1].depth if CONTEXT.levels else 0
+    return symbolic(spec, storage, lane_strides(getattr(value, "primal", value), spec.shape))
+
+
+__all__ = ["Record", "assign", "make_level_tensor", "payload", "value_at", "write"]

@@ -1,0 +1,145 @@
+"""Python's operators on tensors.
+
+An operator is a direct call of its record: nothing stands between `x + y` and `ADD(x, y)` but
+the test that `y` is something a tensor computes with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import Any
+
+from adjoint.engine.core.operations.autocast import with_autocast
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.ops.elementwise import arithmetic, comparison, division, logical, power, sign
+from adjoint.engine.ops.products import matmul
+from adjoint.engine.tensor.mutation import update
+from adjoint.engine.tensor.tensor import Tensor
+
+_OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
+Method = Callable[..., Any]
+
+
+def _foreign(x: Any) -> Any:
+    """A NumPy scalar as a number, a NumPy array as a tensor; NotImplemented for anything else."""
+    if isinstance(x, Number) and hasattr(x, "item"):
+        return x.item()
+    return HOOKS.array.wrap(x) if hasattr(x, "__array_interface__") else NotImplemented
+
+
+def _forward(compute: Method) -> Method:
+    def method(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERAND):
+            return compute(self, other)
+        other = _foreign(other)
+        return other if other is NotImplemented else compute(self, other)
+
+    return method
+
+
+def _reflected(compute: Method) -> Method:
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(self, TensorBase):  # Tensor.__radd__(2, x)
+            raise TypeError(f"a reflected operator of Tensor takes one, not {type(self).__name__}")
+        if isinstance(other, _OPERAND):
+            return compute(other, self)
+        other = _foreign(other)
+        return other if other is NotImplemented else compute(other, self)
+
+    return method
+
+
+def _inplace(name: str, compute: Method) -> Method:
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _OPERAND):
+            other = _foreign(other)
+        return other if other is NotImplemented else update(name, self, compute, other)
+
+    return method
+
+
+_BINARY: dict[str, Method] = {
+    "add": arithmetic.ADD,
+    "sub": arithmetic.SUB,
+    "mul": arithmetic.MUL,
+    "truediv": division.DIV,
+    "div": division.DIV,
+    "floordiv": division.FLOOR_DIVIDE,
+    "mod": division.REMAINDER,
+    "pow": power.power,
+    "and": logical.BITWISE_AND,
+    "or": logical.BITWISE_OR,
+    "xor": logical.BITWISE_XOR,
+    "lshift": logical.LEFT_SHIFT,
+    "rshift": logical.RIGHT_SHIFT,
+}
+# Functions that are their record where two operands are all they are given.
+DIRECT: dict[str, Record] = {
+    "add": arithmetic.ADD,
+    "sub": arithmetic.SUB,
+    "subtract": arithmetic.SUB,
+    "mul": arithmetic.MUL,
+    "multiply": arithmetic.MUL,
+    "div": division.DIV,
+    "divide": division.DIV,
+    "true_divide": division.DIV,
+}
+_COMPARISONS = {
+    "eq": comparison.EQ,
+    "ne": comparison.NE,
+    "lt": comparison.LT,
+    "le": comparison.LE,
+    "gt": comparison.GT,
+    "ge": comparison.GE,
+}
+_UNARY: dict[str, Method] = {
+    "neg": arithmetic.NEG,
+    "pos": arithmetic.positive,
+    "abs": sign.ABS,
+    "invert": logical.BITWISE_NOT,
+}
+
+
+def _quotient(x: Any, y: Tensor) -> Tensor:
+    return division.DIV(x, y)
+
+
+# `1 / x` is a reciprocal to autocast, which computes those in float32 on GPUs.
+_multiple_of_reciprocal = with_autocast("reciprocal", _quotient)
+
+
+def _unary(compute: Method) -> Method:
+    return lambda self: compute(self)
+
+
+def install_operators() -> None:
+    """Put the operators on Tensor."""
+    for name, compute in _BINARY.items():
+        setattr(Tensor, f"__{name}__", _forward(compute))
+        setattr(Tensor, f"__r{name}__", _reflected(compute))
+        setattr(Tensor, f"__i{name}__", _inplace(f"__i{name}__", compute))
+    for name in ("truediv", "div"):
+        setattr(Tensor, f"__r{name}__", _reflected(_multiple_of_reciprocal))
+    for name, record in _COMPARISONS.items():
+        setattr(Tensor, f"__{name}__", _forward(record))
+    for name, compute in _UNARY.items():
+        setattr(Tensor, f"__{name}__", _unary(compute))
+    setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
+    setattr(Tensor, "__rmatmul__", _rmatmul)  # noqa: B010
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y`; the public function, which knows a policy, where autocast is on."""
+    return matmul.product(x, y) if CONTEXT.autocast is None else matmul.matmul(x, y)
+
+
+def _matmul(self: Tensor, other: Any) -> Any:
+    return _product(self, other) if is_tensor(other) else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    return _product(other, self) if is_tensor(other) else NotImplemented

@@ -1,0 +1,51 @@
+"""Asking how dtypes combine: result_type, promote_types, can_cast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.tensor.tensor import Tensor
+
+
+@public()
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype an operation on two tensors or numbers gives.
+
+    >>> import adjoint as ad
+    >>> ad.result_type(ad.tensor([1], dtype=ad.uint8), 1.5)
+    adjoint.float32
+    """
+    return common_dtype((tensor1, tensor2))
+
+
+@public()
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype both convert to."""
+    for d in (type1, type2):
+        if not isinstance(d, DType):
+            raise TypeError(f"promote_types: expected two dtypes, received {type(d).__name__}")
+    return dt.promote_types(type1, type2)
+
+
+@public()
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether promotion rules allow writing a result of one dtype into another."""
+    return dt.can_cast(from_, to)
+
+
+def typename(obj: Any, /) -> str:
+    """The name of a value's type, of a tensor such as "torch.FloatTensor".
+
+    >>> import adjoint as ad
+    >>> ad.typename(ad.ones(1)), ad.typename(3)
+    ('torch.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"

@@ -1,0 +1,13 @@
+"""Sparse tensors: products, sums and softmax; the constructors are at the top level."""
+
+from __future__ import annotations
+
+from adjoint.engine.sparse.creation import KINDS as _KINDS
+from adjoint.engine.sparse.products import addmm as addmm
+from adjoint.engine.sparse.products import mm as mm
+from adjoint.engine.sparse.products import sampled_addmm as sampled_addmm
+from adjoint.engine.sparse.reductions import log_softmax as log_softmax
+from adjoint.engine.sparse.reductions import softmax as softmax
+from adjoint.engine.sparse.reductions import sum as sum
+
+globals().update(_KINDS)
