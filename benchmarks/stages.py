@@ -29,7 +29,7 @@ Place = tuple[Any, str, str]  # what has a function, its name there, the stage
 def places() -> list[Place]:
     """The functions whose time is told, in the order of a first call."""
     import adjoint as ad
-    import adjoint.engine.backends.llvm.native as native
+    import adjoint.engine.backends.llvm.program.native as native
     import adjoint.engine.compiler.schedule.build as build
     from adjoint.engine.backends.llvm.runtime import jit
     from adjoint.engine.capture.capture import Captured

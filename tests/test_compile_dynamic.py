@@ -16,10 +16,9 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import models, nn
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native, sized
 from adjoint.engine.compiler.options import Options
-from adjoint.engine.compiler.package import sized
-from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.extents import (
     Extent,
     ExtentFloat,
@@ -367,13 +366,12 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plans that are made, none taken from disk."""
     made: list[Any] = []
 
-    class Counting(Builder):
-        def plan(self) -> Any:
-            made.append(super().plan())
-            return made[-1]
+    def counted(*args: Any) -> Any:
+        made.append(plan_for(*args))
+        return made[-1]
 
-    monkeypatch.setattr(sized, "Builder", Counting)
-    monkeypatch.setattr(native, "Builder", Counting)
+    monkeypatch.setattr(sized, "plan_for", counted)
+    monkeypatch.setattr(native, "plan_for", counted)
     monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     return made
 

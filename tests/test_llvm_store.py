@@ -13,7 +13,8 @@ import pytest
 
 from adjoint.cli import main
 from adjoint.engine.backends.llvm.runtime import store
-from adjoint.engine.backends.llvm.runtime.store import HEAD, Store, key_of
+from adjoint.engine.backends.llvm.runtime.store import HEAD, Store
+from adjoint.engine.core.keys import key_of
 
 KEY = key_of("a kernel")
 

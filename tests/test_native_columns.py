@@ -42,7 +42,7 @@ def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
 
 def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "adjoint.engine.backends.llvm.native.disk_key", lambda *_: None
+        "adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None
     )  # compile anew
     total = ad.compile(lambda x: x.sum(0), backend="native")
     total(ad.ones(640, 640))

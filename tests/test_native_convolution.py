@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.product import tiles
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}

@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import func
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.compiler.schedule.calls import Called
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import flatten

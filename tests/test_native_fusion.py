@@ -9,8 +9,8 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.backends.llvm import native
-from adjoint.engine.compiler.loops.nest import COSTLY
+from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.compiler.loops.schedule import COSTLY
 from adjoint.nn import functional as F
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.product import tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither

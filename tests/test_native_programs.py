@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.compiler.lower import legalise
 from adjoint.engine.compiler.package import draft
 from tests.random_programs import Program, function, is_float, lay, programs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.native import compile_task
+from adjoint.engine.backends.llvm.program.native import compile_task
 from adjoint.engine.capture.signature import Arguments
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key

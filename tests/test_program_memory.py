@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.compiler.memory import arena, memory
+from adjoint.engine.backends.llvm.program import arena
+from adjoint.engine.backends.llvm.target import LLVM
+from adjoint.engine.compiler.memory import memory
 from adjoint.engine.compiler.memory.footprint import limit
-from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.nn import functional as F
 
 
@@ -33,7 +36,7 @@ def test_elementwise_results_take_the_place_of_dying_operands() -> None:
     x, w = ad.randn(64, 64), ad.randn(64, 64)
     result, executable = program(products, x, w)
     np.testing.assert_allclose(result.numpy(), products(x, w).numpy(), atol=1e-4)
-    plan = Builder(executable.task).plan()
+    plan = plan_for(executable.task, LLVM, Options())
     found = memory.blocks(plan, memory.lifetimes(plan))
     assert max(len(b.buffers) for b in found) == 2  # a product and the function of it
     assert executable.image.arena == 2 * 64 * 64 * 4  # one product's operand and its result
@@ -47,7 +50,7 @@ def test_what_is_read_elsewhere_is_not_overwritten() -> None:
     x, w = ad.randn(32, 32), ad.randn(32, 32)
     result, executable = program(turned, x, w)
     np.testing.assert_allclose(result.numpy(), turned(x, w).numpy(), rtol=1e-4, atol=1e-4)
-    plan = Builder(executable.task).plan()
+    plan = plan_for(executable.task, LLVM, Options())
     assert all(len(b.buffers) == 1 for b in memory.blocks(plan, memory.lifetimes(plan)))
 
 
@@ -60,7 +63,7 @@ def test_blocks_alive_together_do_not_overlap() -> None:
         return g
 
     _, executable = program(step, x)
-    plan = Builder(executable.task).plan()
+    plan = plan_for(executable.task, LLVM, Options())
     found = memory.blocks(plan, memory.lifetimes(plan))
     sizes = [memory.rounded(block.nbytes) for block in found]
     starts, total = memory.pack(found, sizes, memory.together(found))

@@ -9,9 +9,10 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key
-from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.passes import run_passes
 from adjoint.engine.graph.passes.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.mincut import Network
@@ -150,7 +151,7 @@ def test_the_strategy_is_part_of_a_programs_name_and_plan() -> None:
     task = fn.latest.executable.task
     names = {task_key(task, Options(s)) for s in STRATEGIES}
     assert len(names) == 3
-    assert Builder(task, "memory").plan().remat.records["random"] >= 6
+    assert plan_for(task, LLVM, Options("memory")).remat.records["random"] >= 6
 
 
 def test_unknown_options_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm import native
+from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.compiler.package import draft
 from tests.conformance.cases import Case, make, rows
 

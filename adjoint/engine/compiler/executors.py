@@ -13,7 +13,7 @@ Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
 
 _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
 # Backends whose modules are imported when first asked for; each registers itself.
-LAZY: dict[str, str] = {"native": "adjoint.engine.backends.llvm.native"}
+LAZY: dict[str, str] = {"native": "adjoint.engine.backends.llvm.program.native"}
 # PyTorch's names for much the same: its compiler, and running without it.
 ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
 DEFAULT = "native"

@@ -7,11 +7,9 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import Fault
-from adjoint.engine.compiler.lower.templates import LayoutOf
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.steps import (
@@ -28,18 +26,18 @@ from adjoint.engine.compiler.schedule.steps import (
     launches_of,
     whole,
 )
+from adjoint.engine.compiler.target import LayoutOf, Setting
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
 from adjoint.engine.graph.sizing import Example
 
 
-def body_plan(body: Graph) -> Any:
-    """The plan of a body whose inputs lie in row-major order; made once."""
-    plan = body.derived.get("native")
+def body_plan(setting: Setting, body: Graph) -> Any:
+    """The plan of a body whose inputs lie in row-major order; made once for a setting."""
+    key = (setting.target.name, setting.options)
+    plan = body.derived.get(key)
     if plan is None:
-        from adjoint.engine.compiler.schedule.build import Builder
-
         examples = []
         for v in body.inputs:
             dtype = NUMPY_OF[v.spec.dtype]
@@ -53,25 +51,25 @@ def body_plan(body: Graph) -> Any:
             examples=tuple(examples),
             targets=(),
         )
-        plan = body.derived["native"] = Builder(task).plan()
+        plan = body.derived[key] = setting.planner(task, setting)
     return plan
 
 
 # -- what can be done ---------------------------------------------------------------------------
 
 
-def refusal(node: Node) -> str:
+def refusal(setting: Setting, node: Node) -> str:
     """Why a loop or branch is not native; nothing where it is."""
     for body in subgraphs(node).values():
         values = [v for v in (*body.inputs, *body.outputs) if not v.host]
-        foreign = {v.spec.dtype.name for v in values} - set(KIND)
+        foreign = {v.spec.dtype.name for v in values} - setting.target.dtypes
         if foreign:
             return f"kernels do not compute in {', '.join(sorted(foreign))}"
-        if any(v.spec.device.type != "cpu" for v in values):
+        if any(v.spec.device.type != setting.target.device for v in values):
             return "a part of it is on another device"
         if any(0 in v.spec.shape for v in values):
             return "it has tensors of no elements"
-        calls = [step for step in body_plan(body).steps if isinstance(step, Call)]
+        calls = [step for step in body_plan(setting, body).steps if isinstance(step, Call)]
         if calls:
             return "; ".join(dict.fromkeys(f"{c.label} inside it: {c.reason}" for c in calls))
     return ""
@@ -86,9 +84,11 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     }
 
 
-def can_fail(node: Node) -> bool:
+def can_fail(setting: Setting, node: Node) -> bool:
     """Whether a loop or branch can find an error, or be interrupted as one without end."""
-    steps: list[Step] = [s for body in subgraphs(node).values() for s in body_plan(body).steps]
+    steps: list[Step] = [
+        s for body in subgraphs(node).values() for s in body_plan(setting, body).steps
+    ]
     return node.record.name == "while_loop" or any(
         launch.skip < 0 or any(isinstance(word, Fault) for word in launch.words)
         for step in steps
@@ -102,8 +102,8 @@ def can_fail(node: Node) -> bool:
 class Body:
     """A planned body, to be listed with its inputs and results at given places."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.plan = body_plan(graph)
+    def __init__(self, setting: Setting, graph: Graph) -> None:
+        self.plan = body_plan(setting, graph)
         self.steps: list[Step] = self.plan.steps
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
         for launch in self.entries:
@@ -167,9 +167,11 @@ def then(entries: list[Entry], skip: int) -> list[Entry]:
     return entries
 
 
-def copies(sources: Iterable[Place], targets: Iterable[Place]) -> list[Entry]:
+def copies(setting: Setting, sources: Iterable[Place], targets: Iterable[Place]) -> list[Entry]:
     """Launches that copy one set of places to another."""
-    made = batch([copy_step(a, b) for a, b in zip(sources, targets, strict=True)])
+    target = setting.target
+    steps: list[Step] = [copy_step(target, a, b) for a, b in zip(sources, targets, strict=True)]
+    made = batch(steps, target.fill_words)
     return [entry for step in made for entry in entries_of(step)]
 
 

@@ -15,20 +15,20 @@ from adjoint.engine.compiler.flow.bodies import (
     then,
     touched,
 )
-from adjoint.engine.compiler.lower.templates import TEMPLATES, Template
 from adjoint.engine.compiler.memory.places import OWN, Place
 from adjoint.engine.compiler.schedule.steps import Entry, Flow, Test
+from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Branches that are native through and through, chosen by a byte in memory."""
     pred = inputs[0]
-    return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(node)
+    return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(setting, node)
 
 
-def held(pred: Place) -> tuple[list[Entry], Place]:
+def held(setting: Setting, pred: Place) -> tuple[list[Entry], Place]:
     """The predicate where only the program can write, and what brings it there.
 
     Workers that read different bytes would wait for each other forever.
@@ -36,15 +36,15 @@ def held(pred: Place) -> tuple[list[Entry], Place]:
     if pred.buffer.kind in OWN:
         return [], pred
     byte = like(pred, "chosen")
-    return copies([pred], [byte]), byte
+    return copies(setting, [pred], [byte]), byte
 
 
-def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """Both branches as one step; they write the same results."""
     pred, *given = operands
-    start, byte = held(pred)
+    start, byte = held(setting, pred)
     inputs = list(map(host, given))
-    bodies = {name: Body(node.params[name]) for name in ("true", "false")}
+    bodies = {name: Body(setting, node.params[name]) for name in ("true", "false")}
     yes, no = (body.at(inputs, results) for body in bodies.values())
     return [
         Flow(
@@ -58,4 +58,4 @@ def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     ]
 
 
-TEMPLATES["cond"] = Template(accepts, packed, steps)
+TEMPLATES = {"cond": Template(accepts, packed, steps)}

@@ -10,20 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.compiler.flow.bodies import Body, host, like, packed, refusal, touched
-from adjoint.engine.compiler.lower.templates import TEMPLATES, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Entry, Flow
+from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.ir import Node
 
 LONGEST = 100_000  # entries of one loop
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Scans whose bodies are native through and through, and not too long to list."""
     length = node.params["length"]
-    if refusal(node) or length <= 0:
+    if refusal(setting, node) or length <= 0:
         return False
-    return length * len(Body(node.params["body"]).entries) <= LONGEST
+    return length * len(Body(setting, node.params["body"]).entries) <= LONGEST
 
 
 def row(place: Place, k: int) -> Place:
@@ -35,12 +35,14 @@ def row(place: Place, k: int) -> Place:
 class Turns:
     """Lists the entries of all turns."""
 
-    def __init__(self, node: Node, operands: list[Any], results: list[Place]) -> None:
+    def __init__(
+        self, setting: Setting, node: Node, operands: list[Any], results: list[Place]
+    ) -> None:
         self.operands, self.results = operands, results
         self.length, self.reverse = node.params["length"], node.params["reverse"]
         self.carries, self.advance = node.params["carries"], node.params["advance"]
         self.rows = self.carries + node.params["xs"]
-        self.body = Body(node.params["body"])
+        self.body = Body(setting, node.params["body"])
         carried = results[: self.carries] if self.length > 1 else []
         self.spare = [[like(p, "carry") for p in carried] for _ in range(2)]
 
@@ -60,9 +62,9 @@ class Turns:
         return found
 
 
-def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """The whole loop as one step."""
-    turns = Turns(node, operands, results)
+    turns = Turns(setting, node, operands, results)
     return [
         Flow(
             "loop",
@@ -76,4 +78,4 @@ def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     ]
 
 
-TEMPLATES["scan"] = Template(accepts, packed, steps)
+TEMPLATES = {"scan": Template(accepts, packed, steps)}

@@ -19,24 +19,30 @@ from adjoint.engine.compiler.flow.bodies import (
     then,
     touched,
 )
-from adjoint.engine.compiler.lower.templates import TEMPLATES, Template
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.schedule.steps import Entry, Flow, Test
+from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.graph.ir import Node
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Loops whose tests and bodies are native through and through."""
-    return node.params["carries"] > 0 and not refusal(node)
+    return node.params["carries"] > 0 and not refusal(setting, node)
 
 
 class Loop:
     """Lists the entries of a loop."""
 
-    def __init__(self, node: Node, operands: list[Any], results: list[Place]) -> None:
+    def __init__(
+        self, setting: Setting, node: Node, operands: list[Any], results: list[Place]
+    ) -> None:
         carries = node.params["carries"]
-        self.test, self.body = Body(node.params["test"]), Body(node.params["body"])
+        self.setting = setting
+        self.test, self.body = (
+            Body(setting, node.params["test"]),
+            Body(setting, node.params["body"]),
+        )
         self.first, self.consts = operands[:carries], list(map(host, operands[carries:]))
         self.results = results
         self.carry = [[like(p, "carry") for p in results] for _ in range(2)]
@@ -49,9 +55,9 @@ class Loop:
         return test, self.body.at([*mine, *self.consts], other)
 
     def entries(self) -> list[Entry]:
-        start = copies(self.first, self.carry[0])
+        start = copies(self.setting, self.first, self.carry[0])
         (test, body), (test_2, body_2) = self.turn(0), self.turn(1)
-        out, out_2 = (copies(carry, self.results) for carry in self.carry)
+        out, out_2 = (copies(self.setting, carry, self.results) for carry in self.carry)
         second = [*test_2, self.asked(len(body_2) + len(out)), *body_2]
         first = [*test, self.asked(len(body) + len(second)), *body]
         then(body_2, -len(first) - len(second))
@@ -61,9 +67,9 @@ class Loop:
         return Test(address(self.goes_on), skip)
 
 
-def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """The whole loop as one step."""
-    loop = Loop(node, operands, results)
+    loop = Loop(setting, node, operands, results)
     return [
         Flow(
             "loop",
@@ -76,4 +82,4 @@ def steps(node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     ]
 
 
-TEMPLATES["while_loop"] = Template(accepts, packed, steps)
+TEMPLATES = {"while_loop": Template(accepts, packed, steps)}

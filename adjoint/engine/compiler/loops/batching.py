@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.compiler.loops.words import fill_words
 from adjoint.engine.compiler.memory.places import ARENA, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buffer, overlap
 from adjoint.engine.graph.extents import typical
@@ -14,12 +14,13 @@ ADJACENT = 4  # steps that a kernel may be put off whatever it reads
 HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
 
 
-def batch(steps: list[Step]) -> list[Step]:
+def batch(steps: list[Step], fill_words: Callable[[Launch], None]) -> list[Step]:
     """Launch kernels of one form together where nothing between them forbids it.
 
     A kernel is put off to a later one of its form that can wait for it: no step from here to there
     may read what it writes, or write what it reads or writes. Nor must much memory be kept for
-    that: a launch saved is worth a microsecond, which large operands do not notice.
+    that: a launch saved is worth a microsecond, which large operands do not notice. At the end
+    `fill_words` writes down what each launch tells its kernels.
     """
     result: list[Step] = []
     ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end

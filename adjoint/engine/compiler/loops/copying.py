@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from adjoint.engine.compiler.fuse.fuse import POINT, Unit
 from adjoint.engine.compiler.fuse.spaces import flatten, fresh
-from adjoint.engine.compiler.loops.ir import Kernel, Ref
+from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel, Ref
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
+from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.shape.convert import CLONE
@@ -42,9 +43,9 @@ def touch(kernel: Kernel, ref: Ref) -> Touch:
     return Touch(ref.buffer, low, high + 1)
 
 
-def copy_step(source: Place, target: Place, label: str = "copy") -> Launch:
+def copy_step(target: Target, source: Place, place: Place, label: str = "copy") -> Launch:
     """A launch that copies one place to another of its shape."""
-    step = kernel_step(copy_kernel(source, target))
+    step = kernel_step(target.schedule(copy_kernel(source, place)))
     step.label = label
     return step
 
@@ -60,7 +61,7 @@ class _One:
         return x, []
 
 
-def copy_kernel(source: Place, target: Place) -> Kernel:
+def copy_kernel(source: Place, target: Place) -> LoopKernel:
     """A kernel that copies one place to another of its shape."""
     spec = Spec(source.shape, source.buffer.dtype)
     node = Node(CLONE, (Value("source", spec),), {})

@@ -69,6 +69,24 @@ class Op:
     stage: int
 
 
+@dataclass(eq=False, slots=True)
+class LoopKernel:
+    """What fusion hands over: ranges, loads, expressions and stores, in no order of loops yet.
+
+    References have strides by atom; a target's schedule puts atoms in order, and into dimensions.
+    """
+
+    atoms: list[Any]  # all ranges
+    reduced: set[Any]  # those it reduces over
+    ops: tuple[Op, ...]
+    refs: list[Ref]  # of loads and coordinates
+    stores: list[tuple[int, Ref]]  # (operation, reference)
+    hosts: tuple[Any, ...]  # the host's numbers, and constants (Note [constants])
+    extents: tuple[int, ...]
+    faults: dict[int, list[Any]]  # what to raise, by operation
+    origin: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What a kernel's machine code depends on."""

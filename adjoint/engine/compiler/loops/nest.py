@@ -1,21 +1,14 @@
-"""From a unit of fused nodes to a kernel: loop order, merged dimensions, operations by stage.
+"""From a unit of fused nodes to a loop kernel: its references, its operations by stage.
 
 Note [constants]
     A mean is a sum times a number that depends on sizes. So that layers of different sizes share
     their machine code, kernels that reduce are called with their factors, like the host's numbers;
     other constants are part of the code.
-
-Note [kept values]
-    A value of one loop nest that a later one needs is computed there again, which for most is
-    quicker than keeping it. A costly one (the exponentials of a softmax) is written where the
-    later nest writes a result made of it, element for element, and read back; the memory is the
-    program's own or the result's, so nobody else sees it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from adjoint.engine.compiler.fuse.fuse import REDUCE as REDUCES
@@ -27,24 +20,21 @@ from adjoint.engine.compiler.loops.ir import (
     LOAD,
     POINT,
     REDUCE,
-    Form,
-    Kernel,
+    LoopKernel,
     Op,
     Ref,
     can_fail,
 )
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
-from adjoint.engine.compiler.memory.places import INPUT, OWN, Buffer, Place, expand_to, show
+from adjoint.engine.compiler.memory.places import INPUT, Buffer, Place, expand_to, show
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import contiguous_strides
-from adjoint.engine.graph.extents import Extent, ExtentFloat, is_extent, typical
+from adjoint.engine.graph.extents import Extent, ExtentFloat, is_extent
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.passes.remat import FUNCTIONS
 
 PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
-COSTLY = FUNCTIONS - {"div", "sqrt", "rsqrt"}
 PLACED = {"triu", "tril", "random", "arange", "scatter"}  # depend on coordinates
 Applied = tuple[str, tuple[Any, ...], Any, str]  # name, arguments, parameters, dtype computed in
 NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
@@ -310,127 +300,19 @@ class Nest:
             )
         )
 
-    # -- loops ----------------------------------------------------------------------------------
-
-    def finish(self) -> Kernel:
-        """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
-        refs = self.refs + [ref for _, ref in self.stores]
-        atoms = settle(self.unit.atoms)
-        kept = self.kept(atoms)
-        outer = [a for a in atoms if a not in self.reduced]
-        inner = [a for a in atoms if a in self.reduced]
-        vector = self.vector_atom(atoms, refs)
-        refs += [ref for _, ref in kept]
-        outer = order(outer, refs, vector)
-        inner = order(inner, refs, vector)
-        rows = vector in self.reduced
-        outer_dims = merge(outer, refs)
-        inner_dims = merge(inner, refs)
-        dims = outer_dims + inner_dims
-        last = len(dims) - 1 if rows else len(outer_dims) - 1
-        settled = [over_dims(ref, dims) for ref in refs]
-        base = len(self.refs)
-        form = Form(
-            rows=rows,
-            outer=len(outer_dims),
-            inner=len(inner_dims),
+    def finish(self) -> LoopKernel:
+        """The kernel, whose loops a target will put in order."""
+        return LoopKernel(
+            atoms=settle(self.unit.atoms),
+            reduced=self.reduced,
             ops=tuple(Op(**op) for op in self.ops),
-            refs=tuple(stride_classes(ref, last) for ref in settled),
-            stores=tuple((v, base + i) for i, (v, _) in enumerate(self.stores + kept)),
-            hosts=tuple(map(host_dtype, self.hosts)),
-        )
-        return Kernel(
-            form,
-            tuple(prod(a.size for a in g) for g in outer_dims),
-            tuple(prod(a.size for a in g) for g in inner_dims),
-            tuple(settled),
-            tuple(self.hosts),
+            refs=self.refs,
+            stores=self.stores,
+            hosts=tuple(self.hosts),
             extents=tuple(self.extents),
-            faults=tuple(self.faults[k][j] for k, j in form.checks()),
+            faults=self.faults,
             origin=tuple(n.record.name for n in self.unit.nodes),
         )
-
-    def kept(self, atoms: list[Any]) -> list[tuple[int, Ref]]:
-        """Values written for later loop nests, and where: Note [kept values]."""
-        room = {
-            v: ref
-            for v, ref in self.stores
-            if ref.buffer.kind in OWN and all(ref.strides.get(a, 0) for a in atoms)
-        }
-        found = []
-        for k, op in enumerate(self.ops):
-            if op["name"] not in COSTLY or not op["full"] or any(v == k for v, _ in self.stores):
-                continue
-            users = self.users(k)
-            last = max([self.ops[m]["stage"] for m in users], default=0)
-            for v in sorted(users.intersection(room)):
-                fits = self.ops[v]["dtype"] == op["dtype"]
-                if fits and op["stage"] < last <= self.ops[v]["stage"]:
-                    found.append((k, room.pop(v)))
-                    break
-        return found
-
-    def users(self, k: int) -> set[int]:
-        """The operations in loop nests that a value is needed for."""
-        made = {k}  # in the same loops
-        found = set()
-        for m in range(k + 1, len(self.ops)):
-            op = self.ops[m]
-            if any(kind == "v" and x in made for kind, x in op["args"]):
-                found.add(m)
-                if op["full"]:
-                    made.add(m)
-        return found
-
-    def vector_atom(self, atoms: list[Any], refs: list[Ref]) -> Any:
-        """The dimension along which most references have neighbouring elements."""
-        if not atoms:
-            return None
-        score = dict.fromkeys(atoms, 0.0)
-        stores = {id(ref) for _, ref in self.stores}
-        for ref in refs:
-            for atom, stride in ref.strides.items():
-                if stride == 1 and ref.buffer is not None:
-                    score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
-        return max(atoms, key=lambda a: (score[a], a in self.reduced, typical(a.size)))
-
-
-def over_dims(ref: Ref, dims: list[list[Any]]) -> Ref:
-    """A reference with strides by dimension, each a group of atoms."""
-    strides = {d: ref.strides.get(group[-1], 0) for d, group in enumerate(dims)}
-    return Ref(ref.buffer, ref.dtype, ref.offset, strides, ref.picks)
-
-
-def stride_classes(ref: Ref, vector: int) -> tuple[str, tuple[int, ...]]:
-    """What of a reference is in the form: its dtype, and of each stride whether it is 0 or 1."""
-    name = ref.dtype.name if ref.buffer is not None else "index"
-    return name, tuple(
-        0 if s == 0 else 1 if s == 1 and d == vector else 2 for d, s in ref.strides.items()
-    )
-
-
-def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
-    """Loop order: large strides outside, the vector dimension inside."""
-    if len(atoms) < 2:
-        return atoms
-    weight = dict.fromkeys(atoms, 0)
-    main = max(refs, key=lambda r: sum(a in r.strides for a in atoms)) if refs else None
-    for a in atoms:
-        weight[a] = abs(typical(main.strides.get(a, 0))) if main is not None else 0
-    return sorted(atoms, key=lambda a: (a is not vector, weight[a]), reverse=True)
-
-
-def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
-    """Neighbouring atoms that every reference steps through as one."""
-    groups: list[list[Any]] = []
-    for atom in atoms:
-        if groups and all(
-            r.strides.get(groups[-1][-1], 0) == r.strides.get(atom, 0) * atom.size for r in refs
-        ):
-            groups[-1].append(atom)
-        else:
-            groups.append([atom])
-    return groups
 
 
 def number_key(value: Value | float) -> Any:

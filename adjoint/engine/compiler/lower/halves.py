@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.compiler.lower.templates import template_for
+from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Node, Value
-
-# Records that eager execution computes in float32 for these dtypes.
-WIDENED = {
-    "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool", "resample",
-    "unfold_windows", "fold_windows", "scatter", "scatter_reduce",
-    "index_put",
-}  # fmt: skip
 
 
 def is_half(x: Any) -> bool:
@@ -22,9 +15,9 @@ def is_half(x: Any) -> bool:
     return isinstance(x, Value) and x.spec.dtype.is_half
 
 
-def wide_specs(node: Node, inputs: tuple[Any, ...]) -> tuple[Spec, ...] | None:
+def wide_specs(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> tuple[Spec, ...] | None:
     """Specs of the results in float32, if a template takes the node with such operands."""
-    if node.record.name not in WIDENED or not any(map(is_half, inputs)):
+    if node.record.name not in setting.target.widened or not any(map(is_half, inputs)):
         return None
     operands = tuple(
         Value("wide", Spec(x.spec.shape, float32, x.spec.device)) if is_half(x) else x
@@ -36,4 +29,4 @@ def wide_specs(node: Node, inputs: tuple[Any, ...]) -> tuple[Spec, ...] | None:
     ]
     probe = Node(node.record, operands, node.params)
     probe.outputs = tuple(Value("wide", spec, probe) for spec in specs)
-    return tuple(specs) if template_for(probe, operands) is not None else None
+    return tuple(specs) if setting.template_for(probe, operands) is not None else None

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
-from adjoint.engine.compiler.memory.places import Place, look
+from adjoint.engine.compiler.memory.places import Place, look, virtual
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 
-def known(node: Node, inputs: tuple[Any, ...]) -> bool:
+def known(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Whether all are of one dtype that kernels can copy."""
-    spec = node.outputs[0].spec
-    return (
-        spec.dtype.name in KIND
-        and spec.device.type == "cpu"
-        and all(isinstance(x, Value) and x.spec.dtype is spec.dtype for x in inputs)
+    out = node.outputs[0]
+    return setting.knows(out) and all(
+        isinstance(x, Value) and x.spec.dtype is out.spec.dtype for x in inputs
     )
 
 
@@ -53,13 +50,13 @@ def stack_parts(node: Node, out: Place) -> list[Place]:
     ]
 
 
-def copies(node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
+def copies(setting: Setting, node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
     """Copies of the operands that are not where they belong already."""
-    template = TEMPLATES[node.record.name]
+    template = setting.template(node.record.name)
     assert template.parts is not None
     windows = template.parts(node, results[0])
     return [
-        copy_step(source, window, node.record.name)
+        copy_step(setting.target, source, window, node.record.name)
         for source, window in zip(operands, windows, strict=True)
         if source != window
     ]
@@ -73,23 +70,26 @@ def window_of(node: Node, out: Place) -> Place | None:
     return place
 
 
-def scatters(node: Node, inputs: tuple[Any, ...]) -> bool:
+def scatters(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Whether strides can show what the chain of views shows."""
-    from adjoint.engine.compiler.lower.legalise import virtual
-
-    return known(node, inputs) and window_of(node, virtual(node.outputs[0])) is not None
+    return known(setting, node, inputs) and window_of(node, virtual(node.outputs[0])) is not None
 
 
-def scatter_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Any]:
+def scatter_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Any]:
     """The whole copied, then the part."""
     window = window_of(node, results[0])
     assert window is not None
-    steps = [copy_step(operands[1], window, node.record.name)]
+    target, name = setting.target, node.record.name
+    steps = [copy_step(target, operands[1], window, name)]
     if operands[0] != results[0]:
-        steps.insert(0, copy_step(operands[0], results[0], node.record.name))
+        steps.insert(0, copy_step(target, operands[0], results[0], name))
     return steps
 
 
-TEMPLATES["cat"] = Template(known, nothing_packed, copies, cat_parts)
-TEMPLATES["stack"] = Template(known, nothing_packed, copies, stack_parts)
-TEMPLATES["view_scatter"] = Template(scatters, nothing_packed, scatter_steps)
+TEMPLATES = {
+    "cat": Template(known, nothing_packed, copies, cat_parts),
+    "stack": Template(known, nothing_packed, copies, stack_parts),
+    "view_scatter": Template(scatters, nothing_packed, scatter_steps),
+}

@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import laws
-from adjoint.engine.backends.llvm.ir.operations import KIND, supports
-from adjoint.engine.backends.llvm.templates.rows.template import can_put
 from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.engine.compiler.loops.nest import as_operand
 from adjoint.engine.compiler.lower.halves import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
 from adjoint.engine.compiler.lower.substitutes import (
@@ -23,8 +21,8 @@ from adjoint.engine.compiler.lower.substitutes import (
     is_integer_product,
     wants_another_scatter,
 )
-from adjoint.engine.compiler.lower.templates import TEMPLATES, Template, template_for
-from adjoint.engine.compiler.memory.places import INPUT, STRIDED, Buffer, Place, row_major, show
+from adjoint.engine.compiler.memory.places import STRIDED, Place, show, virtual
+from adjoint.engine.compiler.target import Setting, Template, knows_all
 from adjoint.engine.core.dtype import DType, float32, int64
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
@@ -32,21 +30,19 @@ from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.graph.extents import content, typical
 from adjoint.engine.graph.ir import Graph, Node, Value
 from adjoint.engine.graph.passes.rewrite import Builder
-from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 
 # Where the extreme is: by the record that says what it is.
 POSITIONS = {"argmax": "amax", "argmin": "amin"}
 REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
-LONG = 8192  # a reduction over more elements than this, with few results, goes in two steps
-FEW = 16
 
 
 class Legal:
     """A graph every node of which has a kind, and where its values would lie."""
 
-    def __init__(self, graph: Graph, places: dict[Value, Place]) -> None:
+    def __init__(self, graph: Graph, places: dict[Value, Place], setting: Setting) -> None:
+        self.setting = setting
         self.builder = Builder(graph)
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
@@ -60,31 +56,32 @@ class Legal:
 
     def visit(self, node: Node, inputs: tuple[Any, ...]) -> None:
         record = node.record
+        known = knows_all(self.setting, node, inputs)
         if empty(node, inputs):
             self.keep(node, inputs, CALL)
         elif record.is_view or record.name == "flip":
             self.view(node, inputs)
-        elif record.name in POSITIONS and known(node, inputs):
+        elif record.name in POSITIONS and known:
             self.position(node, inputs[0])
-        elif record.name == "roll" and known(node, inputs):
+        elif record.name == "roll" and known:
             self.roll(node, inputs[0])
-        elif record.name == "index_put" and can_put(node, inputs):
+        elif record.name == "index_put" and self.can_move(node, inputs):
             self.put(node, inputs)
-        elif record.name == "index" and known(node, inputs):
+        elif record.name == "index" and known:
             self.pick(node, inputs)
-        elif record.name in REDUCTIONS and known(node, inputs):
+        elif record.name in REDUCTIONS and known:
             self.reduction(node, inputs)
-        elif is_point(node, inputs):
+        elif known and is_point(self.setting, node, inputs):
             self.keep(node, inputs, POINT)
-        elif record.name == "eye" and known(node, inputs):
+        elif record.name == "eye" and known:
             self.builder.replace(node, (identity_matrix(self, node),))
-        elif is_integer_product(node) and known(node, inputs):
+        elif is_integer_product(node) and known:
             self.builder.replace(node, (integer_product(self, node, *inputs),))
-        elif wants_another_scatter(node, inputs) and known(node, inputs):
+        elif wants_another_scatter(node, inputs) and known:
             self.builder.replace(node, (another_scatter(self, node, inputs),))
         else:
-            template = template_for(node, inputs)
-            specs = wide_specs(node, inputs) if template is None else None
+            template = self.setting.template_for(node, inputs)
+            specs = wide_specs(self.setting, node, inputs) if template is None else None
             if specs is not None:
                 self.widen(node, inputs, specs)
             elif template is None:
@@ -100,7 +97,7 @@ class Legal:
     def widen(self, node: Node, inputs: tuple[Any, ...], specs: tuple[Spec, ...]) -> None:
         """A template in float32 between conversions."""
         wide = tuple(self.cast(x, float32) if is_half(x) else x for x in inputs)
-        operands = self.fixed(TEMPLATES[node.record.name], wide)
+        operands = self.fixed(self.setting.template(node.record.name), wide)
         made = self.builder.graph.add_node(node.record, operands, node.params, specs)
         self.settle(self.builder.graph.nodes[-1], TEMPLATE)
         results = [
@@ -136,7 +133,8 @@ class Legal:
 
     def view(self, node: Node, inputs: tuple[Any, ...]) -> None:
         source = inputs[0]
-        if node.record.name not in STRIDED or node.outputs[0].spec.dtype.name not in KIND:
+        known = node.outputs[0].spec.dtype.name in self.setting.target.dtypes
+        if node.record.name not in STRIDED or not known:
             self.keep(node, inputs, CALL)
             return
         place = show(self.layout[source], node)
@@ -185,7 +183,8 @@ class Legal:
         shape, last = x.spec.shape, max(dims)
         results = prod(n for d, n in enumerate(shape) if d not in dims)
         length = prod(shape[d] for d in dims)
-        by_parts = typical(results) < FEW and typical(length) > LONG
+        target = self.setting.target
+        by_parts = typical(results) < target.few and typical(length) > target.long
         if len(dims) > 1 and by_parts and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
         elif len(dims) == 1 and by_parts and (cut := divisor(content(length))):
@@ -254,6 +253,12 @@ class Legal:
         params[ASKED] = node.params["dims"]
         return self.made(self.builder.graph.add_node(node.record, inputs, params, (spec,))[0], kind)
 
+    def can_move(self, node: Node, inputs: tuple[Any, ...]) -> bool:
+        """Whether a template takes an indexing once its dimensions are brought to the front."""
+        template = self.setting.target.templates.get(node.record.name)
+        accepts = None if template is None else template.accepts_moved
+        return accepts is not None and accepts(self.setting, node, inputs)
+
     def put(self, node: Node, inputs: tuple[Any, ...]) -> None:
         """Rows put at indices of the first dimensions: others are brought there and back."""
         dims, rank = node.params["dims"], len(inputs[0].spec.shape)
@@ -272,7 +277,7 @@ class Legal:
             others = tuple(d for d in range(len(values.spec.shape)) if d not in picked)
             base = self.show("permute", base, dims=order)
             values = self.show("permute", values, dims=(*picked, *others))
-        template = TEMPLATES["index_put"]
+        template = self.setting.template("index_put")
         operands = self.fixed(template, (base, values, *indices))
         out = self.moved(TEMPLATE, node, operands, tuple(range(len(dims))))
         if order != tuple(range(rank)):
@@ -308,7 +313,7 @@ class Legal:
                 if node.outputs[0] in used:
                     used.add(node.inputs[0])
             elif kind in (TEMPLATE, CALL) or node.record.name in PICKED:
-                zeros = TEMPLATES[node.record.name].zeros if kind == TEMPLATE else ()
+                zeros = self.setting.template(node.record.name).zeros if kind == TEMPLATE else ()
                 for i, x in enumerate(node.inputs):
                     if isinstance(x, Value) and not (i in zeros and is_zero(x)):
                         used.add(x)
@@ -335,12 +340,6 @@ def is_number(x: Any) -> bool:
     return x.host if isinstance(x, Value) else isinstance(x, (bool, int, float))
 
 
-def virtual(value: Value) -> Place:
-    """Where a value would lie: in row-major order in memory of its own."""
-    size = prod(value.spec.shape)
-    return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
-
-
 def divisor(n: int) -> int:
     """A divisor of n near 1024, or 0."""
     for cut in range(1024, 4096):
@@ -353,23 +352,14 @@ def divisor(n: int) -> int:
 
 
 def empty(node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a node reads or writes tensors of no elements."""
     values = [x for x in inputs if isinstance(x, Value)]
     return any(0 in v.spec.shape for v in (*node.outputs, *values))
 
 
-def known(node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Whether all dtypes are ones that kernels compute with, on the CPU."""
-    return all(
-        v.spec.dtype.name in KIND and v.spec.device.type == "cpu"
-        for v in (*node.outputs, *(x for x in inputs if isinstance(x, Value)))
-    )
-
-
-def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Whether a node computes each element from corresponding ones by a lowering we have."""
+def is_point(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a node computes each element from corresponding ones by a lowering there is."""
     record = node.record
-    if not known(node, inputs):
-        return False
     name = record.name
     if name in ("clone", "cast", "triu", "tril", "arange"):
         return True
@@ -378,7 +368,7 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
     if name == "require":
         return inputs[0].spec.shape == inputs[1].spec.shape
     if name == "random":
-        return laws.supports(node.params["law"], node.params["args"], node.params["dtype"])
+        return setting.target.draws(node.params["law"], node.params["args"], node.params["dtype"])
     if name == "scatter":  # one place per line: a comparison at every element
         shape, index = inputs[0].spec.shape, inputs[2].spec.shape
         dim = node.params["dim"]
@@ -389,12 +379,7 @@ def is_point(node: Node, inputs: tuple[Any, ...]) -> bool:
         )
     if record.family != "elementwise":
         return False
-    from adjoint.engine.compiler.loops.nest import as_operand
-
     compute, _ = promote(
         record.promotion or "same", map(as_operand, inputs[record.promotes_from :])
     )
-    return supports(name, compute, node.params)
-
-
-__all__ = ["SUM", "Legal"]
+    return setting.target.computes(name, compute, node.params)

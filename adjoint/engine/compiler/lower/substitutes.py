@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.compiler.fuse.fuse import POINT, TEMPLATE
-from adjoint.engine.compiler.lower.templates import TEMPLATES
 from adjoint.engine.core.dtype import bool_, float32, int64, uint8
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.spec import broadcast_shapes
@@ -78,7 +77,7 @@ def another_scatter(legal: Legal, node: Node, inputs: tuple[Any, ...]) -> Value:
         base, values = legal.cast(base, wide), legal.cast(values, wide)
     part = _part(node, inputs)
     lines = base if part is None else legal.show("slice", base, index=part)
-    operands = legal.fixed(TEMPLATES[record.name], (lines, values, index))
+    operands = legal.fixed(legal.setting.template(record.name), (lines, values, index))
     out = legal.emit(TEMPLATE, record, *operands, **params)
     if part is not None:
         chain = ((REGISTRY["slice"], {"index": part}),)

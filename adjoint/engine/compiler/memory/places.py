@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, contiguous_strides, same_shape
-from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.shape.views import view_strides
 
 Shape = tuple[int, ...]
@@ -70,6 +70,12 @@ class Place:
 def row_major(buffer: Buffer, shape: Shape) -> Place:
     """The whole of a buffer in the given shape."""
     return Place(buffer, shape, contiguous_strides(shape))
+
+
+def virtual(value: Value) -> Place:
+    """Where a value would lie: in row-major order in memory of its own."""
+    size = prod(value.spec.shape)
+    return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
 
 
 # Views that show elements of the same type through other strides.

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.product import template as products
 from adjoint.engine.compiler.flow import bodies
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.loops.ir import can_fail
 from adjoint.engine.compiler.loops.nest import strides_over
 from adjoint.engine.compiler.lower.indexed import INDEXED
-from adjoint.engine.compiler.lower.templates import TEMPLATES
 from adjoint.engine.compiler.memory.places import (
     ARENA,
     INPUT,
@@ -25,6 +23,7 @@ from adjoint.engine.compiler.memory.places import (
     row_major,
     show,
 )
+from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Value, subgraphs
 
@@ -48,7 +47,9 @@ class Placing:
         given: dict[Value, Place],
         fusion: Fusion,
         units: list[Unit],
+        setting: Setting,
     ) -> None:
+        self.setting = setting
         self.task, self.graph, self.fusion, self.units = task, graph, fusion, units
         self.inputs, self.given = inputs, given
         self.places: dict[Value, Place] = dict(given)
@@ -84,11 +85,15 @@ class Placing:
                 for v in unit.nodes[0].outputs:
                     self.realise_value(v)
 
+    def template_of(self, unit: Unit) -> Template | None:
+        """The template that a unit is, if it is one."""
+        return self.setting.template(unit.nodes[0].record.name) if unit.kind == "template" else None
+
     def make_in_place(self) -> None:
         """Have operands of concatenations written where they belong by the units that make them."""
         for unit in self.units:
             node = unit.nodes[0]
-            template = TEMPLATES.get(node.record.name) if unit.kind == "template" else None
+            template = self.template_of(unit)
             if template is None or template.parts is None:
                 continue
             place = self.places[node.outputs[0]]
@@ -119,7 +124,8 @@ class Placing:
                 continue
             if target.buffer.kind not in OWN:
                 continue
-            if maker.nodes[0].record.name != "matmul" or len(self.readers[base]) != 1:
+            template = self.template_of(maker)
+            if template is None or template.writes_to is None or len(self.readers[base]) != 1:
                 continue
             place: Place | None = target
             for view in reversed(views):
@@ -139,8 +145,8 @@ class Placing:
                     place = None
                 if place is None:
                     break
-            # A product's rows must be rows in memory; who would read it later reads the copy.
-            if place is not None and products.in_rows(place):
+            # Who would read it later reads the copy.
+            if place is not None and template.writes_to(place):
                 self.places[base] = place
                 self.skipped.add(unit.index)
 
@@ -193,7 +199,7 @@ class Placing:
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
         kept = []
-        calls = [k for k, u in enumerate(self.units) if may_fail(u)]
+        calls = [k for k, u in enumerate(self.units) if may_fail(self.setting, u)]
         for value, place in self.last:
             if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
                 kept.append((value, place))
@@ -250,10 +256,10 @@ class Placing:
         return True
 
 
-def may_fail(unit: Unit) -> bool:
+def may_fail(setting: Setting, unit: Unit) -> bool:
     """Whether running a unit can raise: calls, and what checks indices."""
     if unit.kind == "template" and subgraphs(unit.nodes[0]):
-        return bodies.can_fail(unit.nodes[0])
+        return bodies.can_fail(setting, unit.nodes[0])
     return unit.kind == "call" or any(
         n.record.name in INDEXED or can_fail(n.record.name, "int") for n in unit.nodes
     )

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
 from adjoint.engine.compiler.memory.memory import blocks, lifetimes, pack, rounded, together
@@ -30,6 +29,7 @@ from adjoint.engine.compiler.schedule.steps import (
     Number,
     Status,
     Step,
+    Text,
     double_bits,
     entries_of,
     launches_of,

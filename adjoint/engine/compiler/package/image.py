@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime.faults import read_status
 from adjoint.engine.compiler.memory.footprint import without_places
+from adjoint.engine.compiler.package.status import read_status
 from adjoint.engine.ops.common.checks import failure
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)

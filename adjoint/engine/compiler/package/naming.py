@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.backends.llvm.runtime import store
 from adjoint.engine.capture.surroundings.reach import is_own
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Value
@@ -64,7 +64,7 @@ def task_key(task: Task, options: Any) -> str:
     """A digest of all that decides a task's plan."""
     examples = {id(x): i for i, x in enumerate(task.examples)}
     targets = task.targets
-    return store.key_of(
+    return key_of(
         repr(options),
         get_default_dtype().name,
         graph_key(task.graph),
@@ -90,7 +90,7 @@ def graph_key(graph: Graph) -> str:
     specs = [value.spec for value in values]
     params = [x for node in nodes if node.params for x in node.params.values()]
     numbers = {value: i for i, value in enumerate(values)}
-    return store.key_of(
+    return key_of(
         packed([value.host for value in graph.inputs]),
         "\n".join([node.record.name for node in nodes]),
         packed([len(node.inputs) for node in nodes]),

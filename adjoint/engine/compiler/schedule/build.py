@@ -7,50 +7,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
-from adjoint.engine.backends.llvm.templates.convolution import folds
-from adjoint.engine.backends.llvm.templates.convolution import template as convolutions
-from adjoint.engine.backends.llvm.templates.pooling import template as pools
-from adjoint.engine.backends.llvm.templates.product import template as products
-from adjoint.engine.backends.llvm.templates.rows import template as scatters
-from adjoint.engine.backends.llvm.templates.running import template as running
-from adjoint.engine.compiler.flow import branches, scans, whiles
 from adjoint.engine.compiler.flow.bodies import refusal
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.fuse.ordering import ordered
 from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
 from adjoint.engine.compiler.loops.nest import Nest
-from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.lower.legalise import Legal
-from adjoint.engine.compiler.lower.templates import TEMPLATES
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
+from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Call, Step, whole
+from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import run_passes
-from adjoint.engine.graph.passes.remat import DEFAULT, NEAR, rematerialise
+from adjoint.engine.graph.passes.remat import NEAR, rematerialise
 from adjoint.engine.ops.shape.convert import CLONE
 
-# Modules that entered their templates in TEMPLATES when they were imported.
-REGISTERED = (
-    branches, convolutions, folds, joins, pools, products, running, scans, scatters, whiles,
-)  # fmt: skip
+
+def plan_for(task: Task, target: Target, options: Options) -> Plan:
+    """The plan of a task for a target."""
+    return planned(task, Setting(target, options, planned))
+
+
+def planned(task: Task, setting: Setting) -> Plan:
+    """The plan of a task, or of a loop's body, in a setting."""
+    return Builder(task, setting).plan()
 
 
 class Builder:
     """Makes a plan."""
 
-    def __init__(self, task: Task, remat: str = DEFAULT) -> None:
-        self.remat = rematerialise(run_passes(task.graph), remat)
+    def __init__(self, task: Task, setting: Setting) -> None:
+        self.setting = setting
+        self.remat = rematerialise(run_passes(task.graph), setting.options.remat)
         self.inputs, given = input_places(self.remat.graph, task.examples)
-        legal = Legal(self.remat.graph, given)
+        legal = Legal(self.remat.graph, given, setting)
         self.graph = legal.graph
         self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
         self.units = ordered(self.fusion, self.graph)
-        self.placing = Placing(task, self.graph, self.inputs, given, self.fusion, self.units)
+        self.placing = Placing(
+            task, self.graph, self.inputs, given, self.fusion, self.units, setting
+        )
         self.places, self.place_of = self.placing.places, self.placing.place_of
 
     def plan(self) -> Plan:
@@ -64,7 +64,7 @@ class Builder:
                 steps.append(self.copy_step(value, place))
         return Plan(
             self.graph,
-            batch(steps),
+            batch(steps, self.setting.target.fill_words),
             self.inputs,
             self.placing.targets,
             self.placing.results,
@@ -85,20 +85,24 @@ class Builder:
                     nest.store(value, self.places[value])
             if not nest.stores:
                 return []
-            step = kernel_step(nest.finish())
+            step = kernel_step(self.setting.target.schedule(nest.finish()))
             step.reason = unit.reason
             return [step]
         if unit.kind == "template":
             operands = [self.operand(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
-            return TEMPLATES[node.record.name].steps(node, operands, results)
+            return self.setting.template(node.record.name).steps(
+                self.setting, node, operands, results
+            )
         reads = tuple(
             whole(self.place_of(x).buffer)
             for x in node.inputs
             if isinstance(x, Value) and not x.host
         )
         writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
-        return [Call(node, reads, writes, label=node.record.name, reason=why_called(node))]
+        return [
+            Call(node, reads, writes, label=node.record.name, reason=why_called(self.setting, node))
+        ]
 
     def operand(self, x: Any) -> Any:
         """A template's operand: a place, a number, or None for what needs no memory."""
@@ -109,28 +113,28 @@ class Builder:
     def copy_step(self, value: Any, place: Place) -> Step:
         """A copy of a value to another place."""
         source = value.place if isinstance(value, Taken) else self.place_of(value)
-        if value.spec.dtype.name not in KIND:  # no kernel loads it
+        if value.spec.dtype.name not in self.setting.target.dtypes:  # no kernel loads it
             held = Value("held", value.spec)
             node = Node(CLONE, (held,), {})
             node.outputs = (Value("copy", value.spec, node),)
             self.places[held], self.places[node.outputs[0]] = source, place
             reads, writes = (whole(source.buffer),), (whole(place.buffer),)
-            return Call(node, reads, writes, label="copy", reason=why_called(node))
-        return copy_step(source, place)
+            return Call(node, reads, writes, label="copy", reason=why_called(self.setting, node))
+        return copy_step(self.setting.target, source, place)
 
 
-def why_called(node: Node) -> str:
+def why_called(setting: Setting, node: Node) -> str:
     """Why no native code does a node."""
     dtypes = {
         v.spec.dtype.name
         for v in (*node.outputs, *(x for x in node.inputs if isinstance(x, Value)))
     }
-    foreign = sorted(dtypes - set(KIND))
+    foreign = sorted(dtypes - setting.target.dtypes)
     if foreign:
         return f"kernels do not compute in {', '.join(foreign)}"
     if any(0 in v.spec.shape for v in node.outputs):
         return "nothing to compute"
-    return (subgraphs(node) and refusal(node)) or "no native code for it"
+    return (subgraphs(node) and refusal(setting, node)) or "no native code for it"
 
 
 def updates(graph: Graph, task: Task) -> frozenset[Node]:

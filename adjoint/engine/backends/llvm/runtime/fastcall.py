@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from adjoint.engine.backends.llvm.runtime import jit, store
+from adjoint.engine.core.keys import key_of
 
 METH_FASTCALL = 0x0080  # PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t count)
 METH_O = 0x0008  # PyObject *f(PyObject *self, PyObject *arg)
@@ -69,7 +70,7 @@ def from_integers(
     """
     text = _wrapper(name, arity, release)
     code = store.default().cached(
-        store.key_of("fastcall", jit.target_key(), text), lambda: jit.assemble(text)
+        key_of("fastcall", jit.target_key(), text), lambda: jit.assemble(text)
     )
     library = jit.link(code, {"target": address, **interpreter()})
     return builtin(library.address("entry"), name=name, flags=METH_FASTCALL, keep=(library, keep))

@@ -1,16 +1,9 @@
-"""The status of a program: which of its checks failed, and on what number.
-
-The low bits are the fault's code, 1 or more; the rest is the number that was wrong (an index, a
-class), one of them where there are several. Both are one word, so that workers that fail at the
-same time cannot mix theirs up.
-"""
+"""Telling of a fault in a program's status, as IR (`compiler.package.status`)."""
 
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.vector import Code, V, select
-
-CODE_BITS = 24
-LEAST = -(1 << 63)  # with a code: a number too large to be shown
+from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 
 
 def store_fault(
@@ -37,13 +30,3 @@ def _largest(x: V) -> V:
     name = f"@llvm.vector.reduce.smax.v{x.lanes}i64"
     x.code.declarations.add(f"declare i64 {name}({x.type})")
     return x.code.value(x.code.let(f"call i64 {name}({x.type} {x.ref})"), "i64", 1)
-
-
-def read_status(status: int) -> tuple[int, int | None]:
-    """(code, number) of a status; the number is 0 where the check was about none.
-
-    >>> read_status(3 | 7 << CODE_BITS), read_status(3 | -5 << CODE_BITS), read_status(3 | LEAST)
-    ((3, 7), (3, -5), (3, None))
-    """
-    number = status >> CODE_BITS
-    return status & (1 << CODE_BITS) - 1, None if number == LEAST >> CODE_BITS else number

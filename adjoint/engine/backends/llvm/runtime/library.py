@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from adjoint.engine.backends.llvm.runtime import jit, store
+from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.state import forks
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
@@ -62,7 +63,7 @@ def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) ->
     disk, target = store.default(), f"{jit.target_key()};{writer_key()}"
     for module in modules:
         _take(disk, module, missing)
-    listed = [disk.get(store.key_of("function", target, n)) for n in missing if n not in _loaded]
+    listed = [disk.get(key_of("function", target, n)) for n in missing if n not in _loaded]
     for held in dict.fromkeys(listed):
         if held is not None:
             _take(disk, held.decode(), missing)
@@ -72,10 +73,10 @@ def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) ->
         declarations = sorted({d for _, needed in texts for d in needed})
         text = "\n".join([*declarations, *(text for text, _ in texts)])
         code = jit.assemble(text)
-        module = store.key_of("module", target, text)
+        module = key_of("module", target, text)
         disk.put(module, code)
         for name in absent:
-            disk.put(store.key_of("function", target, name), module.encode())
+            disk.put(key_of("function", target, name), module.encode())
         _enter(module, code, absent)
 
 

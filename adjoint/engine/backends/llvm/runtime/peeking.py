@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, store
+from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import differ as slow_differ
 
 HEAD = object.__basicsize__  # what every object begins with
@@ -94,7 +95,7 @@ def looks() -> tuple[Address, Differ]:
     """
     if sys.implementation.name != "cpython" or not COUNTED:
         return slow_address, slow_differ
-    key = store.key_of("peeking", jit.target_key(), TEXT)
+    key = key_of("peeking", jit.target_key(), TEXT)
     code = store.default().cached(key, lambda: jit.assemble(TEXT))
     library = jit.link(code, fastcall.interpreter())
     address: Address = fastcall.builtin(library.address("address"), name="address", keep=library)

@@ -35,20 +35,6 @@ ABANDONED = 3600.0  # age of a half-written file whose writer must be dead
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def key_of(*parts: str | bytes) -> str:
-    """A key for what is made from these parts, in this order.
-
-    >>> key_of("ab", "c") != key_of("a", "bc")
-    True
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(b"%d:" % len(data))
-        digest.update(data)
-    return digest.hexdigest()
-
-
 def place() -> Path:
     """Where the cache is: $ADJOINT_CACHE_DIR, or the platform's folder for caches."""
     named = os.environ.get("ADJOINT_CACHE_DIR")

@@ -30,13 +30,16 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
+from adjoint.engine.compiler.target import Setting
 from adjoint.engine.graph.extents import computed, is_extent
 from adjoint.engine.graph.ir import Node
 
 COLUMNS = 576  # taps times channels in a piece
 
 
-def by_weight(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def by_weight(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Launches of the gradient by the weights; `operands` are input and gradient."""
     x, gradient = operands
     out = results[0]

@@ -16,13 +16,13 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import DEEPEST, s
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS, padded
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Floats on the CPU, of up to RANK dimensions and not too many taps."""
     spec, kernel = node.outputs[0].spec, node.params["kernel"]
     return (
@@ -44,7 +44,9 @@ def row_major_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return set() if layout(inputs[0]).contiguous else {0}
 
 
-def unfold_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def unfold_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Zeros around the input, then one copy of all its windows, which overlap."""
     out, kernel = results[0], node.params["kernel"]
     phase = forward_phases(node.params, kernel, out.shape[2 + len(kernel) :])[0]
@@ -57,10 +59,12 @@ def unfold_steps(node: Node, operands: list[Place], results: list[Place]) -> lis
     )
     start = sum(line.start * s for line, s in zip(phase, inner, strict=True))
     windows = Place(source.buffer, out.shape, strides, source.offset + start)
-    return [*launches, copy_step(windows, out, "unfold")]
+    return [*launches, copy_step(setting.target, windows, out, "unfold")]
 
 
-def fold_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def fold_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Each element the sum of its taps: a transposed convolution with weights 1."""
     out, kernel = results[0], node.params["kernel"]
     columns, rank, taps = operands[0], len(kernel), prod(kernel)
@@ -90,5 +94,7 @@ def fold_taps(phase: Phase, kernel: tuple[int, ...], source: Place) -> list[int]
     return found
 
 
-TEMPLATES["unfold_windows"] = Template(accepts, nothing_packed, unfold_steps)
-TEMPLATES["fold_windows"] = Template(accepts, row_major_packed, fold_steps)
+TEMPLATES = {
+    "unfold_windows": Template(accepts, nothing_packed, unfold_steps),
+    "fold_windows": Template(accepts, row_major_packed, fold_steps),
+}

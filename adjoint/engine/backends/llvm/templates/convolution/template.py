@@ -31,15 +31,15 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     walk_words,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.graph.extents import computed
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Floats on the CPU, of up to RANK dimensions."""
     spec = node.outputs[0].spec
     return (
@@ -55,7 +55,9 @@ def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return set()
 
 
-def forward(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def forward(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Launches of a convolution."""
     x, place = operands
     groups = node.params["groups"]
@@ -65,7 +67,9 @@ def forward(node: Node, operands: list[Place], results: list[Place]) -> list[Lau
     return convolve(x, weights, results[0], phases)
 
 
-def transposed(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def transposed(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Launches of a transposed convolution, whose rows are the weights' second dimension."""
     x, place = operands
     groups = node.params["groups"]
@@ -152,6 +156,8 @@ def multiply(
     )
 
 
-TEMPLATES["convolution"] = Template(accepts, nothing_packed, forward)
-TEMPLATES["convolution_transpose"] = Template(accepts, nothing_packed, transposed)
-TEMPLATES["convolution_weight"] = Template(accepts, nothing_packed, by_weight)
+TEMPLATES = {
+    "convolution": Template(accepts, nothing_packed, forward),
+    "convolution_transpose": Template(accepts, nothing_packed, transposed),
+    "convolution_weight": Template(accepts, nothing_packed, by_weight),
+}

@@ -12,9 +12,9 @@ from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
 from adjoint.engine.backends.llvm.templates.pooling import lines
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.image.resample import Rule, table
 
@@ -50,7 +50,7 @@ def inside(rule: Rule) -> bool:
     )
 
 
-def accepts_max(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts_max(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Floats, of up to RANK dimensions."""
     windows = node.params["windows"]
     return (
@@ -79,7 +79,9 @@ def whole_windows(rule: Rule) -> tuple[int, int]:
     return left, max(left, right)
 
 
-def max_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def max_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """One launch: the largest of all windows, and where they are."""
     windows = node.params["windows"]
     values, at = results
@@ -129,7 +131,7 @@ def inner_words(rules: list[Rule]) -> list[int]:
 # -- elements put or added at indices -----------------------------------------------------------
 
 
-def accepts_scatter(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts_scatter(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Lines along one dimension, each with its own indices."""
     if not on_cpu(node, inputs):
         return False
@@ -150,7 +152,9 @@ def scatter_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return {i for i in (1, 2) if not layout(inputs[i]).contiguous}
 
 
-def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]) -> list[Launch]:
+def scatter_steps(
+    setting: Setting, node: Node, operands: list[Place | None], results: list[Place]
+) -> list[Launch]:
     """The base copied, unless it is zeros, then the values put into it."""
     base, values, index = operands
     assert values is not None
@@ -183,18 +187,20 @@ def scatter_steps(node: Node, operands: list[Place | None], results: list[Place]
     )
     if base is None or base == out:
         return [launch]
-    return [copy_step(base, out, node.record.name), launch]
+    return [copy_step(setting.target, base, out, node.record.name), launch]
 
 
 # -- weighted sums ------------------------------------------------------------------------------
 
 
-def accepts_resample(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts_resample(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Floats."""
     return on_cpu(node, inputs) and node.outputs[0].spec.dtype.name in FLOATS
 
 
-def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def resample_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """One launch; the table of terms goes with its words."""
     (source,), out, dim = operands, results[0], node.params["dim"]
     kind = FLOATS[out.buffer.dtype.name]
@@ -229,9 +235,9 @@ def resample_steps(node: Node, operands: list[Place], results: list[Place]) -> l
     return [launch]
 
 
-TEMPLATES["max_pool"] = Template(accepts_max, first_packed, max_steps)
-TEMPLATES["scatter"] = Template(
-    accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})
-)
-TEMPLATES["scatter_reduce"] = Template(accepts_scatter, scatter_packed, scatter_steps)
-TEMPLATES["resample"] = Template(accepts_resample, first_packed, resample_steps)
+TEMPLATES = {
+    "max_pool": Template(accepts_max, first_packed, max_steps),
+    "scatter": Template(accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})),
+    "scatter_reduce": Template(accepts_scatter, scatter_packed, scatter_steps),
+    "resample": Template(accepts_resample, first_packed, resample_steps),
+}

@@ -6,13 +6,13 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
 from adjoint.engine.backends.llvm.templates.product.tiled import Dims, product_steps
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Floats on the CPU."""
     spec = node.outputs[0].spec
     return (
@@ -64,7 +64,9 @@ def common_batches(places: list[Place]) -> Dims:
     return dims
 
 
-def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """Launches of one product, or of several if the batch has more than two ranges."""
     a, b, c = *operands, results[0]
     dims = common_batches([a, b, c])
@@ -81,7 +83,7 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
                 for p, s in zip((a, b, c), strides, strict=True)
             ]
             *inner, result = [slice_batch(p, dims[1:], j) for j, p in enumerate(moved)]
-            out += steps(node, inner, [result])
+            out += steps(setting, node, inner, [result])
         return out
     while len(dims) < 2:
         dims = [(1, (0, 0, 0)), *dims]
@@ -112,4 +114,4 @@ def slice_batch(place: Place, dims: Dims, which: int) -> Place:
     return Place(place.buffer, shape, strides, place.offset)
 
 
-TEMPLATES["matmul"] = Template(accepts, packed, steps)
+TEMPLATES = {"matmul": Template(accepts, packed, steps, writes_to=in_rows)}

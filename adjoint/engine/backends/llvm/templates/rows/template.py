@@ -9,20 +9,20 @@ from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.rows import kernel as rows
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Rows of a row-major result, by indices along its first dimensions."""
     dims = node.params["dims"]
     alike = len({x.spec.shape for x in inputs[2:]}) == 1
-    return can_put(node, inputs) and alike and dims == tuple(range(len(dims)))
+    return can_put(setting, node, inputs) and alike and dims == tuple(range(len(dims)))
 
 
-def can_put(node: Node, inputs: tuple[Any, ...]) -> bool:
+def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Whether rows can be put, once the dimensions that are indexed come first."""
     spec = node.outputs[0].spec
     return (
@@ -38,7 +38,9 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return {i for i, x in enumerate(inputs) if i > 0 and not layout(x).contiguous}
 
 
-def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """The base copied, then the rows put into it or added to it."""
     base, values, *indices = operands
     out, spec = results[0], node.outputs[0].spec
@@ -61,7 +63,7 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
         cost=2 * count * length,
         label=sized("index_put", count, length),
     )
-    return [copy_step(base, out, "index_put"), launch] if base != out else [launch]
+    return [copy_step(setting.target, base, out, "index_put"), launch] if base != out else [launch]
 
 
-TEMPLATES["index_put"] = Template(accepts, packed, steps)
+TEMPLATES = {"index_put": Template(accepts, packed, steps, accepts_moved=can_put)}

@@ -10,13 +10,13 @@ from adjoint.engine.backends.llvm.ir.elementwise import kind_of
 from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.running import kernel as running
 from adjoint.engine.backends.llvm.templates.running.kernel import Running
-from adjoint.engine.compiler.lower.templates import TEMPLATES, LayoutOf, Template
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 
-def accepts(node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Real numbers on the CPU."""
     return all(
         isinstance(x, Value)
@@ -47,7 +47,9 @@ def described(node: Node) -> Running:
     return Running(name, spec.dtype, wide, bool(node.params.get("reverse", False)), lines)
 
 
-def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launch]:
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
     """One launch; lines are dealt out among the workers."""
     what, out = described(node), results[0]
     shape, dim = node.inputs[0].spec.shape, node.params["dim"]
@@ -74,5 +76,7 @@ def steps(node: Node, operands: list[Place], results: list[Place]) -> list[Launc
     ]
 
 
-for _name in ("cumsum", "cumprod", "logcumsumexp", "linear_scan", "cumextreme"):
-    TEMPLATES[_name] = Template(accepts, packed, steps)
+TEMPLATES = dict.fromkeys(
+    ("cumsum", "cumprod", "logcumsumexp", "linear_scan", "cumextreme"),
+    Template(accepts, packed, steps),
+)

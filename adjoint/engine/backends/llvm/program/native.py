@@ -7,27 +7,29 @@ from functools import cache, partial
 from typing import Any
 
 from adjoint.engine.backends.llvm.loops.kernels import emit
+from adjoint.engine.backends.llvm.program.arena import Arena
+from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
+from adjoint.engine.backends.llvm.program.sized import planned, shared_by, told_of
 from adjoint.engine.backends.llvm.runtime import library, store
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
 from adjoint.engine.backends.llvm.runtime.pool import Step as Entry
 from adjoint.engine.backends.llvm.runtime.pool import Table, the_pool
+from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.executors import register_backend
-from adjoint.engine.compiler.memory.arena import Arena
 from adjoint.engine.compiler.memory.footprint import check, limit, too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.explain import explain
-from adjoint.engine.compiler.package.filling import make_fill, refuse
 from adjoint.engine.compiler.package.image import FORMAT, TEST, Image, from_bytes, to_bytes
 from adjoint.engine.compiler.package.naming import Unnameable, package_key, task_key
-from adjoint.engine.compiler.package.sized import planned, shared_by, told_of
-from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.calls import Called
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.engine.graph.record.sources import State
@@ -173,7 +175,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         image, functions = made
         plan = None
     else:
-        plan = Builder(task, options.remat).plan()
+        plan = plan_for(task, LLVM, options)
         functions = library.load(functions_of(plan, emit))
         draft = Draft(plan)
         draft.place()
@@ -187,7 +189,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
 def disk_key(task: Task, options: Any) -> str | None:
     """Under which name a task's image is kept, if it can be named."""
     try:
-        return store.key_of("image", disk_prefix(), task_key(task, options))
+        return key_of("image", disk_prefix(), task_key(task, options))
     except Unnameable:
         return None
 

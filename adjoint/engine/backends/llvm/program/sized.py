@@ -20,13 +20,14 @@ from typing import Any
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.loops.kernels import emit
+from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.runtime import library
+from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.capture.dynamic.template import again
-from adjoint.engine.compiler.memory.arena import Arena
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.image import Image
-from adjoint.engine.compiler.schedule.build import Builder
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.extents import Scope, Sizes, is_extent
@@ -179,7 +180,7 @@ def sized_plan(task: Task, options: Options, sizes: Sizes, reference: Sizes) -> 
         return "it writes to memory that it does not read"
     if not all(map(row_major, examples, task.examples)):
         return "an operand is not row-major"
-    plan = Builder(
+    plan = plan_for(
         Task(
             graph=graph,
             sources=task.sources,
@@ -188,8 +189,9 @@ def sized_plan(task: Task, options: Options, sizes: Sizes, reference: Sizes) -> 
             examples=tuple(examples),
             targets=tuple([examples[arrays[id(x)]] for x in task.targets]),
         ),
-        options.remat,
-    ).plan()
+        LLVM,
+        options,
+    )
     draft = Draft(plan)
     if None in draft.segments:
         return "the eager table does a part of it"

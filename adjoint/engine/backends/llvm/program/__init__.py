@@ -1,0 +1,1 @@
+"""Programs of native code: planned for many sizes, given memory and addresses, and run."""

@@ -1,0 +1,57 @@
+"""The CPU as a target of the compiler: what its kernels know, and the templates it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from adjoint.engine.backends.llvm.ir import laws
+from adjoint.engine.backends.llvm.ir.operations import KIND, supports
+from adjoint.engine.backends.llvm.loops.words import fill_words
+from adjoint.engine.backends.llvm.templates.convolution import folds
+from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.pooling import template as pooling
+from adjoint.engine.backends.llvm.templates.product import template as product
+from adjoint.engine.backends.llvm.templates.rows import template as rows
+from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.compiler import flow
+from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
+from adjoint.engine.compiler.loops.schedule import schedule
+from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.target import Target
+from adjoint.engine.core.dtype import DType
+
+
+@final
+class LlvmTarget(Target):
+    """Native code of the CPU, through LLVM."""
+
+    name = "llvm"
+    device = "cpu"
+    dtypes = frozenset(KIND)
+    widened = frozenset(
+        {
+            "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool",
+            "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
+        }
+    )  # fmt: skip
+    templates = {
+        **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
+        **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
+    }  # fmt: skip
+
+    def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
+        return supports(name, compute, dict(params))
+
+    def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
+        return laws.supports(law, args, dtype)
+
+    def schedule(self, kernel: LoopKernel) -> Kernel:
+        return schedule(kernel)
+
+    def fill_words(self, launch: Launch) -> None:
+        fill_words(launch)
+
+
+LLVM = LlvmTarget()

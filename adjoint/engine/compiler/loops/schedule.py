@@ -1,0 +1,148 @@
+"""Schedules: the loops of a kernel in order, its dimensions, and what is kept between nests.
+
+Note [kept values]
+    A value of one loop nest that a later one needs is computed there again, which for most is
+    quicker than keeping it. A costly one (the exponentials of a softmax) is written where the
+    later nest writes a result made of it, element for element, and read back; the memory is the
+    program's own or the result's, so nobody else sees it. Several may be read in the nest whose
+    results are written over them: at each element, all reads come before the first write.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.compiler.loops.ir import Form, Kernel, LoopKernel, Ref
+from adjoint.engine.compiler.loops.nest import host_dtype
+from adjoint.engine.compiler.memory.places import OWN
+from adjoint.engine.graph.extents import typical
+from adjoint.engine.graph.passes.remat import FUNCTIONS
+
+COSTLY = FUNCTIONS - {"div", "sqrt", "rsqrt"}
+
+
+def schedule(kernel: LoopKernel) -> Kernel:
+    """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
+    refs = kernel.refs + [ref for _, ref in kernel.stores]
+    kept = kept_values(kernel)
+    vector = vector_atom(kernel, refs)
+    refs += [ref for _, ref in kept]
+    outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
+    inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
+    rows = vector in kernel.reduced
+    outer_dims, inner_dims = merge(outer, refs), merge(inner, refs)
+    dims = outer_dims + inner_dims
+    last = len(dims) - 1 if rows else len(outer_dims) - 1
+    settled = [over_dims(ref, dims) for ref in refs]
+    base = len(kernel.refs)
+    form = Form(
+        rows=rows,
+        outer=len(outer_dims),
+        inner=len(inner_dims),
+        ops=kernel.ops,
+        refs=tuple(stride_classes(ref, last) for ref in settled),
+        stores=tuple((v, base + i) for i, (v, _) in enumerate(kernel.stores + kept)),
+        hosts=tuple(map(host_dtype, kernel.hosts)),
+    )
+    return Kernel(
+        form,
+        tuple(prod(a.size for a in g) for g in outer_dims),
+        tuple(prod(a.size for a in g) for g in inner_dims),
+        tuple(settled),
+        kernel.hosts,
+        extents=kernel.extents,
+        faults=tuple(kernel.faults[k][j] for k, j in form.checks()),
+        origin=kernel.origin,
+    )
+
+
+# -- kept values ----------------------------------------------------------------------------------
+
+
+def kept_values(kernel: LoopKernel) -> list[tuple[int, Ref]]:
+    """Values written for later loop nests, and where: Note [kept values]."""
+    room = {
+        v: ref
+        for v, ref in kernel.stores
+        if ref.buffer.kind in OWN and all(ref.strides.get(a, 0) for a in kernel.atoms)
+    }
+    kept = []
+    for k, op in enumerate(kernel.ops):
+        if op.name not in COSTLY or not op.full or any(v == k for v, _ in kernel.stores):
+            continue
+        users = users_of(kernel, k)
+        last = max([kernel.ops[m].stage for m in users], default=0)
+        for v in sorted(users.intersection(room)):
+            fits = kernel.ops[v].dtype == op.dtype
+            if fits and op.stage < last <= kernel.ops[v].stage:
+                kept.append((k, room.pop(v)))
+                break
+    return kept
+
+
+def users_of(kernel: LoopKernel, k: int) -> set[int]:
+    """The operations in loop nests that a value is needed for."""
+    same_loops = {k}
+    users = set()
+    for m in range(k + 1, len(kernel.ops)):
+        op = kernel.ops[m]
+        if any(kind == "v" and x in same_loops for kind, x in op.args):
+            users.add(m)
+            if op.full:
+                same_loops.add(m)
+    return users
+
+
+# -- dimensions -----------------------------------------------------------------------------------
+
+
+def vector_atom(kernel: LoopKernel, refs: list[Ref]) -> Any:
+    """The dimension along which most references have neighbouring elements."""
+    if not kernel.atoms:
+        return None
+    score = dict.fromkeys(kernel.atoms, 0.0)
+    stores = {id(ref) for _, ref in kernel.stores}
+    for ref in refs:
+        for atom, stride in ref.strides.items():
+            if stride == 1 and ref.buffer is not None:
+                score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
+    return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
+
+
+def over_dims(ref: Ref, dims: list[list[Any]]) -> Ref:
+    """A reference with strides by dimension, each a group of atoms."""
+    strides = {d: ref.strides.get(group[-1], 0) for d, group in enumerate(dims)}
+    return Ref(ref.buffer, ref.dtype, ref.offset, strides, ref.picks)
+
+
+def stride_classes(ref: Ref, vector: int) -> tuple[str, tuple[int, ...]]:
+    """What of a reference is in the form: its dtype, and of each stride whether it is 0 or 1."""
+    name = ref.dtype.name if ref.buffer is not None else "index"
+    return name, tuple(
+        0 if s == 0 else 1 if s == 1 and d == vector else 2 for d, s in ref.strides.items()
+    )
+
+
+def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
+    """Loop order: large strides outside, the vector dimension inside."""
+    if len(atoms) < 2:
+        return atoms
+    weight = dict.fromkeys(atoms, 0)
+    main = max(refs, key=lambda r: sum(a in r.strides for a in atoms)) if refs else None
+    for a in atoms:
+        weight[a] = abs(typical(main.strides.get(a, 0))) if main is not None else 0
+    return sorted(atoms, key=lambda a: (a is not vector, weight[a]), reverse=True)
+
+
+def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
+    """Neighbouring atoms that every reference steps through as one."""
+    groups: list[list[Any]] = []
+    for atom in atoms:
+        if groups and all(
+            r.strides.get(groups[-1][-1], 0) == r.strides.get(atom, 0) * atom.size for r in refs
+        ):
+            groups[-1].append(atom)
+        else:
+            groups.append([atom])
+    return groups

@@ -1,0 +1,112 @@
+"""Targets: what a plan is made for.
+
+Note [targets]
+    The compiler names no backend. A target says which dtypes its kernels compute in, which
+    operations they know, which nodes have templates, what composites it wants whole, and how a
+    loop kernel is scheduled into a launch; everything else, from passes to the arrangement of
+    memory, is the compiler's and the same for all. A target stands above the compiler and is
+    loaded when somebody asks for it (`executors`).
+
+    A `Setting` goes through all stages: the target, the options of `compile`, and the planner
+    itself, by which bodies of loops are planned as programs are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import Node, Value
+
+LayoutOf = Callable[[Value], Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a node becomes launches of a kernel of its own instead of generated loops."""
+
+    accepts: Callable[[Setting, Node, tuple[Any, ...]], bool]
+    packed: Callable[[LayoutOf, tuple[Any, ...]], set[int]]  # operands that must be copied first
+    steps: Callable[..., list[Any]]  # (setting, node, places of operands, places of results)
+    # Where in the result each operand lies, if the result is nothing but its operands.
+    parts: Callable[[Node, Place], list[Place]] | None = None
+    # Operands that may be zeros nobody has written: their places are then None.
+    zeros: frozenset[int] = frozenset()
+    # Places other than row-major ones that it can write its result to.
+    writes_to: Callable[[Place], bool] | None = None
+    # Whether it accepts a node once its indexed dimensions are brought to the front.
+    accepts_moved: Callable[[Setting, Node, tuple[Any, ...]], bool] | None = None
+
+
+class Target(ABC):
+    """A kind of machine that programs are made for (Note [targets])."""
+
+    name: ClassVar[str]
+    device: ClassVar[str]  # the type of device whose memory its kernels read and write
+    dtypes: ClassVar[frozenset[str]]  # that its kernels load, compute in and store
+    # Records that its templates compute in float32 where operands are halves.
+    widened: ClassVar[frozenset[str]] = frozenset()
+    # Composites that reach its templates whole, if those take them.
+    kept: ClassVar[frozenset[str]] = frozenset()
+    # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
+    long: ClassVar[int] = 8192
+    few: ClassVar[int] = 16
+    templates: Mapping[str, Template]  # by record
+
+    @abstractmethod
+    def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
+        """Whether kernels know an elementwise operation in a dtype."""
+
+    @abstractmethod
+    def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
+        """Whether kernels can draw from a law."""
+
+    @abstractmethod
+    def schedule(self, kernel: LoopKernel) -> Kernel:
+        """The order of a kernel's loops, and which of them run as one."""
+
+    @abstractmethod
+    def fill_words(self, launch: Launch) -> None:
+        """Write down what a launch of scheduled kernels tells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a plan is made for."""
+
+    target: Target
+    options: Options
+    planner: Callable[[Task, Setting], Plan]
+
+    def template_for(self, node: Node, inputs: tuple[Any, ...]) -> Template | None:
+        """The template that takes a node, if any."""
+        template = self.target.templates.get(node.record.name)
+        accepted = template is not None and template.accepts(self, node, inputs)
+        return template if accepted else None
+
+    def template(self, name: str) -> Template:
+        """The template of a record that has one."""
+        return self.target.templates[name]
+
+    def knows(self, value: Value) -> bool:
+        """Whether kernels can load and store a value."""
+        return (
+            value.spec.dtype.name in self.target.dtypes
+            and value.spec.device.type == self.target.device
+        )
+
+
+def knows_all(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether kernels can load and store all that a node reads and writes."""
+    return all(map(setting.knows, node.outputs)) and all(
+        setting.knows(x) for x in inputs if isinstance(x, Value)
+    )
