@@ -240,7 +240,7 @@ def test_processes_at_once(tmp_path: Path) -> None:
 
 def test_a_new_process_takes_the_driver_from_the_cache(tmp_path: Path) -> None:
     source = (
-        "from adjoint.engine.backends.llvm import jit, pool; made = []\n"
+        "from adjoint.engine.backends.llvm.runtime import jit, pool; made = []\n"
         "old = jit.assemble; jit.assemble = lambda text: made.append(1) or old(text)\n"
         "pool.the_pool(); print(len(made))"
     )
