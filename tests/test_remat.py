@@ -16,7 +16,8 @@ from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.passes import run_passes
 from adjoint.engine.graph.passes.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.mincut import Network
-from adjoint.engine.graph.passes.remat import STRATEGIES, rematerialise
+from adjoint.engine.graph.passes.recompute import STRATEGIES
+from adjoint.engine.graph.passes.remat import rematerialise
 from adjoint.engine.graph.verify import verify
 from adjoint.graph import capture
 from adjoint.nn import functional as F

@@ -314,6 +314,15 @@ def load_sparse() -> Any:
 HOOKS.load_sparse = load_sparse
 
 
+def call_at_levels(*args: Any) -> Any:
+    """A custom function called inside a transform."""
+    levels = importlib.import_module("adjoint.engine.autodiff.levels.function_levels")
+    return levels.call(*args)
+
+
+HOOKS.call_at_levels = call_at_levels
+
+
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
     for name in NETWORKS:
@@ -336,6 +345,9 @@ def find_method(cls: type[Tensor], name: str) -> Any:
 
 
 HOOKS.find_method = find_method
+
+
+HOOKS.backends["native"] = "adjoint.engine.backends.llvm.program.native"
 
 
 def executor_named(name: str) -> Any:

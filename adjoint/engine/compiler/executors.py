@@ -6,14 +6,13 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
 
 # Given the `mode` and `options` of `compile`, the factory that makes executables.
 Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
 
 _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
-# Backends whose modules are imported when first asked for; each registers itself.
-LAZY: dict[str, str] = {"native": "adjoint.engine.backends.llvm.program.native"}
 # PyTorch's names for much the same: its compiler, and running without it.
 ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
 DEFAULT = "native"
@@ -31,7 +30,7 @@ def list_backends() -> list[str]:
     >>> "interpret" in list_backends()
     True
     """
-    return sorted({*_MAKERS, *LAZY})
+    return sorted({*_MAKERS, *HOOKS.backends})
 
 
 def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, Any]) -> Any:
@@ -44,8 +43,8 @@ def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, An
         return backend
     if backend not in _MAKERS:
         backend = ALIASES.get(backend, backend)
-    if backend not in _MAKERS and backend in LAZY:
-        importlib.import_module(LAZY[backend])
+    if backend not in _MAKERS and backend in HOOKS.backends:
+        importlib.import_module(HOOKS.backends[backend])  # it registers itself
     if backend not in _MAKERS:
         raise RuntimeError(
             f"compile: there is no backend {backend!r}. Available: {', '.join(list_backends())}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.graph.passes.remat import DEFAULT, STRATEGIES
+from adjoint.engine.graph.passes.recompute import DEFAULT, STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import users_line
-from adjoint.engine.core.layout import Layout, sparse_coo
+from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
-from adjoint.engine.sparse.tensor import SparseTensor, bare
+from adjoint.engine.sparse.tensor import CONVERSIONS, SparseTensor, bare
 from adjoint.engine.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -149,9 +149,7 @@ class CooTensor(SparseTensor):
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
         """The tensor row by row."""
-        from adjoint.engine.sparse.csr import from_coo
-
-        return from_coo(self)
+        return CONVERSIONS[sparse_csr](self)
 
     # -- the tape -----------------------------------------------------------------------------
 

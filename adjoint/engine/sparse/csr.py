@@ -10,7 +10,7 @@ from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.index.index import INDEX_PUT
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.sparse.coo import CooTensor, make, refuse_capture
-from adjoint.engine.sparse.tensor import SparseTensor, bare, refusal
+from adjoint.engine.sparse.tensor import CONVERSIONS, SparseTensor, bare, refusal
 from adjoint.engine.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -130,3 +130,6 @@ def from_coo(sparse: CooTensor) -> CsrTensor:
     ones = rows.new_ones(rows.shape)
     starts = INDEX_PUT(counts, ones, rows + 1, dims=(0,), accumulate=True).cumsum(0)
     return make_csr(starts, columns, sparse._elements, tuple(sparse.shape))
+
+
+CONVERSIONS[sparse_csr] = from_coo

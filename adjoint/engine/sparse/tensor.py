@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from adjoint.engine.autodiff.tape.flags import detach as detach_elements
 from adjoint.engine.autodiff.tape.hooks import Handle
+from adjoint.engine.core.layout import Layout
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -19,6 +20,10 @@ from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor
 
 _new = object.__new__
+
+
+# From COO to other layouts; each layout's module enters its own.
+CONVERSIONS: dict[Layout, Callable[[Any], Any]] = {}
 
 
 class SparseTensor(Tensor):

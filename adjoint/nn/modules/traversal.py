@@ -136,14 +136,12 @@ class Traversal:
             >>> ad.nn.Sequential(ad.nn.Identity()).get_submodule("0")
             Identity()
         """
-        from adjoint.nn.modules.module import Module
-
         module: Any = self
         for name in target.split(".") if target else ():
             if not hasattr(module, name):
                 raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
             module = getattr(module, name)
-            if not isinstance(module, Module):
+            if not isinstance(module, Traversal):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return module
 
@@ -155,17 +153,15 @@ class Traversal:
             module: the module to put there.
             strict: whether there must be one already, to be replaced.
         """
-        from adjoint.nn.modules.module import Module
-
         if not target:
             raise ValueError("Cannot set the submodule without a target name!")
         above, _, name = target.rpartition(".")
-        if not isinstance(module, Module):
+        if not isinstance(module, Traversal):
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         parent = self.get_submodule(above)
         if strict and not hasattr(parent, name):
             raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
-        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Traversal):
             raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
 

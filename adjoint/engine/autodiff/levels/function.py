@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from adjoint.engine.autodiff.tape.node import Edge, ErrorNode, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.core.operations.families import fit
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros
@@ -271,9 +271,7 @@ class Function:
     @classmethod
     def _perform(cls, args: tuple[Any, ...]) -> Any:
         if CONTEXT.levels:
-            from adjoint.engine.autodiff.levels.function_levels import call
-
-            return call(cls, args, (False,) * len(args))[0]
+            return HOOKS.call_at_levels(cls, args, (False,) * len(args))[0]
         return run_forward(cls, args, (False,) * len(args))[0]
 
     @classmethod

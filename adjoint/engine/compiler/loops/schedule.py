@@ -17,7 +17,7 @@ from adjoint.engine.compiler.loops.ir import Form, Kernel, LoopKernel, Ref
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.graph.extents import typical
-from adjoint.engine.graph.passes.remat import FUNCTIONS
+from adjoint.engine.graph.passes.recompute import FUNCTIONS
 
 COSTLY = FUNCTIONS - {"div", "sqrt", "rsqrt"}
 

@@ -23,7 +23,8 @@ from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import run_passes
-from adjoint.engine.graph.passes.remat import NEAR, rematerialise
+from adjoint.engine.graph.passes.recompute import NEAR
+from adjoint.engine.graph.passes.remat import rematerialise
 from adjoint.engine.ops.shape.convert import CLONE
 
 

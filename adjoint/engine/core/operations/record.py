@@ -172,7 +172,11 @@ class Hooks:
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
     differ: Callable[[list[Any], list[Any]], int] = differ  # native, once a compiler is loaded
+    backends: dict[str, str] = field(
+        default_factory=dict
+    )  # what `compile(backend=...)` loads, by name
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+    call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
 
 
 HOOKS = Hooks()

@@ -13,7 +13,7 @@ from typing import Any
 
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.passes.lifetimes import Lifetimes, nbytes
-from adjoint.engine.graph.passes.remat import (
+from adjoint.engine.graph.passes.recompute import (
     NEAR,
     SMALLEST,
     Recomputed,
