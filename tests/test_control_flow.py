@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint import func
+from adjoint.engine.core import tree
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.graph import capture, interpret, load, to_text, verify
 
@@ -262,7 +263,7 @@ def test_five_captured_calls_equal_eager(program: Any) -> None:
         call, state = program(wrap)
         results = [call(i) for i in range(5)]
         runs.append((results, [s() if callable(s) else s for s in state], ad.rand(3)))
-    for a, b in zip(*(ad.core.tree.flatten(r)[0] for r in runs), strict=True):
+    for a, b in zip(*(tree.flatten(r)[0] for r in runs), strict=True):
         assert np.allclose(a.detach().numpy(), b.detach().numpy(), atol=1e-6)
     assert np.array_equal(runs[0][2].numpy(), runs[1][2].numpy())
 
@@ -282,10 +283,10 @@ def test_random_numbers_are_the_loops_own(reverse: bool) -> None:
 
     replayed = capture(draws)
     ad.manual_seed(0)
-    eager = [ad.core.tree.flatten(draws())[0] for _ in range(3)]
+    eager = [tree.flatten(draws())[0] for _ in range(3)]
     ad.manual_seed(0)
     for want in eager:
-        got = ad.core.tree.flatten(replayed())[0]
+        got = tree.flatten(replayed())[0]
         assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(want, got, strict=True))
 
 
