@@ -1,0 +1,75 @@
+"""Programs made for another target than the CPU's say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.nn import functional as F
+
+from . import small_target  # registers the backend
+
+assert small_target.SMALL.name in ad.compiler.list_backends()
+
+
+def attention(x: Any) -> Any:
+    heads = x.reshape(4, 6, 2, 5).transpose(1, 2)
+    mask = ad.ones(6, 6).tril()
+    scores = (heads @ heads.transpose(-1, -2)).masked_fill(mask == 0, float("-inf"))
+    return (scores.softmax(-1) @ heads).transpose(1, 2).flatten(2)
+
+
+PROGRAMS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "chain": (lambda x: (x.exp() + 1).log() * x.tanh(), (4, 7)),
+    "softmax": (lambda x: x.softmax(-1) * x.log_softmax(-1), (4, 7)),
+    "norm": (lambda x: F.layer_norm(F.gelu(x), (7,)), (4, 7)),
+    "transposed": (lambda x: x.t().sum(-1).unsqueeze(0) + x, (7, 7)),
+    "joined": (lambda x: ad.cat([x.sin(), x.cos()], 1).roll(1, 1), (4, 7)),
+    "extremes": (lambda x: (x.argmax(-1), x.amin(0), (x > 0).any(-1)), (4, 7)),
+    "picked": (lambda x: x[ad.tensor([3, 0, -1])].gather(1, ad.tensor([[1], [2], [0]])), (4, 7)),
+    "attention": (attention, (4, 6, 10)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_equal_eager(name: str) -> None:
+    fn, shape = PROGRAMS[name]
+    compiled = ad.compile(fn, backend="small")
+    for seed in range(2):
+        ad.manual_seed(seed)
+        x = ad.randn(*shape)
+        ad.testing.assert_close(compiled(x), fn(x))
+
+
+def test_a_training_step_equals_eager() -> None:
+    def train(compiled: bool) -> list[float]:
+        ad.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3))
+        optimizer = ad.optim.AdamW(net.parameters(), lr=1e-2)
+
+        def step(x: Any, y: Any) -> Any:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = ad.compile(step, backend="small") if compiled else step
+        x, y = ad.randn(12, 8), ad.randint(0, 3, (12,))
+        return [run(x, y).item() for _ in range(4)]
+
+    assert train(compiled=True) == pytest.approx(train(compiled=False), rel=1e-5)
+
+
+def test_a_bad_index_is_eagers_error() -> None:
+    def pick(x: Any, i: Any) -> Any:
+        return x.exp()[i]
+
+    compiled = ad.compile(pick, backend="small")
+    x = ad.randn(4)
+    ad.testing.assert_close(compiled(x, ad.tensor([1])), pick(x, ad.tensor([1])))
+    with pytest.raises(IndexError):
+        compiled(x, ad.tensor([9]))
