@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from adjoint.engine.core.device import Device
@@ -55,7 +56,6 @@ from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import metrics as metrics
 from adjoint import models as models
-from adjoint import mps as mps
 from adjoint import multiprocessing as multiprocessing
 from adjoint import nn as nn
 from adjoint import optim as optim
@@ -73,7 +73,9 @@ from adjoint import types as types
 from adjoint import utils as utils
 from adjoint import version as version
 from adjoint import vision as vision
-from adjoint import xpu as xpu
+mps: ModuleType
+mtia: ModuleType
+xpu: ModuleType
 
 __version__: str
 device = Device

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import IO, Any
 
+from adjoint.engine.core import switches
 from adjoint.engine.core.device import Device
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
@@ -20,12 +21,13 @@ def get_default_load_endianness() -> None:
 
 
 def get_crc32_options() -> bool:
-    """Whether checksums are written: always."""
-    return True
+    """What `set_crc32_options` was told; checksums are written in any case."""
+    return bool(switches.get("serialization.set_crc32_options"))
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Accepted as PyTorch has it; checksums are always written."""
+    """Ask for files without checksums, to no effect: they are always written."""
+    switches.put("serialization.set_crc32_options", bool(compute_crc32))
 
 
 def get_default_mmap_options() -> Any:

@@ -28,6 +28,7 @@ KNOWN = {*BUILTINS, "None", "Any", "Tensor", "DType", "Device", "Sequence", "Cal
 IMPORTS = (
     "import builtins\n"
     "from collections.abc import Callable, Sequence\n"
+    "from types import ModuleType\n"
     "from typing import Any\n\n"
     "from adjoint.engine.core.device import Device\n"
     "from adjoint.engine.core.dtype import DType\n"
@@ -117,6 +118,7 @@ def facade_stub() -> str:
     kept = [line for line in source.splitlines() if same_name.match(line)]
     lines = [HEADER + IMPORTS + "\n".join(kept)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
+    lines += [f"{name}: ModuleType" for name in sorted(assembly.FACADES)]
     lines.append("\n__version__: str\ndevice = Device\ndtype = DType")
     names = {d.name for d in dt.DTYPES} | set(dt.ALIASES)
     lines += [f"{name}: DType" for name in sorted(names)]

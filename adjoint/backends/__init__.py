@@ -1,18 +1,37 @@
 """Where operations run; also, under PyTorch's names, the settings of vendor libraries.
 
-`backends.cudnn`, `backends.cuda`, `backends.mps`, `backends.mkldnn` exist so that programs can ask
-and set what they usually do.
+`backends.cuda` and `backends.cudnn` hold what programs set (see `core.switches` for what each of
+these does), `backends.mkldnn`, `backends.mps` and others say that they are not there.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
-SETTINGS = ("cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp")
+from adjoint.engine.core.absent import ABSENT, facade
+from adjoint.engine.core.state import config
+
+SETTINGS = ("cpu", "cuda", "cudnn")
+# Entered among the modules at once, so that `import adjoint.backends.mps` finds them.
+FACADES = {
+    path.removeprefix("backends."): facade(path) for path in ABSENT if path.startswith("backends.")
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in FACADES:
+        return FACADES[name]
     if name in SETTINGS:
         return importlib.import_module(f"adjoint.backends.{name}")
-    raise AttributeError(f"module 'adjoint.backends' has no attribute {name!r}", name=name)
+    raise AttributeError(
+        f"module '{config.display_name}.backends' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet.",
+        name=name,
+        obj=sys.modules[__name__],
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *SETTINGS, *FACADES})

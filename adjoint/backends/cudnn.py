@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-enabled = True
-benchmark = False
-deterministic = False
-allow_tf32 = True
+from adjoint.engine.core.switches import Having, route
 
 
 def is_available() -> bool:
@@ -21,7 +15,6 @@ def version() -> int | None:
     return None
 
 
-@contextmanager
 def flags(
     enabled: bool = False,
     benchmark: bool = False,
@@ -29,15 +22,17 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
     fp32_precision: str = "none",
-) -> Iterator[None]:
+) -> Having:
     """Set the switches inside a `with` block."""
-    scope = globals()
-    names = ("enabled", "benchmark", "deterministic", "allow_tf32")
-    before = {name: scope[name] for name in names}
-    scope.update(
-        enabled=enabled, benchmark=benchmark, deterministic=deterministic, allow_tf32=allow_tf32
-    )
-    try:
-        yield
-    finally:
-        scope.update(before)
+    values = {
+        "enabled": enabled,
+        "benchmark": benchmark,
+        "benchmark_limit": benchmark_limit,
+        "deterministic": deterministic,
+        "allow_tf32": allow_tf32,
+        "fp32_precision": fp32_precision,
+    }
+    return Having({f"backends.cudnn.{name}": value for name, value in values.items()})
+
+
+route(__name__)

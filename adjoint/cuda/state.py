@@ -29,8 +29,8 @@ def _no_peak(what: str) -> int:
     if not is_available():
         return 0
     raise NotImplementedError(
-        f"cuda.{what}: the most memory held at once is not counted. memory_allocated() and "
-        "memory_reserved() say what is held now."
+        f"cuda.{what}: the most memory held at once is not counted on a GPU. memory_allocated() "
+        "and memory_reserved() say what is held now; the latter only grows until empty_cache()."
     )
 
 
@@ -45,4 +45,5 @@ def max_memory_reserved(device: Any = None) -> int:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Begin to count the most memory held anew."""
+    """Begin to count the most memory held anew: nothing to do without a GPU, refused with one."""
+    _no_peak("reset_peak_memory_stats")

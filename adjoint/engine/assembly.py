@@ -11,8 +11,8 @@ import inspect
 import sys
 from typing import Any
 
+from adjoint.engine.core import absent, layout
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.core import layout
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
@@ -192,7 +192,6 @@ SUBMODULES = (
     "masked",
     "models",
     "metrics",
-    "mps",
     "multiprocessing",
     "nn",
     "optim",
@@ -210,7 +209,6 @@ SUBMODULES = (
     "utils",
     "version",
     "vision",
-    "xpu",
 )
 
 # Top-level names that are no operations, with the module that has them.
@@ -254,8 +252,8 @@ ELSEWHERE = {
     "TypedStorage": "adjoint.engine.tensor.memory",
     "UntypedStorage": "adjoint.engine.tensor.memory",
     "is_storage": "adjoint.engine.tensor.memory",
-    "is_warn_always_enabled": "adjoint.engine.core.state.config",
-    "set_warn_always": "adjoint.engine.core.state.config",
+    "is_warn_always_enabled": "adjoint.engine.core.switches",
+    "set_warn_always": "adjoint.engine.core.switches",
     "set_default_tensor_type": "adjoint.engine.backends.array.tensor_types",
     "set_flush_denormal": "adjoint.engine.backends.threads",
     "typename": "adjoint.engine.tensor.typing_rules",
@@ -276,6 +274,9 @@ INPLACE_FUNCTIONS = frozenset(
     round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
     """.split()
 )
+
+# Entered among the modules at once, so that `import adjoint.mps` finds them.
+FACADES = {path: absent.facade(path) for path in absent.ABSENT if "." not in path}
 
 for _name in EAGER:
     importlib.import_module(_name)
@@ -363,6 +364,8 @@ def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:
         return importlib.import_module(f"adjoint.{name}")
+    if name in FACADES:
+        return FACADES[name]
     if name in ELSEWHERE:
         return getattr(importlib.import_module(ELSEWHERE[name]), name)
     if name.startswith("_foreach_"):
@@ -386,7 +389,7 @@ def find(name: str) -> Any:
 def all_names() -> set[str]:
     """Every public name, lazy ones included."""
     load_lazy()
-    return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *ELSEWHERE}
+    return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *FACADES, *ELSEWHERE}
 
 
 def find_in(space: str, name: str) -> Any:

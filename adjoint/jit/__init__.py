@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from adjoint.engine.core import switches
 from adjoint.engine.core.state import config
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as ScriptModule
@@ -143,22 +144,24 @@ def __getattr__(name: str) -> Any:
 
 
 def freeze(mod: Module, preserved_attrs: Any = None, *_: Any, **__: Any) -> Module:
-    """The module itself, which must be in evaluation mode."""
+    """The module itself, which must be in evaluation mode; says once that nothing is frozen."""
     if mod.training:
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
             "on your module before freezing."
         )
+    switches.tell("jit.freeze")
     return mod
 
 
 def optimize_for_inference(mod: Module, other_methods: Any = None) -> Module:
-    """The module itself."""
+    """The module itself; says once that nothing is optimised."""
+    switches.tell("jit.optimize_for_inference")
     return mod
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function now; `wait` gives its result."""
+    """Call a function now, as PyTorch does outside TorchScript; `wait` gives its result."""
     return _Result(func(*args, **kwargs))
 
 

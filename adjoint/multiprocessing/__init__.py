@@ -13,6 +13,7 @@ from multiprocessing import get_context as get_context
 from multiprocessing import get_start_method as get_start_method
 from multiprocessing import set_start_method as set_start_method
 
+from adjoint.engine.core import switches
 from adjoint.multiprocessing import reductions
 from adjoint.multiprocessing.spawn import ProcessContext as ProcessContext
 from adjoint.multiprocessing.spawn import ProcessExitedException as ProcessExitedException
@@ -31,12 +32,12 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 def get_sharing_strategy() -> str:
-    """How memory is handed over."""
-    return "file_descriptor"
+    """What `set_sharing_strategy` was told; memory is handed over as file descriptors."""
+    return str(switches.get("multiprocessing.set_sharing_strategy"))
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Choose how memory is handed over; "file_system" means the same here, without files.
+    """Choose how memory is handed over; "file_system" has no effect, and says so once.
 
     PyTorch offers it for programs that run out of descriptors. Raise `ulimit -n` for that.
     """
@@ -45,3 +46,4 @@ def set_sharing_strategy(new_strategy: str) -> None:
             "set_sharing_strategy: expected 'file_descriptor' or 'file_system', received "
             f"{new_strategy!r}"
         )
+    switches.put("multiprocessing.set_sharing_strategy", new_strategy)

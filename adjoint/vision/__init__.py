@@ -6,6 +6,7 @@ installed, as in torchvision, and NumPy arrays (H, W) or (H, W, C) where it is n
 
 from __future__ import annotations
 
+from adjoint.engine.core import switches
 from adjoint.vision import datasets as datasets
 from adjoint.vision import io as io
 from adjoint.vision import models as models
@@ -17,11 +18,12 @@ __version__ = "0.28.0"
 
 
 def get_image_backend() -> str:
-    """What reads images: Pillow, or Adjoint's own readers."""
-    return "PIL"
+    """What `set_image_backend` was told; Pillow reads images wherever it is installed."""
+    return str(switches.get("vision.set_image_backend"))
 
 
 def set_image_backend(backend: str) -> None:
-    """Accepted as torchvision has it: Pillow is used wherever it is installed."""
+    """Ask for another reader, to no effect: Pillow is used wherever it is installed."""
     if backend not in ("PIL", "accimage"):
         raise ValueError(f"set_image_backend: expected 'PIL', received {backend!r}")
+    switches.put("vision.set_image_backend", backend)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core import switches
+
 CONTROL_GROUP = Path("/sys/fs/cgroup")
-_interop = os.cpu_count() or 1
 _chosen: int | None = None
 
 
@@ -116,18 +117,24 @@ def set_num_threads(num: int) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """The number of threads that may run operations at once."""
-    return _interop
+    """The number of threads that may run operations at once, as it was set."""
+    chosen = switches.get("set_num_interop_threads")
+    return (os.cpu_count() or 1) if chosen is None else int(chosen)
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Kept for programs that set it: operations run in the caller's thread."""
-    global _interop
+    """Kept for programs that set it, without effect: operations run in the caller's thread."""
     if type(num) is not int or num < 1:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
-    _interop = num
+    if num != get_num_interop_threads():
+        switches.put("set_num_interop_threads", num)
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Ask for tiny numbers to become zero; says whether that was possible, and it is not."""
+    """Ask for tiny numbers to become zero; says whether that was possible, and it is not.
+
+    >>> set_flush_denormal(False)
+    False
+    """
+    switches.put("set_flush_denormal", bool(mode))
     return False

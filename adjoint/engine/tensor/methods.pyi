@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from adjoint.engine.core.device import Device

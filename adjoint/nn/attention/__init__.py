@@ -1,10 +1,11 @@
-"""Which implementation attention may use, as PyTorch asks it; Adjoint has one."""
+"""Which implementation attention may use, as PyTorch asks it; Adjoint has one, `MATH`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import IntEnum
+
+from adjoint.engine.core.switches import Having
 
 
 class SDPBackend(IntEnum):
@@ -18,11 +19,20 @@ class SDPBackend(IntEnum):
     OVERRIDEABLE = 4
 
 
-@contextmanager
-def sdpa_kernel(
-    backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False
-) -> Iterator[None]:
-    """Choose implementations inside a `with` block; results are the same.
+# The switches of `backends.cuda` that allow each.
+_SWITCHES = {
+    SDPBackend.MATH: "backends.cuda.enable_math_sdp",
+    SDPBackend.FLASH_ATTENTION: "backends.cuda.enable_flash_sdp",
+    SDPBackend.EFFICIENT_ATTENTION: "backends.cuda.enable_mem_efficient_sdp",
+    SDPBackend.CUDNN_ATTENTION: "backends.cuda.enable_cudnn_sdp",
+}
+
+
+def sdpa_kernel(backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False) -> Having:
+    """Choose implementations inside a `with` block; without `MATH` among them it has no effect.
+
+    Results are the same whichever is chosen, and a block that leaves out `MATH` says once that
+    attention is computed that way all the same.
 
     Example:
         >>> import adjoint as ad
@@ -34,4 +44,4 @@ def sdpa_kernel(
     given = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not given or not all(isinstance(b, SDPBackend) for b in given):
         raise TypeError(f"sdpa_kernel: expected SDPBackend or a list of them, received {backends}")
-    yield
+    return Having({switch: kind in given for kind, switch in _SWITCHES.items()})

@@ -138,7 +138,7 @@ class inference_mode(Mode):
 
 
 class set_multithreading_enabled(Mode):
-    """Accepted and without effect: backward runs on the calling thread."""
+    """Both values hold: backward runs on the calling thread, and results are the same."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)

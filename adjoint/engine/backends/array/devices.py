@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 
+from adjoint.engine.core import switches
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, Device
 from adjoint.engine.tensor.tensor import DEVICE_OF
 
@@ -40,6 +41,20 @@ def cupy() -> Any:
     CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
     _cupy = module
     return module
+
+
+def allow_tf32(precision: str) -> bool:
+    """Have CuPy's float32 products use TF32 or not; False where there is no CUDA device."""
+    try:
+        products = cupy()._core._routines_linalg
+    except RuntimeError:
+        return False
+    kind = "DEFAULT" if precision == "highest" else "TF32"
+    products.set_compute_type(np.float32, getattr(products, f"COMPUTE_TYPE_{kind}"))
+    return True
+
+
+switches.APPLY["set_float32_matmul_precision"] = allow_tf32
 
 
 def library(device: Device) -> Any:

@@ -10,6 +10,7 @@ from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
 
@@ -181,9 +182,9 @@ def combine_at(xp: Any, ufunc: Any, x: Array, positions: Array, values: Array) -
     flat = x.astype(wide, order="C", copy=True).reshape(-1)
     values = values.astype(wide, copy=False).reshape(-1)
     positions = positions.reshape(-1)
-    if xp is np or _has_atomic(xp, ufunc, wide):
+    if xp is np or (_has_atomic(xp, ufunc, wide) and not _must_repeat(xp, ufunc, wide)):
         ufunc.at(flat, positions, values)
-    elif ufunc is xp.add and wide.kind == "c":
+    elif ufunc is xp.add and wide.kind == "c" and not _must_repeat(xp, ufunc, wide):
         for part in ("real", "imag"):
             sums = xp.ascontiguousarray(getattr(flat, part))
             ufunc.at(sums, positions, xp.ascontiguousarray(getattr(values, part)))
@@ -201,6 +202,15 @@ def _has_atomic(xp: Any, ufunc: Any, dtype: Any) -> bool:
     if ufunc is xp.add:
         return dtype.kind in "fi"
     return ufunc in (xp.maximum, xp.minimum) and dtype == np.float32
+
+
+def _must_repeat(xp: Any, ufunc: Any, dtype: Any) -> bool:
+    """Whether atomics, whose order varies, are ruled out: rounded sums depend on their order."""
+    return (
+        determinism.are_deterministic_algorithms_enabled()
+        and ufunc is xp.add
+        and dtype.kind in "fc"
+    )
 
 
 # -- along one dimension ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.reduce.reduction import widen
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.order import histogram
 
 Array = Any
@@ -20,8 +21,18 @@ def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int)
         return xp.zeros(minlength, dtype=np.int64 if weights is None else weights.dtype)
     if x.dtype.kind == "i" and int(x.min()) < 0:
         raise RuntimeError("bincount: only supports 1-d non-negative integral inputs")
-    out = xp.bincount(x.astype(np.int64), weights=weights, minlength=minlength)
+    out = counted(xp, x.astype(np.int64), weights, minlength)
     return out.astype(np.int64 if weights is None else weights.dtype, copy=False)
+
+
+def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Array:
+    """`bincount`; on a GPU its weights are summed in no particular order unless asked otherwise."""
+    in_order = weights is not None and determinism.are_deterministic_algorithms_enabled()
+    if xp is np or not in_order:
+        return xp.bincount(places, weights=weights, minlength=minlength)
+    return xp.asarray(
+        np.bincount(xp.asnumpy(places), weights=xp.asnumpy(weights), minlength=minlength)
+    )
 
 
 @lowers(histogram.HISTC)
@@ -50,5 +61,5 @@ def histogramdd(xp: Any, points: Array, *rest: Array, weighted: bool) -> Array:
         inside &= (x >= e[0]) & (x <= e[-1])
         flat = flat * shape[i] + at
     chosen = None if weights is None else weights[inside]
-    out = xp.bincount(flat[inside], weights=chosen, minlength=prod(shape))
+    out = counted(xp, flat[inside], chosen, prod(shape))
     return out.reshape(shape).astype(points.dtype)

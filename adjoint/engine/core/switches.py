@@ -1,0 +1,192 @@
+"""Switches that programs set under PyTorch's names: one table, which says what each of them does.
+
+A switch is read somewhere in Adjoint, or its entry says why it changes nothing; then a value that
+asks for something else is kept, and the program is told once that it has no effect. A value that is
+PyTorch's default, or that describes what happens here anyway, never warns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.state import config
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One switch: PyTorch's default, and why other values change nothing ("" where one is read)."""
+
+    default: Any
+    no_effect: str = ""
+    honoured: tuple[Any, ...] = ()  # values that hold here anyway, beside the default
+
+
+CUDNN = "cuDNN is not used; convolutions are Adjoint's own"
+ATTENTION = "attention has one implementation here, which computes the weights step by step"
+HALVES = "products of halves are summed in float32"
+COMPILER = "see docs/compile.md for what compile does instead"
+
+SWITCHES: dict[str, Switch] = {
+    "set_float32_matmul_precision": Switch(
+        "highest", "there is no CUDA device, and products on the CPU stay float32"
+    ),
+    "set_flush_denormal": Switch(
+        False, "numbers below the smallest normal one are kept, so that results repeat everywhere"
+    ),
+    "set_num_interop_threads": Switch(
+        None, "operations run in the caller's thread; set_num_threads says how many share one"
+    ),
+    "use_deterministic_algorithms": Switch(0),
+    "set_warn_always": Switch(False),
+    "multiprocessing.set_sharing_strategy": Switch(
+        "file_descriptor",
+        "memory is handed over as file descriptors; raise `ulimit -n` if those run out",
+    ),
+    "serialization.set_crc32_options": Switch(True, "checksums are always written"),
+    "jit.freeze": Switch(None, "the module stays as it is; adjoint.compile makes it faster"),
+    "jit.optimize_for_inference": Switch(
+        None, "the module stays as it is; adjoint.compile makes it faster"
+    ),
+    "vision.set_image_backend": Switch("PIL", "Pillow reads images wherever it is installed"),
+    "backends.cudnn.enabled": Switch(True, CUDNN, (False,)),
+    "backends.cudnn.benchmark": Switch(False, CUDNN),
+    "backends.cudnn.benchmark_limit": Switch(10, CUDNN),
+    "backends.cudnn.deterministic": Switch(False, CUDNN, (True,)),
+    "backends.cudnn.allow_tf32": Switch(True, CUDNN, (False,)),
+    "backends.cudnn.fp32_precision": Switch("none", CUDNN, ("ieee",)),
+    "backends.mkldnn.enabled": Switch(True, "oneDNN is not used", (False,)),
+    "backends.mkldnn.deterministic": Switch(False, "oneDNN is not used", (True,)),
+    "backends.mkldnn.allow_tf32": Switch(True, "oneDNN is not used", (False,)),
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": Switch(True, HALVES, (False,)),
+    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": Switch(True, HALVES, (False,)),
+    "backends.cuda.matmul.allow_fp16_accumulation": Switch(False, HALVES),
+    "backends.cuda.enable_flash_sdp": Switch(True, ATTENTION, (False,)),
+    "backends.cuda.enable_mem_efficient_sdp": Switch(True, ATTENTION, (False,)),
+    "backends.cuda.enable_cudnn_sdp": Switch(True, ATTENTION, (False,)),
+    "backends.cuda.enable_math_sdp": Switch(True, ATTENTION),
+    "_dynamo.config.accumulated_cache_size_limit": Switch(256, COMPILER),
+    "_dynamo.config.accumulated_recompile_limit": Switch(256, COMPILER),
+    "_dynamo.config.allow_unspec_int_on_nn_module": Switch(False, COMPILER),
+    "_dynamo.config.assume_static_by_default": Switch(True, COMPILER),
+    "_dynamo.config.automatic_dynamic_shapes": Switch(True, COMPILER),
+    "_dynamo.config.capture_dynamic_output_shape_ops": Switch(False, COMPILER),
+    "_dynamo.config.capture_scalar_outputs": Switch(False, COMPILER),
+    "_dynamo.config.compiled_autograd": Switch(False, COMPILER),
+    "_dynamo.config.disable": Switch(False, COMPILER),
+    "_dynamo.config.dynamic_shapes": Switch(True, COMPILER),
+    "_dynamo.config.error_on_recompile": Switch(False, COMPILER),
+    "_dynamo.config.force_parameter_static_shapes": Switch(True, COMPILER),
+    "_dynamo.config.guard_nn_modules": Switch(True, COMPILER),
+    "_dynamo.config.inline_inbuilt_nn_modules": Switch(True, COMPILER),
+    "_dynamo.config.log_level": Switch(30, COMPILER),
+    "_dynamo.config.optimize_ddp": Switch(True, COMPILER),
+    "_dynamo.config.suppress_errors": Switch(False, COMPILER),
+    "_dynamo.config.verbose": Switch(False, COMPILER),
+}
+
+_VALUES: dict[str, Any] = {}  # what was set; the rest have their defaults
+_TOLD: set[str] = set()  # switches that have said that they have no effect
+# Filled by layers above: what a value changes there; False where it could change nothing.
+APPLY: dict[str, Callable[[Any], bool]] = {}
+
+
+def get(name: str) -> Any:
+    """What a switch was set to, or its default.
+
+    >>> get("backends.cudnn.benchmark")
+    False
+    """
+    return _VALUES.get(name, SWITCHES[name].default)
+
+
+def put(name: str, value: Any) -> None:
+    """Set a switch; a value without effect is kept, and said once to have none."""
+    switch = SWITCHES[name]
+    _VALUES[name] = value
+    applied = name in APPLY and APPLY[name](value)
+    if switch.no_effect and not applied and value not in (switch.default, *switch.honoured):
+        tell(name, value)
+
+
+def tell(name: str, *values: Any) -> None:
+    """Warn, once a process, that something has no effect here and why."""
+    if name in _TOLD and not get("set_warn_always"):
+        return
+    _TOLD.add(name)
+    called = name.rsplit(".", 1)[-1].startswith(("set_", "enable_", "use_")) or not values
+    given = ", ".join(map(repr, values))
+    use = f"{name}({given})" if called else f"{name} = {given}"
+    warn_user(f"{config.display_name}.{use} has no effect in Adjoint: {SWITCHES[name].no_effect}.")
+
+
+class Having:
+    """A `with` block in which switches are set otherwise."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._before: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        self._before = {name: get(name) for name in self._values}
+        for name, value in self._values.items():
+            put(name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            _VALUES[name] = value
+            if name in APPLY:
+                APPLY[name](value)
+
+
+class SwitchModule(ModuleType):
+    """A module whose attributes are switches: `backends.cudnn`, `_dynamo.config`."""
+
+    def _switch(self, name: str) -> str:
+        return f"{self.__name__.removeprefix('adjoint.')}.{name}"
+
+    def __getattr__(self, name: str) -> Any:
+        if self._switch(name) in SWITCHES:
+            return get(self._switch(name))
+        raise AttributeError(
+            f"{self._shown(name)}: Adjoint knows no such setting", name=name, obj=self
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._switch(name) in SWITCHES:
+            put(self._switch(name), value)
+        elif name.startswith("_") or name in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            raise AttributeError(
+                f"{self._shown(name)} = {value!r}: Adjoint knows no such setting",
+                name=name,
+                obj=self,
+            )
+
+    def __dir__(self) -> list[str]:
+        prefix = self._switch("")
+        mine = {name.removeprefix(prefix) for name in SWITCHES if name.startswith(prefix)}
+        return sorted({*super().__dir__(), *mine})
+
+    def _shown(self, name: str) -> str:
+        return f"{config.display_name}.{self._switch(name)}"
+
+
+def route(module: str, kind: type[SwitchModule] = SwitchModule) -> None:
+    """Have the attributes of a module, given by name, go through the table."""
+    sys.modules[module].__class__ = kind
+
+
+def set_warn_always(b: bool) -> None:
+    """Whether what is otherwise said once is said each time."""
+    put("set_warn_always", bool(b))
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` was told."""
+    return bool(get("set_warn_always"))

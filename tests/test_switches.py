@@ -1,0 +1,476 @@
+"""Every switch that a program can set works, or says once that it has no effect."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine import assembly
+from adjoint.engine.backends.array import devices
+from adjoint.engine.backends.array.index import indexing
+from adjoint.engine.backends.array.order import histogram
+from adjoint.engine.core import absent, switches
+from adjoint.nn.attention import SDPBackend, sdpa_kernel
+
+SETTERS = ("set_", "enable_", "use_", "allow_")
+MATMUL = "backends.cuda.matmul"
+
+
+@pytest.fixture(autouse=True)
+def _untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switches, "_VALUES", {})
+    monkeypatch.setattr(switches, "_TOLD", set())
+
+
+def find(path: str) -> Any:
+    value: Any = ad
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+# What PyTorch's way of setting each is, and of reading it back.
+READERS: dict[str, Callable[[], Any]] = {
+    "set_float32_matmul_precision": ad.get_float32_matmul_precision,
+    "set_num_interop_threads": ad.get_num_interop_threads,
+    "set_warn_always": ad.is_warn_always_enabled,
+    "use_deterministic_algorithms": ad.get_deterministic_debug_mode,
+    "multiprocessing.set_sharing_strategy": lambda: ad.multiprocessing.get_sharing_strategy(),
+    "serialization.set_crc32_options": lambda: ad.serialization.get_crc32_options(),
+    "vision.set_image_backend": lambda: ad.vision.get_image_backend(),
+    "backends.cuda.enable_flash_sdp": lambda: ad.backends.cuda.flash_sdp_enabled(),
+    "backends.cuda.enable_mem_efficient_sdp": lambda: ad.backends.cuda.mem_efficient_sdp_enabled(),
+    "backends.cuda.enable_cudnn_sdp": lambda: ad.backends.cuda.cudnn_sdp_enabled(),
+    "backends.cuda.enable_math_sdp": lambda: ad.backends.cuda.math_sdp_enabled(),
+}
+OTHER = {
+    "set_float32_matmul_precision": "high",
+    "multiprocessing.set_sharing_strategy": "file_system",
+    "set_num_interop_threads": 12345,
+    "vision.set_image_backend": "accimage",
+    "backends.cudnn.fp32_precision": "tf32",
+}
+CALLED = {"jit.freeze", "jit.optimize_for_inference"}  # take a module, not a value
+WITHOUT_EFFECT = [n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED]
+
+
+def assign(path: str, value: Any) -> None:
+    owner, _, name = path.rpartition(".")
+    holder = find(owner) if owner else ad
+    if name.startswith(SETTERS) and callable(getattr(holder, name)):
+        getattr(holder, name)(value)
+    else:
+        setattr(holder, name, value)
+
+
+def read(path: str) -> Any:
+    return READERS[path]() if path in READERS else find(path)
+
+
+def other(path: str) -> Any:
+    """A value that is neither the default nor one that holds anyway."""
+    if path in OTHER:
+        return OTHER[path]
+    default = switches.SWITCHES[path].default
+    return not default if isinstance(default, bool) else default + 1
+
+
+@pytest.mark.parametrize("path", WITHOUT_EFFECT)
+def test_without_effect_says_so_once(path: str) -> None:
+    switch = switches.SWITCHES[path]
+    default = read(path) if path != "set_flush_denormal" else False
+    if switch.default is not None:
+        assert default == switch.default
+    for value in (default, *switch.honoured):
+        assign(path, value)  # warnings are errors here
+        if path != "set_flush_denormal":
+            assert read(path) == value
+    value = other(path)
+    if value in switch.honoured:  # either value of a switch with two holds
+        return
+    with pytest.warns(UserWarning, match=rf"\b{path}\b.*has no effect in Adjoint: \w+") as seen:
+        assign(path, value)
+        assign(path, value)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    if path != "set_flush_denormal":
+        assert read(path) == value
+    assign(path, default)
+
+
+def test_said_each_time_when_asked() -> None:
+    ad.set_warn_always(True)
+    with pytest.warns(UserWarning, match="benchmark") as seen:
+        ad.backends.cudnn.benchmark = True
+        ad.backends.cudnn.benchmark = True
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("name", ["freeze", "optimize_for_inference"])
+def test_scripts_that_freeze(name: str) -> None:
+    module = ad.jit.script(ad.nn.Linear(2, 2).eval())
+    with pytest.warns(UserWarning, match=rf"jit.{name}\(\) has no effect"):
+        assert getattr(ad.jit, name)(module) is module
+    getattr(ad.jit, name)(module)
+
+
+# -- completeness -----------------------------------------------------------------------------
+
+
+def public_setters() -> dict[int, tuple[str, Any]]:
+    """Functions of the public namespaces that set something, each once."""
+    found: dict[int, tuple[str, Any]] = {}
+    spaces: list[tuple[str, Any]] = [("", ad)]
+    for name in assembly.SUBMODULES:
+        if name == "distributed":
+            continue
+        module = importlib.import_module(f"adjoint.{name}")
+        spaces.append((f"{name}.", module))
+        if name in ("backends", "_dynamo", "nn", "utils"):
+            children = [getattr(module, child) for child in dir(module) if child[0] != "_"]
+            spaces += [
+                (f"{child.__name__.removeprefix('adjoint.')}.", child)
+                for child in children
+                if isinstance(child, types.ModuleType) and child.__name__.startswith("adjoint.")
+            ]
+    for prefix, module in spaces:
+        for name in dir(module):
+            value = getattr(module, name, None) if name.startswith(SETTERS) else None
+            if callable(value) and "adjoint" in getattr(value, "__module__", ""):
+                found.setdefault(id(value), (f"{prefix}{name}", value))
+    return found
+
+
+def test_every_setter_is_declared_or_shown_to_work() -> None:
+    names = [path for path, _ in public_setters().values()]
+    assert len(names) > 30
+    last = {path.rsplit(".", 1)[-1] for path in switches.SWITCHES}
+    unknown = {n for n in names if n.rsplit(".", 1)[-1] not in {*last, *EFFECTS}}
+    assert not unknown, f"neither in core.switches nor with an effect shown here: {unknown}"
+
+
+def test_no_switch_lies_outside_the_table() -> None:
+    """A plain value in a module of settings would be stored and read by nobody."""
+    modules = [ad.backends, *(getattr(ad.backends, n) for n in ad.backends.SETTINGS)]
+    modules += [*ad.backends.FACADES.values(), *assembly.FACADES.values()]
+    modules += [ad.cuda, ad.jit, ad.cpu, ad.accelerator, ad._dynamo.config, ad.backends.cuda.matmul]
+    for module in modules:
+        plain = {
+            name
+            for name, value in vars(module).items()
+            if not name.startswith("_") and isinstance(value, bool | int | float | str)
+        }
+        assert not plain, f"{module.__name__}: {plain}"
+
+
+def test_unknown_settings_are_refused() -> None:
+    for module in (ad.backends.cudnn, ad.backends.mkldnn, ad.backends.cuda.matmul, ad.mps):
+        with pytest.raises(AttributeError, match="knows no such setting"):
+            module.benchmrk = True
+        with pytest.raises(AttributeError, match="knows no such setting"):
+            _ = module.benchmrk
+
+
+def test_absent_devices_and_libraries() -> None:
+    for path in absent.ABSENT:
+        module = importlib.import_module(f"adjoint.{path}")
+        assert module is find(path)
+        assert importlib.util.find_spec(f"adjoint.{path}") is not None
+        assert module.is_available() is False
+        assert (module.is_built() is False) if "." in path else (module.device_count() == 0)
+
+
+# -- effects ----------------------------------------------------------------------------------
+
+
+def _threads() -> None:
+    before = ad.get_num_threads()
+    ad.set_num_threads(before + 1)
+    assert ad.get_num_threads() == before + 1
+    ad.set_num_threads(before)
+
+
+def _grad_mode() -> None:
+    with ad.set_grad_enabled(False), ad.enable_grad():
+        assert (ad.ones(1, requires_grad=True) * 2).requires_grad
+    with ad.set_grad_enabled(False):
+        assert not (ad.ones(1, requires_grad=True) * 2).requires_grad
+
+
+def _dtype() -> None:
+    ad.set_default_dtype(ad.float64)
+    assert ad.ones(1).dtype is ad.float64
+    ad.set_default_tensor_type(ad.FloatTensor)
+    assert ad.ones(1).dtype is ad.float32
+
+
+def _device() -> None:
+    ad.set_default_device("meta")
+    assert ad.ones(1).device.type == "meta"
+    ad.set_default_device("cpu")
+
+
+def _printing() -> None:
+    ad.set_printoptions(precision=2)
+    assert str(ad.tensor([1 / 3])) == "tensor([0.33])"
+    ad.set_printoptions(profile="default")
+
+
+def _random() -> None:
+    state = ad.get_rng_state()
+    first = ad.rand(3)
+    ad.set_rng_state(state)
+    assert ad.equal(ad.rand(3), first)
+
+
+def _autocast() -> None:
+    ad.set_autocast_enabled("cpu", True)
+    ad.set_autocast_dtype("cpu", ad.float16)
+    assert (ad.ones(2, 2) @ ad.ones(2, 2)).dtype is ad.float16
+    ad.set_autocast_cpu_dtype(ad.bfloat16)
+    assert (ad.ones(2, 2) @ ad.ones(2, 2)).dtype is ad.bfloat16
+    ad.set_autocast_cpu_enabled(False)
+    assert (ad.ones(2, 2) @ ad.ones(2, 2)).dtype is ad.float32
+    ad.set_autocast_gpu_dtype(ad.bfloat16)
+    assert ad.get_autocast_gpu_dtype() is ad.bfloat16
+    ad.set_autocast_gpu_dtype(ad.float16)
+
+
+def _autocast_cache() -> None:
+    weight = ad.ones(2, 2, requires_grad=True)
+    casts = []
+    for enabled in (True, False):
+        with ad.autocast("cpu", ad.bfloat16, cache_enabled=enabled):
+            ad.set_autocast_cache_enabled(enabled)
+            assert ad.is_autocast_cache_enabled() is enabled
+            outs = [ad.ones(1, 2) @ weight for _ in range(2)]
+        casts.append(len({id(node(out)) for out in outs}))
+    assert casts == [1, 2]  # one cast, or one a use
+
+
+def node(out: Any) -> Any:
+    """The step of backward that the cast of the weight is."""
+    return out.grad_fn.next_functions[1][0]
+
+
+def _anomaly() -> None:
+    x = ad.zeros(1, requires_grad=True)
+    with (
+        ad.autograd.set_detect_anomaly(True),
+        pytest.raises(RuntimeError, match="nan"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        (x.sqrt() * 0).backward()
+
+
+def _same_thread() -> None:
+    seen = []
+
+    class Watch(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(threading.get_ident())
+            return g
+
+    for mode in (True, False):
+        with ad.autograd.set_multithreading_enabled(mode):
+            Watch.apply(ad.ones(1, requires_grad=True)).backward()
+    assert set(seen) == {threading.get_ident()}
+
+
+def _hub_folder() -> None:
+    before = ad.hub.get_dir()
+    ad.hub.set_dir("somewhere")
+    assert ad.hub.get_dir() == "somewhere"
+    ad.hub.set_dir(before)
+
+
+def _needs_a_gpu() -> None:
+    if not ad.cuda.is_available():
+        for call in (ad.cuda.set_device, ad.accelerator.set_device_index):
+            with pytest.raises(RuntimeError, match="cuda"):
+                call(0)
+
+
+def _compiler_marks() -> None:
+    assert ad.compiler.allow_in_graph(_needs_a_gpu) is _needs_a_gpu
+
+
+def _elsewhere() -> None:
+    """Tested with its subject: random states in test_random and test_checkpoint_files."""
+
+
+class _Device:
+    """NumPy in the place of CuPy: another library, whose additions at places tell of themselves."""
+
+    def __init__(self) -> None:
+        self.add = self
+        self.atomics = 0
+
+    def at(self, target: Any, places: Any, values: Any) -> None:
+        self.atomics += 1
+        np.add.at(target, places, values)
+
+    name = "cupy_add"
+    asnumpy = staticmethod(np.array)
+    asarray = staticmethod(np.asarray)
+    maximum, minimum = np.maximum, np.minimum
+
+    def bincount(self, places: Any, weights: Any, minlength: int) -> Any:
+        self.atomics += 1
+        return np.bincount(places, weights, minlength)
+
+
+def _deterministic() -> None:
+    values, places = np.ones(3, np.float32), np.array([0, 1, 1])
+    for ask in (
+        lambda on: ad.use_deterministic_algorithms(on),
+        lambda on: ad.set_deterministic_debug_mode("error" if on else "default"),
+    ):
+        for on in (False, True):
+            ask(on)
+            xp = _Device()
+            summed = indexing.combine_at(xp, xp.add, np.zeros(2, np.float32), places, values)
+            counts = histogram.counted(xp, places, values, 2)
+            assert summed.tolist() == counts.tolist() == [1, 2]
+            assert xp.atomics == (0 if on else 2)
+            whole = np.zeros(2, np.int64)  # sums of integers repeat in any order
+            indexing.combine_at(xp, xp.add, whole, places, values.astype(np.int64))
+            assert xp.atomics == (1 if on else 3)
+    ad.use_deterministic_algorithms(False)
+
+
+EFFECTS: dict[str, Callable[[], None]] = {
+    "set_num_threads": _threads,
+    "set_grad_enabled": _grad_mode,
+    "enable_grad": _grad_mode,
+    "set_default_dtype": _dtype,
+    "set_default_tensor_type": _dtype,
+    "set_default_device": _device,
+    "set_printoptions": _printing,
+    "set_rng_state": _random,
+    "set_autocast_enabled": _autocast,
+    "set_autocast_dtype": _autocast,
+    "set_autocast_cpu_dtype": _autocast,
+    "set_autocast_cpu_enabled": _autocast,
+    "set_autocast_gpu_dtype": _autocast,
+    "set_autocast_cache_enabled": _autocast_cache,
+    "set_detect_anomaly": _anomaly,
+    "set_multithreading_enabled": _same_thread,
+    "set_dir": _hub_folder,
+    "set_device": _needs_a_gpu,
+    "set_device_index": _needs_a_gpu,
+    "set_rng_state_all": _elsewhere,
+    "set_device_states": _elsewhere,
+    "allow_in_graph": _compiler_marks,
+    "use_deterministic_algorithms": _deterministic,
+    "set_deterministic_debug_mode": _deterministic,
+    "set_warn_always": test_said_each_time_when_asked,
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_effect(name: str) -> None:
+    EFFECTS[name]()
+
+
+def test_every_switch_without_a_reason_has_an_effect() -> None:
+    read_somewhere = {n.rsplit(".", 1)[-1] for n, s in switches.SWITCHES.items() if not s.no_effect}
+    assert read_somewhere <= EFFECTS.keys()
+
+
+# -- precision and attention ------------------------------------------------------------------
+
+
+def test_precision_has_one_value_under_three_names() -> None:
+    matmul = ad.backends.cuda.matmul
+    assert (matmul.allow_tf32, matmul.fp32_precision) == (False, "ieee")
+    with pytest.warns(UserWarning, match="set_float32_matmul_precision"):
+        matmul.allow_tf32 = True
+    assert (ad.get_float32_matmul_precision(), matmul.fp32_precision) == ("high", "tf32")
+    matmul.fp32_precision = "ieee"
+    assert (ad.get_float32_matmul_precision(), matmul.allow_tf32) == ("highest", False)
+    with pytest.raises(RuntimeError, match="fp32_precision"):
+        matmul.fp32_precision = "tf16"
+
+
+def test_precision_reaches_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, int]] = []
+    products = types.SimpleNamespace(
+        COMPUTE_TYPE_DEFAULT=1,
+        COMPUTE_TYPE_TF32=7,
+        set_compute_type=lambda dtype, kind: told.append((dtype, kind)),
+    )
+    library = types.SimpleNamespace(_core=types.SimpleNamespace(_routines_linalg=products))
+    monkeypatch.setattr(devices, "_cupy", library)
+    for level in ("high", "medium", "highest"):
+        ad.set_float32_matmul_precision(level)
+    assert told == [(np.float32, 7), (np.float32, 7), (np.float32, 1)]
+
+
+def test_attention_kernels() -> None:
+    q = ad.ones(1, 1, 2, 4)
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+        assert ad.backends.cuda.flash_sdp_enabled()
+        assert not ad.backends.cuda.cudnn_sdp_enabled()
+        ad.nn.functional.scaled_dot_product_attention(q, q, q)
+    assert ad.backends.cuda.cudnn_sdp_enabled()
+    with (
+        pytest.warns(UserWarning, match=r"enable_math_sdp\(False\) has no effect") as seen,
+        sdpa_kernel(SDPBackend.FLASH_ATTENTION),
+    ):
+        assert not ad.backends.cuda.math_sdp_enabled()
+    assert seen[0].filename == __file__
+    assert ad.backends.cuda.math_sdp_enabled()
+    with ad.backends.cudnn.flags(enabled=False, deterministic=True):
+        assert ad.backends.cudnn.deterministic
+    assert not ad.backends.cudnn.deterministic
+
+
+def test_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    rows: list[tuple[str, dict[str, bool], str]] = [
+        ("x86_64", {"avx512f": True, "avx2": True}, "AVX512"),
+        ("AMD64", {"avx512f": False, "avx2": True}, "AVX2"),
+        ("x86_64", {"sse4.2": True}, "DEFAULT"),
+        ("aarch64", {}, "NEON"),
+    ]
+    for machine, features, word in rows:
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        monkeypatch.setattr(binding, "get_host_cpu_features", lambda features=features: features)
+        assert ad.backends.cpu.get_cpu_capability() == word
+
+
+def test_fork_runs_at_once_and_functionalize_is_the_function() -> None:
+    assert ad.jit.wait(ad.jit.fork(lambda a, b: a + b, 1, b=2)) == 3
+
+    def double_in_place(x: Any) -> Any:
+        y = x.clone()
+        y.mul_(2)
+        return y
+
+    graph = ad.graph.capture(ad.func.functionalize(double_in_place))
+    graph(ad.ones(2))
+    names = [one.record.name for one in graph.latest.graph]
+    assert not any(name.endswith("_") or "write" in name for name in names), names
+
+
+@pytest.fixture(autouse=True)
+def _defaults() -> Iterator[None]:
+    yield
+    ad.set_default_dtype(ad.float32)
+    ad.set_default_device("cpu")
