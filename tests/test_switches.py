@@ -71,6 +71,11 @@ def assign(path: str, value: Any) -> None:
         setattr(holder, name, value)
 
 
+def twice(action: Callable[[], None]) -> None:
+    action()
+    action()
+
+
 def read(path: str) -> Any:
     return READERS[path]() if path in READERS else find(path)
 
@@ -97,8 +102,7 @@ def test_without_effect_says_so_once(path: str) -> None:
     if value in switch.honoured:  # either value of a switch with two holds
         return
     with pytest.warns(UserWarning, match=rf"\b{path}\b.*has no effect in Adjoint: \w+") as seen:
-        assign(path, value)
-        assign(path, value)
+        twice(lambda: assign(path, value))
     assert len(seen) == 1
     assert seen[0].filename == __file__
     if path != "set_flush_denormal":
@@ -109,8 +113,7 @@ def test_without_effect_says_so_once(path: str) -> None:
 def test_said_each_time_when_asked() -> None:
     ad.set_warn_always(True)
     with pytest.warns(UserWarning, match="benchmark") as seen:
-        ad.backends.cudnn.benchmark = True
-        ad.backends.cudnn.benchmark = True
+        twice(lambda: setattr(ad.backends.cudnn, "benchmark", True))
     assert len(seen) == 2
 
 
@@ -263,13 +266,11 @@ def node(out: Any) -> Any:
 
 def _anomaly() -> None:
     x = ad.zeros(1, requires_grad=True)
-    with (
-        ad.autograd.set_detect_anomaly(True),
-        pytest.raises(RuntimeError, match="nan"),
-        warnings.catch_warnings(),
-    ):
+    with warnings.catch_warnings(), ad.autograd.set_detect_anomaly(True):
         warnings.simplefilter("ignore")
-        (x.sqrt() * 0).backward()
+        root = x.sqrt() * 0
+        with pytest.raises(RuntimeError, match="nan"):
+            root.backward()
 
 
 def _same_thread() -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.annotations import define
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DTYPES, DType
 from adjoint.engine.core.operations.record import HOOKS
@@ -220,6 +221,9 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     __hash__ = object.__hash__
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
+
+
+define(Tensor)
 
 
 def _unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.capture.recording import record_call
+from adjoint.engine.core.annotations import give
 from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor
@@ -460,6 +461,9 @@ class Module(Traversal, Conversion, StateDict):
             return f"{self._get_name()}({own[0]})"
         lines = "".join(f"\n  {line}" for line in own + below)
         return f"{self._get_name()}({lines}\n)" if lines else f"{self._get_name()}()"
+
+
+give(Module, Traversal.__module__, Conversion.__module__, StateDict.__module__)
 
 
 def type_name(value: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -57,6 +58,7 @@ def public(
     """
 
     def declare(fn: F) -> F:
+        complete(fn.__globals__)
         base = name or fn.__name__.rstrip("_")
         plain = _adapted(base, fn)
         published = _adapted(base, fn, out=out, checked=True)
@@ -83,6 +85,7 @@ def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()
     """Publish a Tensor method that is not also a function (or differs from the function)."""
 
     def declare(fn: F) -> F:
+        complete(fn.__globals__)
         for each in (name or fn.__name__, *aliases):
             METHODS[each] = fn
         return fn
@@ -92,6 +95,7 @@ def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()
 
 def prop(fn: F) -> F:
     """Publish a read-only Tensor property."""
+    complete(fn.__globals__)
     PROPERTIES[fn.__name__] = fn
     return fn
 

@@ -10,6 +10,7 @@ from keyword import iskeyword
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.annotations import give
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import is_tensor
@@ -336,3 +337,6 @@ def placeholder(
     if not isinstance(trace, Building):
         raise RuntimeError("placeholder: no graph is open. Use it inside `with Graph() as g:`.")
     return trace.owner.placeholder(shape, dtype, name, device=device, requires_grad=requires_grad)
+
+
+give(Graph, file.__name__, Session.__module__)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.families import primitive
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+complete(globals())
 
 NUMBER = "{number}"  # stands in a message for an integer that was wrong
 ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (IndexError, RuntimeError)}

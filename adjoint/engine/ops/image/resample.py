@@ -15,6 +15,7 @@ from functools import lru_cache
 from math import floor
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -22,6 +23,8 @@ from adjoint.engine.ops.reduce.scan import shift_dim
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+complete(globals())
 
 Rule = tuple[Any, ...]  # (kind, source size, result size, ...)
 Row = list[tuple[int, float]]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.spec import broadcast_shapes
+from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.ops.products.matmul import product
 from adjoint.engine.ops.random.random import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from adjoint.engine.core.spec import Spec
     from adjoint.engine.tensor.tensor import Tensor
 
 

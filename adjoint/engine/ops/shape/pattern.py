@@ -6,11 +6,14 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.shape.join import stack
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+complete(globals())
 
 _TOKEN = re.compile(r"\s*(\.\.\.|[()]|[^\W\d]\w*|1(?!\d))")
 _ELLIPSIS = "..."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import public
 
 if TYPE_CHECKING:
-    from adjoint.engine.core.dtype import DType
     from adjoint.engine.tensor.tensor import Tensor
 
 
