@@ -11,7 +11,6 @@ import sys
 import tempfile
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,86 +21,10 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _dir: str | None = None
 
 
-class Progress:
-    """An iterable that says how far it is: what `tqdm` is here where that is not installed.
-
-    Example:
-        >>> [*Progress([1, 2], disable=True)]
-        [1, 2]
-    """
-
-    def __init__(
-        self,
-        iterable: Iterable[Any] | None = None,
-        desc: str = "",
-        total: int | None = None,
-        disable: bool | None = None,
-        **_: Any,
-    ) -> None:
-        self.iterable = iterable
-        self.desc = desc
-        self.total = len(iterable) if total is None and hasattr(iterable, "__len__") else total  # type: ignore[arg-type]
-        self.n = 0
-        self.postfix = ""
-        self.disable = not sys.stderr.isatty() if disable is None else disable
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self.iterable or ():
-            yield item
-            self.update()
-        self.close()
-
-    def __len__(self) -> int:
-        return self.total or 0
-
-    def update(self, n: int = 1) -> None:
-        """Count steps that were taken."""
-        self.n += n
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Show where it stands, on a terminal."""
-        if not self.disable:
-            of = "" if self.total is None else f"/{self.total}"
-            start = f"{self.desc}: " if self.desc else ""
-            print(f"\r{start}{self.n}{of} {self.postfix}", end="", file=sys.stderr, flush=True)
-
-    def set_description(self, desc: str = "", refresh: bool = True) -> None:
-        """Say what is being done."""
-        self.desc = desc
-
-    def set_postfix(self, values: dict[str, Any] | None = None, **more: Any) -> None:
-        """Show names and values after the count."""
-        self.postfix = ", ".join(f"{k}={v}" for k, v in {**(values or {}), **more}.items())
-
-    def set_postfix_str(self, text: str = "", refresh: bool = True) -> None:
-        """Show a text after the count."""
-        self.postfix = text
-
-    @staticmethod
-    def write(text: str) -> None:
-        """Print a line."""
-        print(text)
-
-    def close(self) -> None:
-        """End the line."""
-        if not self.disable:
-            print(file=sys.stderr)
-            self.disable = True
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 def __getattr__(name: str) -> Any:
     if name == "tqdm":  # PyTorch has it here, so programs import it from here
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            return Progress
+        from tqdm import tqdm
+
         return tqdm
     raise AttributeError(f"module 'adjoint.hub' has no attribute {name!r}", name=name)
 
@@ -130,16 +53,27 @@ def download_url_to_file(
         url: where from.
         dst: where to.
         hash_prefix: how its SHA-256 must begin.
-        progress: accepted as PyTorch has it.
+        progress: show how far it is, on a terminal.
     """
+    from tqdm import tqdm
+
     digest = hashlib.sha256()
     folder = os.path.dirname(os.path.abspath(dst))
     handle, path = tempfile.mkstemp(dir=folder, prefix=os.path.basename(dst) + ".")
     try:
         with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url) as source:
-            while block := source.read(1 << 20):
-                digest.update(block)
-                file.write(block)
+            size = source.headers.get("Content-Length")
+            with tqdm(
+                total=None if size is None else int(size),
+                disable=None if progress else True,
+                unit="B",
+                unit_scale=True,
+                unit_divisor=1024,
+            ) as bar:
+                while block := source.read(1 << 20):
+                    digest.update(block)
+                    file.write(block)
+                    bar.update(len(block))
         if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
             raise RuntimeError(
                 f"invalid hash value of {url} (expected {hash_prefix!r}, got "
@@ -166,7 +100,7 @@ def load_state_dict_from_url(
         url: where it is.
         model_dir: the folder of the cache, `hub/checkpoints` unless given.
         map_location: where tensors go.
-        progress: accepted as PyTorch has it.
+        progress: show how far it is, on a terminal.
         check_hash: whether the hash in the file's name must be the file's.
         file_name: its name in the cache, the address's unless given.
         weights_only: accepted as PyTorch has it; loading is always restricted.

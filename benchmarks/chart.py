@@ -1,4 +1,4 @@
-"""Ratios as bars on a logarithmic axis, drawn into a PNG file without a plotting library."""
+"""Ratios as bars on a logarithmic axis, in a PNG file."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from adjoint.training.curves import BLACK, COLOURS, GREY, draw_text, encode_png
-
-BAR, GAP, LEFT, WIDTH = 24, 12, 120, 480
+from adjoint.engine.core.libraries import need
+from adjoint.training.curves import COLOURS, GRID, INK, save_figure
 
 
 def save_bars(path: Path, bars: Mapping[str, float], title: str) -> None:
     """Draw one bar per name, from 1 to its value; what is slower than 1 goes to the left."""
     shown = {name: value for name, value in bars.items() if math.isfinite(value) and value > 0}
-    low = min([0.0, *(math.log10(v) for v in shown.values())]) - 0.05
-    high = max([1.0, *(math.log10(v) for v in shown.values())]) + 0.05
-    height = 60 + len(shown) * (BAR + GAP) + 30
-    pixels = np.full((height, LEFT + WIDTH + 100, 3), 255, np.uint8)
-    draw_text(pixels, LEFT, 16, title, BLACK)
+    height = 1.0 + 0.32 * len(shown)
+    figure = need("matplotlib.figure", "save_bars").Figure(figsize=(7.0, height), dpi=150)
+    axes = figure.add_subplot()
+    axes.set_xscale("log")
+    colours = [COLOURS[0 if value >= 1 else 3] for value in shown.values()]
+    drawn = axes.barh(list(shown), [v - 1 for v in shown.values()], left=1, color=colours)
+    axes.bar_label(drawn, [f"{v:.2f}" for v in shown.values()], padding=4, color=INK)
+    axes.axvline(1, color=INK, linewidth=1)
+    marks = [m for m in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if _near(m, shown)]
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    axes.minorticks_off()
+    axes.margins(x=0.12)
+    axes.invert_yaxis()
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+    axes.set_title(title, color=INK, loc="left", fontweight="bold")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    figure.set_layout_engine("constrained")
+    save_figure(figure, path)
 
-    def across(value: float) -> int:
-        return LEFT + round((math.log10(value) - low) / (high - low) * WIDTH)
 
-    for mark in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100):
-        if low <= math.log10(mark) <= high:
-            pixels[44 : height - 28, across(mark)] = BLACK if mark == 1 else GREY
-            draw_text(pixels, across(mark) - 4 * len(f"{mark:g}"), height - 22, f"{mark:g}", BLACK)
-    for row, (name, value) in enumerate(shown.items()):
-        top = 52 + row * (BAR + GAP)
-        left, right = sorted((across(1), across(value)))
-        pixels[top : top + BAR, left : right + 1] = COLOURS[0 if value >= 1 else 3]
-        draw_text(pixels, LEFT - 8 - 8 * len(name), top + 7, name, BLACK)
-        draw_text(pixels, right + 8, top + 7, f"{value:.2f}", BLACK)
-    path.write_bytes(encode_png(pixels))
+def _near(mark: float, bars: Mapping[str, float]) -> bool:
+    values = [1.0, *bars.values()]
+    return min(values) / 2 <= mark <= max(values) * 2

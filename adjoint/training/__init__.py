@@ -1,8 +1,7 @@
-"""Training in the plain case: Trainer, progress, curves, event files, model summary."""
+"""Training in the plain case: Trainer, curves, event files, model summary."""
 
 from adjoint.training.curves import save_plot as save_plot
 from adjoint.training.nan import NonFiniteLoss as NonFiniteLoss
-from adjoint.training.progress import Progress as Progress
 from adjoint.training.stopping import EarlyStopping as EarlyStopping
 from adjoint.training.summary import Summary as Summary
 from adjoint.training.summary import summary as summary

@@ -1,21 +1,43 @@
-"""The values TensorBoard shows: numbers, histograms, images, texts, hyperparameters, graphs."""
+"""The values TensorBoard shows: numbers, histograms, images, texts, hyperparameters, graphs.
+
+Each function gives a message of TensorBoard's own protocol; the library is imported when the first
+one is made.
+"""
 
 from __future__ import annotations
 
-import struct
 import time
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from adjoint.data.readers import png
+from adjoint.engine.core.libraries import need
 from adjoint.engine.graph.ir import Graph
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.training.events import double, nested, number, text
 
 # Edges of buckets that grow by a tenth, in both directions from zero.
 _POSITIVE = 1e-12 * 1.1 ** np.arange(774)
 EDGES = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
+_MESSAGES = {
+    "event": "tensorboard.compat.proto.event_pb2",
+    "graph": "tensorboard.compat.proto.graph_pb2",
+    "hparams": "tensorboard.plugins.hparams.api_pb2",
+    "hparams_data": "tensorboard.plugins.hparams.plugin_data_pb2",
+    "summary": "tensorboard.compat.proto.summary_pb2",
+    "tensor": "tensorboard.compat.proto.tensor_pb2",
+    "types": "tensorboard.compat.proto.types_pb2",
+}
+
+
+@cache
+def messages() -> Any:
+    """The modules of TensorBoard's protocol by short names."""
+    return SimpleNamespace(
+        **{name: need(path, "SummaryWriter") for name, path in _MESSAGES.items()}
+    )
 
 
 def to_array(value: Any) -> Any:
@@ -26,17 +48,30 @@ def to_array(value: Any) -> Any:
     return np.asarray(value)
 
 
-def summary(*values: bytes) -> bytes:
-    """The part of an event that holds values."""
-    return nested(5, b"".join(nested(1, value) for value in values))
+def _summary(**fields: Any) -> Any:
+    proto = messages().summary
+    return proto.Summary(value=[proto.Summary.Value(**fields)])
 
 
-def scalar(tag: str, value: Any) -> bytes:
-    """A number."""
-    return text(1, tag) + b"\x15" + struct.pack("<f", float(to_array(value).squeeze()))
+def _metadata(plugin: str, content: bytes = b"") -> Any:
+    kind = messages().summary.SummaryMetadata
+    return kind(plugin_data=kind.PluginData(plugin_name=plugin, content=content))
 
 
-def histogram(tag: str, values: Any, bins: Any = "tensorflow") -> bytes:
+def scalar(tag: str, value: Any, *, as_tensor: bool = False, double: bool = False) -> Any:
+    """A number; `as_tensor` is the newer form, which alone can hold a double."""
+    number = float(to_array(value).squeeze())
+    if not as_tensor:
+        return _summary(tag=tag, simple_value=number)
+    made = messages()
+    kind, field = ("DT_DOUBLE", "double_val") if double else ("DT_FLOAT", "float_val")
+    tensor = made.tensor.TensorProto(
+        dtype=getattr(made.types, kind), tensor_shape={}, **{field: [number]}
+    )
+    return _summary(tag=tag, tensor=tensor, metadata=_metadata("scalars"))
+
+
+def histogram(tag: str, values: Any, bins: Any = "tensorflow") -> Any:
     """How many values lie in which range."""
     flat = to_array(values).astype(np.float64).ravel()
     if flat.size == 0:
@@ -47,23 +82,28 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow") -> bytes:
     counts, limits = np.histogram(flat, edges)
     used = np.nonzero(counts)[0]
     first, last = max(int(used[0]) - 1, 0), int(used[-1])
-    counts, limits = counts[first : last + 1], limits[first + 1 : last + 2]
-    body = b"".join(
-        double(field, value)
-        for field, value in (
-            (1, flat.min()), (2, flat.max()), (3, flat.size), (4, flat.sum()), (5, flat @ flat),
-        )
-    )  # fmt: skip
-    body += nested(6, limits.astype("<f8").tobytes()) + nested(7, counts.astype("<f8").tobytes())
-    return text(1, tag) + nested(5, body)
+    proto = messages().summary.HistogramProto(
+        min=flat.min(),
+        max=flat.max(),
+        num=flat.size,
+        sum=flat.sum(),
+        sum_squares=flat @ flat,
+        bucket_limit=limits[first + 1 : last + 2].tolist(),
+        bucket=counts[first : last + 1].tolist(),
+    )
+    return _summary(tag=tag, histo=proto)
 
 
-def picture(tag: str, pixels: Any) -> bytes:
+def picture(tag: str, pixels: Any) -> Any:
     """An image (H, W, C) of bytes."""
     height, width, channels = pixels.shape
-    encoded = png.encode(pixels[:, :, 0] if channels == 1 else pixels)
-    body = number(1, height) + number(2, width) + number(3, channels) + nested(4, encoded)
-    return text(1, tag) + nested(4, body)
+    image = messages().summary.Summary.Image(
+        height=height,
+        width=width,
+        colorspace=channels,
+        encoded_image_string=png.encode(pixels[:, :, 0] if channels == 1 else pixels),
+    )
+    return _summary(tag=tag, image=image)
 
 
 def arrange(value: Any, dataformats: str) -> Any:
@@ -89,61 +129,83 @@ def arrange(value: Any, dataformats: str) -> Any:
     return grid
 
 
-def _plugin(tag: str, plugin: str, content: bytes = b"") -> bytes:
-    return text(1, tag) + nested(9, nested(1, text(1, plugin) + (nested(2, content))))
-
-
-def words(tag: str, value: str) -> bytes:
+def words(tag: str, value: str) -> Any:
     """A text, shown as Markdown."""
-    tensor = number(1, 7) + nested(2, nested(2, number(1, 1))) + text(8, value)
-    return _plugin(f"{tag}/text_summary", "text") + nested(8, tensor)
+    made = messages()
+    tensor = made.tensor.TensorProto(
+        dtype=made.types.DT_STRING,
+        tensor_shape={"dim": [{"size": 1}]},
+        string_val=[value.encode()],
+    )
+    return _summary(tag=f"{tag}/text_summary", tensor=tensor, metadata=_metadata("text"))
 
 
 # -- hyperparameters ------------------------------------------------------------------------------
 
 
-def _value(value: Any) -> tuple[int, bytes]:
+def _value(value: Any) -> tuple[str, dict[str, Any]]:
     """The type of a hyperparameter, and its value."""
     if isinstance(value, bool):
-        return 2, b"\x20" + bytes([value])
+        return "DATA_TYPE_BOOL", {"bool_value": value}
     if isinstance(value, str):
-        return 1, text(3, value)
+        return "DATA_TYPE_STRING", {"string_value": value}
     if isinstance(value, (int, float, np.number, Tensor)):
-        return 3, double(2, float(value))
+        return "DATA_TYPE_FLOAT64", {"number_value": float(value)}
     raise ValueError(
         "add_hparams: value should be one of int, float, str, bool, or Tensor, received "
         f"{type(value).__name__}"
     )
 
 
-def hyperparameters(settings: dict[str, Any], metrics: dict[str, Any]) -> list[bytes]:
-    """The three values that describe one run of an experiment."""
-    infos = b"".join(
-        nested(4, text(1, name) + number(4, _value(value)[0])) for name, value in settings.items()
-    )
-    infos += b"".join(nested(5, nested(1, text(2, name))) for name in metrics)
-    start = b"".join(
-        nested(1, text(1, name) + nested(2, _value(value)[1])) for name, value in settings.items()
-    )
+def hyperparameters(
+    settings: dict[str, Any], metrics: dict[str, Any], choices: dict[str, list[Any]]
+) -> list[Any]:
+    """The three values that describe one run of an experiment.
+
+    `choices` names the values a hyperparameter may have, where these are few.
+    """
+    made = messages()
+    infos = []
+    for name, value in settings.items():
+        info = made.hparams.HParamInfo(name=name, type=_value(value)[0])
+        if name in choices:
+            info.domain_discrete.extend(choices[name])
+        infos.append(info)
+    measured = [made.hparams.MetricInfo(name={"tag": name}) for name in metrics]
+    start = made.hparams_data.SessionStartInfo(start_time_secs=time.time())
+    for name, value in settings.items():
+        for field, content in _value(value)[1].items():
+            setattr(start.hparams[name], field, content)
     contents = {
-        "_hparams_/experiment": nested(2, infos),
-        "_hparams_/session_start_info": nested(3, start + double(5, time.time())),
-        "_hparams_/session_end_info": nested(4, number(1, 1)),
+        "experiment": {
+            "experiment": made.hparams.Experiment(hparam_infos=infos, metric_infos=measured)
+        },
+        "session_start_info": {"session_start_info": start},
+        "session_end_info": {
+            "session_end_info": made.hparams_data.SessionEndInfo(status="STATUS_SUCCESS")
+        },
     }
-    return [summary(_plugin(tag, "hparams", body)) for tag, body in contents.items()]
+    return [
+        _summary(
+            tag=f"_hparams_/{tag}",
+            metadata=_metadata(
+                "hparams", made.hparams_data.HParamsPluginData(**body).SerializeToString()
+            ),
+        )
+        for tag, body in contents.items()
+    ]
 
 
 # -- graphs ---------------------------------------------------------------------------------------
 
 
-def drawing(graph: Graph) -> bytes:
+def drawing(graph: Graph) -> Any:
     """A captured graph, a node per operation."""
     names = {id(value): f"input/{value.name}" for value in graph.inputs}
-    out = b"".join(nested(1, text(1, name) + text(2, "input")) for name in names.values())
+    nodes = [{"name": name, "op": "input"} for name in names.values()]
     for node in graph:
         name = f"{node.record.name}/{node.outputs[0].name}" if node.outputs else node.record.name
         names |= {id(value): name for value in node.outputs}
         inputs = [names[id(x)] for x in node.inputs if id(x) in names]
-        body = text(1, name) + text(2, node.record.name)
-        out += nested(1, body + b"".join(text(3, x) for x in inputs))
-    return nested(4, out)
+        nodes.append({"name": name, "op": node.record.name, "input": inputs})
+    return messages().graph.GraphDef(node=nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,9 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from adjoint.amp import GradScaler, autocast
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType, bfloat16, float16
+from adjoint.engine.core.libraries import MissingLibrary
 from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state
@@ -21,13 +25,13 @@ from adjoint.metrics import Metric
 from adjoint.training import state as parts
 from adjoint.training.curves import save_plot
 from adjoint.training.nan import NonFiniteLoss, name_of_first_nan
-from adjoint.training.progress import Progress
 from adjoint.training.steps import CompiledSteps, Steps
 from adjoint.training.stopping import EarlyStopping
 from adjoint.training.writer import SummaryWriter
 
 PRECISIONS: dict[str, DType | None] = {"float32": None, "bfloat16": bfloat16, "float16": float16}
 History = list[dict[str, float]]
+REDRAW = 30.0  # seconds between drawings of the curves while training goes on
 
 
 class Trainer:
@@ -45,7 +49,8 @@ class Trainer:
         precision: "float32", "bfloat16" or "float16" (with loss scaling), through autocast.
         compile: compile the batch's forward and backward, the update, and evaluation.
         early_stopping: when to stop before the last epoch.
-        folder: where checkpoints, event files and curves go; nothing is written without one.
+        folder: where checkpoints, event files (with the extra `tensorboard`) and curves (with
+            `plot`) go; nothing is written without one.
         save_every: also save after this many steps, not only after each epoch.
         find_nan: when the loss is not finite, run the batch again to name the operation.
         progress: whether to show progress.
@@ -113,6 +118,8 @@ class Trainer:
         self._sum, self._samples, self._batches, self._pending = 0.0, 0, 0, 0
         self._resume_loader: Any = None
         self._writer: SummaryWriter | None = None
+        self._missing: set[str | None] = set()  # libraries that were said to be
+        self._drawn = -math.inf  # when the curves were
 
     # -- the three verbs ----------------------------------------------------------------------
 
@@ -156,6 +163,8 @@ class Trainer:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            if self.folder is not None and self.history:
+                self._optional(self.draw_curves)
         return self.history
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
@@ -249,31 +258,37 @@ class Trainer:
         self.model.train()
         total = len(train) if hasattr(train, "__len__") else None
         title = f"epoch {self.epoch + 1}/{epochs}"
-        bar = Progress(total, title, done=self._batches) if self.progress else None
+        start, before = time.perf_counter(), self._samples if self._batches else 0
+        # None: shown on a terminal alone; elsewhere the line at the epoch's end must do.
+        off = None if self.progress else True
+        bar = tqdm(total=total, initial=self._batches, desc=title, leave=False, disable=off)
         if not self._batches:
             self._sum, self._samples = 0.0, 0
             for metric in self.metrics:
                 metric.reset()
-        for batch in train:
-            value, size = self._train_batch(*self._pair(batch))
-            self._sum += value * size
-            self._samples += size
-            self._batches += 1
-            if bar is not None:
-                bar.update(size, {"loss": self._sum / self._samples})
-            if self._pending == self.accumulate:
-                self._step()
-                self._log("train/loss", value)
-                if self.folder and self.save_every and self.step % self.save_every == 0:
-                    self.save(self.folder / "last.pt", train)
+        with bar:
+            for batch in train:
+                value, size = self._train_batch(*self._pair(batch))
+                self._sum += value * size
+                self._samples += size
+                self._batches += 1
+                bar.set_postfix({"loss": self._sum / self._samples}, refresh=False)
+                bar.update()
+                if self._pending == self.accumulate:
+                    self._step()
+                    self._log("train/loss", value)
+                    if self.folder and self.save_every and self.step % self.save_every == 0:
+                        self.save(self.folder / "last.pt", train)
         if not self._samples:
             raise ValueError("Trainer.fit: the training data is empty")
         if self._pending:
             self._step()
         values = {"loss": self._sum / self._samples} | _computed(self.metrics)
         self._batches = 0
-        if bar is not None:
-            bar.close(values)
+        if self.progress:
+            spent = max(time.perf_counter() - start, 1e-9)
+            rate = tqdm.format_sizeof((self._samples - before) / spent)
+            self._say(f"{title}  {tqdm.format_interval(spent)}  {rate} samples/s", values)
         return values
 
     def _train_batch(self, inputs: Any, target: Any) -> tuple[float, int]:
@@ -302,7 +317,7 @@ class Trainer:
             self._log(f"epoch/{name}", value)
         shown = {n: v for n, v in values.items() if n.startswith("validation_")}
         if self.progress and shown:
-            print("  ".join(["", *(f"{name} {value:.4g}" for name, value in shown.items())]))
+            self._say("", shown)
         if self.scheduler is not None:
             if hasattr(self.scheduler, "num_bad_epochs"):  # the one that watches a value
                 self.scheduler.step(values.get("validation_loss", values["loss"]))
@@ -312,12 +327,14 @@ class Trainer:
             self.stopped = self.early_stopping.update(values)
         if self.folder is not None:
             self.save(self.folder / "last.pt", train)
-            self.draw_curves()
+            if time.monotonic() - self._drawn > REDRAW:
+                self._optional(self.draw_curves)
 
     def draw_curves(self) -> None:
         """Write a PNG per quantity, training and validation together, into the folder."""
         if self.folder is None:
             raise ValueError("Trainer.draw_curves: the trainer has no folder")
+        self._drawn = time.monotonic()
         for name in ["loss", *(m.name for m in self.metrics)]:
             curves = {
                 label: [(e["epoch"], e[key]) for e in self.history if key in e]
@@ -352,11 +369,26 @@ class Trainer:
         reason = found or "no operation of a second run on the same batch"
         return NonFiniteLoss(f"{message} First made by: {reason}")
 
+    def _say(self, start: str, values: dict[str, float]) -> None:
+        print("  ".join([start, *(f"{name} {value:.4g}" for name, value in values.items())]))
+
+    def _optional(self, action: Callable[[], None]) -> None:
+        """Do what needs a library of an extra; without it, say so once and go on training."""
+        try:
+            action()
+        except MissingLibrary as error:
+            if error.name not in self._missing:
+                self._missing.add(error.name)
+                warnings.warn(f"Trainer: {error} Training goes on.", stacklevel=2)
+
     def _log(self, tag: str, value: float) -> None:
-        if self.folder is not None:
+        def write() -> None:
             if self._writer is None:
                 self._writer = SummaryWriter(self.folder)
             self._writer.add_scalar(tag, value, self.step)
+
+        if self.folder is not None and "tensorboard" not in self._missing:
+            self._optional(write)
 
 
 def _autocasting(kind: str, precision: str) -> Callable[[], AbstractContextManager[Any]]:

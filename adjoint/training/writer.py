@@ -12,19 +12,21 @@ import numpy as np
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.capture.capture import capture
+from adjoint.engine.core.libraries import need
 from adjoint.training import summaries
-from adjoint.training.events import EventFile
 
 
 class SummaryWriter:
     """Writes numbers, histograms, images, texts and graphs where TensorBoard finds them.
 
+    The files are written by TensorBoard's own writer (`pip install adjoint[tensorboard]`).
+
     Args:
         log_dir: the folder; `runs/<time>_<host>` by default.
         comment: added to the name of that folder.
-        purge_step: accepted as PyTorch has it.
-        max_queue: accepted as PyTorch has it; events are written as they come.
-        flush_secs: accepted as PyTorch has it.
+        purge_step: the step a run that is continued starts at; later ones of before are not shown.
+        max_queue: how many events wait in memory before they are written.
+        flush_secs: how many seconds they wait at most.
         filename_suffix: added to the names of files.
 
     Example:
@@ -45,17 +47,36 @@ class SummaryWriter:
         if log_dir is None:
             log_dir = f"runs/{time.strftime('%b%d_%H-%M-%S')}_{socket.gethostname()}{comment}"
         self.log_dir = os.fspath(log_dir)
+        self.purge_step = purge_step
+        self.max_queue, self.flush_secs = max_queue, flush_secs
         self.filename_suffix = filename_suffix
-        self._files = {"": EventFile(log_dir, filename_suffix)}
+        self._files: dict[str, Any] = {}
+        self._file("")
 
     def get_logdir(self) -> str:
         """The folder written to."""
         return self.log_dir
 
-    def _add(self, content: bytes, step: Any, walltime: float | None, run: str = "") -> None:
+    def _file(self, run: str) -> Any:
+        """The file of a run, the folder's own or one below it."""
         if run not in self._files:
-            self._files[run] = EventFile(os.path.join(self.log_dir, run), self.filename_suffix)
-        self._files[run].add(content, step, walltime)
+            library = need("tensorboard.summary.writer.event_file_writer", "SummaryWriter")
+            folder = os.path.join(self.log_dir, run) if run else self.log_dir
+            self._files[run] = library.EventFileWriter(
+                folder, self.max_queue, self.flush_secs, self.filename_suffix
+            )
+            if self.purge_step is not None:
+                log = summaries.messages().event.SessionLog
+                self._event(run, self.purge_step, None, session_log=log(status=log.START))
+        return self._files[run]
+
+    def _event(self, run: str, step: Any, walltime: float | None, **content: Any) -> None:
+        moment = time.time() if walltime is None else walltime
+        event = summaries.messages().event.Event(wall_time=moment, step=int(step or 0), **content)
+        self._file(run).add_event(event)
+
+    def _add(self, summary: Any, step: Any, walltime: float | None, run: str = "") -> None:
+        self._event(run, step, walltime, summary=summary)
 
     def add_scalar(
         self,
@@ -66,9 +87,20 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """One number under a name at a step."""
-        value = summaries.scalar(tag, scalar_value)
-        self._add(summaries.summary(value), global_step, walltime)
+        """One number under a name at a step.
+
+        Args:
+            tag: its name.
+            scalar_value: the number.
+            global_step: the step.
+            walltime: when, in seconds since 1970; now unless given.
+            new_style: write it as a tensor, as newer programs do.
+            double_precision: keep 64 bits of it, which the new style can.
+        """
+        if double_precision and not new_style:
+            raise ValueError("add_scalar: double_precision=True needs new_style=True")
+        value = summaries.scalar(tag, scalar_value, as_tensor=new_style, double=double_precision)
+        self._add(value, global_step, walltime)
 
     def add_scalars(
         self,
@@ -80,8 +112,7 @@ class SummaryWriter:
         """Several numbers in one diagram: each goes to a run of its own, as in PyTorch."""
         for tag, number in tag_scalar_dict.items():
             run = f"{main_tag.replace('/', '_')}_{tag}"
-            value = summaries.scalar(main_tag, number)
-            self._add(summaries.summary(value), global_step, walltime, run)
+            self._add(summaries.scalar(main_tag, number), global_step, walltime, run)
 
     def add_histogram(
         self,
@@ -94,7 +125,7 @@ class SummaryWriter:
     ) -> None:
         """How values are distributed."""
         value = summaries.histogram(tag, values, bins)
-        self._add(summaries.summary(value), global_step, walltime)
+        self._add(value, global_step, walltime)
 
     def add_image(
         self,
@@ -106,7 +137,7 @@ class SummaryWriter:
     ) -> None:
         """An image: bytes, or numbers from 0 to 1."""
         value = summaries.picture(tag, summaries.arrange(img_tensor, dataformats))
-        self._add(summaries.summary(value), global_step, walltime)
+        self._add(value, global_step, walltime)
 
     def add_images(
         self,
@@ -134,7 +165,7 @@ class SummaryWriter:
             width, height = (round(float(n) * one.dpi) for n in one.get_size_inches())
             pixels = np.frombuffer(buffer.getvalue(), np.uint8).reshape(height, width, 4)
             value = summaries.picture(tag, pixels)
-            self._add(summaries.summary(value), global_step, walltime)
+            self._add(value, global_step, walltime)
             if close:
                 from matplotlib import pyplot
 
@@ -149,7 +180,7 @@ class SummaryWriter:
     ) -> None:
         """A text, shown as Markdown."""
         value = summaries.words(tag, text_string)
-        self._add(summaries.summary(value), global_step, walltime)
+        self._add(value, global_step, walltime)
 
     def add_graph(
         self,
@@ -165,7 +196,8 @@ class SummaryWriter:
         captured = capture(model)
         with no_grad():
             captured(*given)
-        self._add(summaries.drawing(captured.latest.graph), 0, None)
+        graph = summaries.drawing(captured.latest.graph)
+        self._event("", 0, None, graph_def=graph.SerializeToString())
 
     def add_hparams(
         self,
@@ -175,12 +207,21 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Hyperparameters of a run and what it reached, for comparison with other runs."""
+        """Hyperparameters of a run and what it reached, for comparison with other runs.
+
+        Args:
+            hparam_dict: the hyperparameters.
+            metric_dict: what was reached.
+            hparam_domain_discrete: the values a hyperparameter may have, by its name.
+            run_name: the run's folder; the time unless given.
+            global_step: the step it was reached at.
+        """
         run = str(time.time()) if run_name is None else run_name
-        for content in summaries.hyperparameters(hparam_dict, metric_dict):
+        choices = hparam_domain_discrete or {}
+        for content in summaries.hyperparameters(hparam_dict, metric_dict, choices):
             self._add(content, 0, None, run)
         for tag, value in metric_dict.items():
-            self._add(summaries.summary(summaries.scalar(tag, value)), global_step, None, run)
+            self._add(summaries.scalar(tag, value), global_step, None, run)
 
     def flush(self) -> None:
         """Bring what was added to disk."""
