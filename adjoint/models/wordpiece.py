@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core import libraries
 from adjoint.engine.tensor.tensor import Tensor
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -70,6 +71,8 @@ def split_words(text: str) -> Iterator[str]:
 class WordPieceTokenizer:
     """Text as numbers of word pieces: the longest known piece first, then on from its end.
 
+    The `tokenizers` library does it where it is installed, with the same result.
+
     Args:
         vocabulary: the number of each piece; pieces inside a word begin with ##.
         lowercase: whether capitals count as small letters.
@@ -127,6 +130,7 @@ class WordPieceTokenizer:
         found = sorted(map(re.escape, special), key=len, reverse=True)
         self._special = re.compile(f"({'|'.join(found)})")
         self._known: dict[str, list[int]] = {}
+        self._library = self._by_library()
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str]) -> WordPieceTokenizer:
@@ -194,8 +198,37 @@ class WordPieceTokenizer:
             self._known[word] = pieces
         return pieces
 
+    def _by_library(self) -> Any:
+        """The same tokenizer of the `tokenizers` library, or None where that is not installed."""
+        library = libraries.find("tokenizers")
+        if library is None:
+            return None
+        made = library.Tokenizer(
+            library.models.WordPiece(
+                self.vocabulary,
+                unk_token=self.special[1],
+                continuing_subword_prefix=self.prefix,
+                max_input_chars_per_word=self.max_word,
+            )
+        )
+        made.normalizer = library.normalizers.BertNormalizer(
+            clean_text=self.clean_text,
+            handle_chinese_chars=self.split_ideographs,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
+        )
+        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        made.add_special_tokens(list(self.special))
+        return made
+
     def numbers(self, text: str) -> list[int]:
         """The numbers of a text's pieces, without [CLS] and [SEP]."""
+        if self._library is not None:
+            return list(self._library.encode(text, add_special_tokens=False).ids)
+        return self.plain_numbers(text)
+
+    def plain_numbers(self, text: str) -> list[int]:
+        """The same without the library."""
         out: list[int] = []
         for place, part in enumerate(self._special.split(text)):
             if place % 2:  # what the pattern matched

@@ -12,6 +12,7 @@ from adjoint.data.readers import png
 from adjoint.data.readers.images import read_image as _read
 from adjoint.data.readers.images import rgb
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.dtype import uint8
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -47,6 +48,16 @@ decode_image = read_image
 
 
 def write_png(input: Tensor, filename: str, compression_level: int = 6) -> None:
-    """Write bytes (C, H, W) as a PNG file."""
+    """Write bytes (C, H, W), of one channel or three, as a PNG file."""
+    if not 0 <= compression_level <= 9:
+        raise RuntimeError(
+            f"write_png: compression_level must be between 0 and 9, received {compression_level}"
+        )
+    if input.dtype is not uint8 or input.ndim != 3 or input.shape[0] not in (1, 3):
+        raise RuntimeError(
+            "write_png: expected uint8 of shape (1, H, W) or (3, H, W), received "
+            f"{input.dtype} of shape {tuple(input.shape)}"
+        )
+    pixels = np.asarray(input.permute(1, 2, 0).to("cpu").numpy())
     with open(filename, "wb") as file:
-        file.write(png.encode(np.asarray(input.permute(1, 2, 0).to("cpu").numpy())))
+        file.write(png.encode(pixels[:, :, 0] if len(input) == 1 else pixels, compression_level))

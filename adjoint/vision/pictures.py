@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.data.readers.images import rgb
+from adjoint.engine.core import libraries
 
 
 def pillow() -> Any:
     """`PIL.Image`, or None where Pillow is not installed."""
-    try:
-        from PIL import Image
-    except ImportError:
-        return None
-    return Image
+    return libraries.find("PIL.Image")
 
 
 def picture(array: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from adjoint.data.readers import png
 from adjoint.data.readers.labelled import Labelled
+from adjoint.engine.core import libraries
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
 
@@ -17,26 +19,34 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", 
 def read_image(path: str | os.PathLike[str]) -> Any:
     """An image as an array (H, W) or (H, W, C).
 
-    PNG, binary PPM and PGM, and `.npy` are read without other libraries; the rest needs Pillow.
+    Pillow reads it where it is installed; without it PNG, binary PPM and PGM, and `.npy` are read.
     """
     source = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
+    if data[:6] == b"\x93NUMPY":
+        return np.load(path, allow_pickle=False)
+    # Pillow has no colour of 16 bits and would cut it down to 8.
+    if libraries.find("PIL") is not None and not png.is_deep_colour(data):
+        return _by_pillow(data, source)
     if data[:8] == png.SIGNATURE:
         return png.decode(data, source)
     if data[:2] in (b"P5", b"P6"):
         return _netpbm(data, source)
-    if data[:6] == b"\x93NUMPY":
-        return np.load(path, allow_pickle=False)
+    raise RuntimeError(
+        f"read_image: {source} is neither PNG, PPM, PGM nor npy; other formats need Pillow. "
+        "Install it with `pip install adjoint[images]`."
+    )
+
+
+def _by_pillow(data: bytes, source: str) -> Any:
     try:
-        from PIL import Image
-    except ImportError:
-        raise RuntimeError(
-            f"read_image: {source} is neither PNG, PPM, PGM nor npy; other formats need Pillow "
-            "(pip install pillow)"
-        ) from None
-    with Image.open(path) as image:
-        return np.asarray(image)
+        with libraries.find("PIL.Image").open(io.BytesIO(data)) as image:
+            # One bit as bytes, places in a palette as the colours there.
+            mode = {"1": "L", "P": "RGB"}.get(image.mode)
+            return np.array(image if mode is None else image.convert(mode))
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for damaged files
+        raise RuntimeError(f"read_image: {source}: damaged, or no image ({error})") from error
 
 
 def _netpbm(data: bytes, source: str) -> Any:

@@ -1,4 +1,4 @@
-"""A reader and writer of PNG images: no interlacing, which photographs for training rarely use."""
+"""A reader and writer of PNG images, for where Pillow is not installed: no interlacing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import numpy as np
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+
+
+def is_deep_colour(data: bytes) -> bool:
+    """Whether a file is a PNG of 16 bits for each of several channels."""
+    return data[:8] == SIGNATURE and data[24:25] == b"\x10" and data[25:26] != b"\0"
 
 
 def decode(data: bytes, source: str) -> Any:
@@ -42,7 +47,8 @@ def _decode(data: bytes, source: str) -> Any:
     width, height, depth, color, _, _, interlace = struct.unpack(">IIBBBBB", header)
     if interlace:
         raise RuntimeError(
-            f"read_image: {source} is an interlaced PNG, which needs Pillow (pip install pillow)"
+            f"read_image: {source} is an interlaced PNG, which needs Pillow. Install it with "
+            "`pip install adjoint[images]`."
         )
     channels = _CHANNELS[color]
     stride = (width * channels * depth + 7) // 8
@@ -96,8 +102,8 @@ def _predict(row: Any, above: Any, step: int, kind: int) -> None:
     row[:] = current
 
 
-def encode(pixels: Any) -> bytes:
-    """A PNG file of bytes (H, W), (H, W, 3) or (H, W, 4)."""
+def encode(pixels: Any, level: int = 6) -> bytes:
+    """A PNG file of bytes (H, W), (H, W, 3) or (H, W, 4), compressed at a level from 0 to 9."""
     pixels = np.ascontiguousarray(pixels, np.uint8)
     height, width = pixels.shape[:2]
     color = {1: 0, 2: 4, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
@@ -110,5 +116,5 @@ def encode(pixels: Any) -> bytes:
         )
 
     header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
-    image = zlib.compress(lines, 6)
+    image = zlib.compress(lines, level)
     return SIGNATURE + chunk(b"IHDR", header) + chunk(b"IDAT", image) + chunk(b"IEND", b"")
