@@ -149,6 +149,10 @@ def test_word_pieces_are_those_of_the_library(text: str, which: int) -> None:
     assert tokenizer.plain_numbers(text) == tokenizer.numbers(text)
 
 
+def test_half_a_character_is_no_error() -> None:
+    assert TOKENIZERS[0].numbers("a \ud800 b") == TOKENIZERS[0].plain_numbers("a \ud800 b")
+
+
 def test_word_pieces_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     plain = WordPieceTokenizer(VOCABULARY)

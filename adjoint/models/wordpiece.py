@@ -223,9 +223,9 @@ class WordPieceTokenizer:
 
     def numbers(self, text: str) -> list[int]:
         """The numbers of a text's pieces, without [CLS] and [SEP]."""
-        if self._library is not None:
-            return list(self._library.encode(text, add_special_tokens=False).ids)
-        return self.plain_numbers(text)
+        if self._library is None or any("\ud800" <= c <= "\udfff" for c in text):
+            return self.plain_numbers(text)  # half a character cannot be handed over
+        return list(self._library.encode(text, add_special_tokens=False).ids)
 
     def plain_numbers(self, text: str) -> list[int]:
         """The same without the library."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from adjoint.data.transforms import pillow
 from adjoint.data.transforms.draw import chance, integer
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import DType, float32, get_default_dtype, uint8
@@ -78,14 +78,22 @@ def like(image: Any, made: Tensor) -> Any:
         array = array[0]
     else:
         array = np.ascontiguousarray(array.transpose(1, 2, 0))
-    return array if is_array else sys.modules["PIL.Image"].fromarray(array)
+    if is_array:
+        return array
+    channels = 1 if array.ndim == 2 else array.shape[2]
+    kept = channels == len(image.getbands()) and array.dtype == np.uint8
+    return pillow.picture(array, image.mode if kept else None, image)
 
 
 class ImageTransform(Transform):
     """A transform that gives the kind of image it is given; `change` does it to tensors."""
 
     def __call__(self, image: Any) -> Any:
+        if pillow.is_picture(image):
+            return self.change_picture(image)
         picture = to_channels_first(image)
+        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+            return like(image, wrap(self.change_bytes(picture._array)))
         if picture.ndim < 2:
             raise ValueError(
                 f"{type(self).__name__}: expected an image (..., H, W), received shape "
@@ -96,6 +104,14 @@ class ImageTransform(Transform):
     def change(self, image: Tensor) -> Tensor:
         """The transform of a tensor (..., H, W)."""
         raise NotImplementedError
+
+    def change_bytes(self, pixels: Any) -> Any:
+        """The transform of an array of bytes (C, H, W), where Pillow's differs from tensors'."""
+        return self.change(wrap(pixels))._array
+
+    def change_picture(self, image: Any) -> Any:
+        """The transform of an image of Pillow's, where that does it."""
+        return like(image, self.change(to_channels_first(image)))
 
 
 class ToTensor(Transform):
@@ -110,6 +126,8 @@ class ToTensor(Transform):
     def __call__(self, image: Any) -> Tensor:
         if isinstance(image, Tensor):
             raise TypeError("ToTensor: image should be PIL Image or ndarray, received a Tensor")
+        if pillow.is_picture(image) and image.mode == "1":
+            image = image.convert("L")
         made = to_channels_first(image)
         if made.dtype is uint8:
             return made.to(get_default_dtype()) / 255

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.data.transforms.basic import ImageTransform, Transform
+from adjoint.data.transforms import pillow
+from adjoint.data.transforms.basic import ImageTransform, Transform, to_channels_first
 from adjoint.data.transforms.draw import chance, integer, uniform
 from adjoint.engine.ops.random.random import randn, randperm
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -103,6 +104,14 @@ class ColorJitter(ImageTransform):
             pixels = steps[i](pixels, white).clip(0, white)
         return _join(pixels, white, dtype)
 
+    def change_picture(self, image: Any) -> Any:
+        names = list(pillow.ADJUST)
+        for i in randperm(4).tolist():
+            bounds: Bounds | None = getattr(self, names[i])
+            if bounds is not None:
+                image = pillow.ADJUST[names[i]](image, uniform(*bounds))
+        return image
+
     def _brighten(self, pixels: Any, white: float) -> Any:
         return pixels * uniform(*self.brightness) if self.brightness else pixels
 
@@ -125,15 +134,31 @@ class ColorJitter(ImageTransform):
 
 
 class Grayscale(ImageTransform):
-    """Without colour, in one channel or three equal ones."""
+    """Without colour, in one channel or three equal ones.
+
+    PIL images and arrays of bytes are rounded as Pillow rounds; tensors of bytes are cut off, as
+    torchvision does.
+    """
 
     def __init__(self, num_output_channels: int = 1) -> None:
+        if num_output_channels not in (1, 3):
+            raise ValueError(
+                f"Grayscale: num_output_channels must be 1 or 3, received {num_output_channels}"
+            )
         self.num_output_channels = num_output_channels
 
     def change(self, image: Tensor) -> Tensor:
         pixels, white, dtype = _split(image)
-        repeats = [1] * (pixels.ndim - 3) + [self.num_output_channels, 1, 1]
-        return _join(np.tile(grey(pixels), repeats), white, dtype)
+        return _join(self._repeated(grey(pixels)), white, dtype)
+
+    def change_bytes(self, pixels: Any) -> Any:
+        return self._repeated(pillow.grey_bytes(pixels) if len(pixels) == 3 else grey(pixels))
+
+    def change_picture(self, image: Any) -> Any:
+        return pillow.grey_picture(image, self.num_output_channels)
+
+    def _repeated(self, pixels: Any) -> Any:
+        return np.tile(pixels, [1] * (pixels.ndim - 3) + [self.num_output_channels, 1, 1])
 
 
 class RandomGrayscale(ImageTransform):
@@ -142,8 +167,12 @@ class RandomGrayscale(ImageTransform):
     def __init__(self, p: float = 0.1) -> None:
         self.p = p
 
-    def change(self, image: Tensor) -> Tensor:
-        return Grayscale(int(image.shape[-3]))(image) if chance(self.p) else image
+    def __call__(self, image: Any) -> Any:
+        if not chance(self.p):
+            return image
+        picture = pillow.is_picture(image)
+        channels = len(image.getbands()) if picture else to_channels_first(image).shape[-3]
+        return Grayscale(int(channels))(image)
 
 
 class RandomErasing(Transform):

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.data.transforms import pillow
 from adjoint.data.transforms.basic import ImageTransform
 from adjoint.data.transforms.draw import chance, integer, uniform
+from adjoint.engine.core.numeric_limits import iinfo
+from adjoint.engine.ops.image.interpolate import interpolate
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
@@ -21,66 +24,48 @@ def _pair(size: int | Sequence[int]) -> tuple[int, int]:
     return size[0], size[1]
 
 
-def _triangle(x: Any, _: bool) -> Any:
-    return (1 - np.abs(x)).clip(0, None)
-
-
-def _cubic(x: Any, antialias: bool) -> Any:
-    """Keys' kernel; the parameter is PIL's where all pixels are taken in, else PyTorch's."""
-    a, x = -0.5 if antialias else -0.75, np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((x - 5) * x + 8) * x * a - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0))
-
-
-PIL_MODES = {"0": "nearest", "2": "bilinear", "3": "bicubic", "nearest-exact": "nearest"}
-KERNELS: dict[str, tuple[Any, float]] = {"bilinear": (_triangle, 1.0), "bicubic": (_cubic, 2.0)}
-
-
-def _weights(size: int, out: int, mode: str, antialias: bool) -> Any:
-    """Weights (out, size) of interpolation, widened when shrinking to take all pixels in."""
-    kernel, reach = KERNELS[mode]
-    scale = size / out
-    stretch = max(scale, 1.0) if antialias else 1.0
-    centres = (np.arange(out) + 0.5) * scale - 0.5
-    if antialias:
-        weights = kernel((np.arange(size)[None, :] - centres[:, None]) / stretch, True)
-    else:  # places outside stand for the nearest one inside
-        weights = np.zeros((out, size))
-        for tap in range(1 - int(reach), 1 + int(reach)):
-            places = np.floor(centres) + tap
-            share = kernel(places - centres, False)
-            np.add.at(weights, (np.arange(out), places.clip(0, size - 1).astype(np.int64)), share)
-    return weights / weights.sum(1, keepdims=True)
+MODES = ("nearest", "nearest-exact", "bilinear", "bicubic")
 
 
 def resize(image: Tensor, height: int, width: int, mode: str, antialias: bool) -> Tensor:
-    """An image of another size, by nearest pixels, linear or cubic interpolation."""
-    array = image._array
-    h, w = array.shape[-2:]
-    if (h, w) == (height, width):
+    """A tensor image of another size, as `nn.functional.interpolate` makes it."""
+    if tuple(image.shape[-2:]) == (height, width):
         return image
-    if mode == "nearest":
-        rows = (np.arange(height) * (h / height)).astype(np.int64)
-        columns = (np.arange(width) * (w / width)).astype(np.int64)
-        return wrap(np.ascontiguousarray(array[..., rows[:, None], columns]))
-    work = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
-    down = _weights(h, height, mode, antialias).astype(work.dtype)
-    across = _weights(w, width, mode, antialias).astype(work.dtype)
-    out = np.matmul(np.matmul(down, work), across.T)
-    if array.dtype == np.uint8:
-        out = np.rint(out).clip(0, 255)
-    return wrap(out.astype(array.dtype))
+    if mode not in MODES:
+        raise ValueError(
+            f"Resize: interpolation {mode!r} is for PIL images; tensors have {list(MODES)}"
+        )
+    smooth = mode in ("bilinear", "bicubic")
+    batch = image.reshape(-1, 1, *image.shape[-2:])
+    work = batch if batch.dtype.is_floating_point else batch.float()
+    out = interpolate(
+        work,
+        (height, width),
+        mode=mode,
+        align_corners=False if smooth else None,
+        antialias=antialias and smooth,
+    )
+    if not image.dtype.is_floating_point:
+        if smooth:
+            limits = iinfo(image.dtype)
+            out = out.round().clamp(limits.min, limits.max)
+        out = out.to(image.dtype)
+    return out.reshape(*image.shape[:-2], height, width)
 
 
 class Resize(ImageTransform):
     """Another size: (H, W), or a number for the shorter side with the ratio of sides kept.
 
+    PIL images and arrays of bytes become what Pillow makes of them, tensors what
+    `nn.functional.interpolate` does; their "nearest" pixels differ by half a pixel.
+
     Args:
         size: the size.
-        interpolation: "bilinear", "bicubic" or "nearest".
+        interpolation: "bilinear", "bicubic", "nearest" or "nearest-exact"; for PIL images also
+            "box", "hamming" and "lanczos".
         max_size: the most the longer side may become, where `size` is a number.
-        antialias: when shrinking, average over all pixels that fall on one.
+        antialias: when shrinking a tensor, average over all pixels that fall on one; images of the
+            other kinds always are.
 
     Example:
         >>> import adjoint as ad
@@ -96,11 +81,10 @@ class Resize(ImageTransform):
         antialias: bool = True,
     ) -> None:
         mode = str(getattr(interpolation, "value", interpolation))
-        mode = PIL_MODES.get(mode, mode)
-        if mode != "nearest" and mode not in KERNELS:
+        mode = pillow.NAMES.get(mode, mode)
+        if mode not in pillow.FILTERS:
             raise ValueError(
-                "Resize: interpolation must be 'bilinear', 'bicubic' or 'nearest', received "
-                f"{mode!r}"
+                f"Resize: interpolation must be one of {list(pillow.FILTERS)}, received {mode!r}"
             )
         self.size = size
         self.interpolation = mode
@@ -110,6 +94,14 @@ class Resize(ImageTransform):
     def change(self, image: Tensor) -> Tensor:
         height, width = self._target(*image.shape[-2:])
         return resize(image, height, width, self.interpolation, self.antialias)
+
+    def change_bytes(self, pixels: Any) -> Any:
+        height, width = self._target(*pixels.shape[-2:])
+        return pillow.resize_bytes(pixels, height, width, self.interpolation)
+
+    def change_picture(self, image: Any) -> Any:
+        height, width = self._target(image.height, image.width)
+        return pillow.resize_picture(image, height, width, self.interpolation)
 
     def _target(self, h: int, w: int) -> tuple[int, int]:
         if not isinstance(self.size, int) and len(self.size) == 2:
@@ -249,7 +241,18 @@ class RandomResizedCrop(ImageTransform):
 
     def change(self, image: Tensor) -> Tensor:
         part = crop(image, *self._rectangle(*image.shape[-2:]))
-        return Resize(self.size, self.interpolation, None, self.antialias)(part)
+        return self._resize().change(part)
+
+    def change_bytes(self, pixels: Any) -> Any:
+        top, left, height, width = self._rectangle(*pixels.shape[-2:])
+        return self._resize().change_bytes(pixels[..., top : top + height, left : left + width])
+
+    def change_picture(self, image: Any) -> Any:
+        top, left, height, width = self._rectangle(image.height, image.width)
+        return self._resize()(image.crop((left, top, left + width, top + height)))
+
+    def _resize(self) -> Resize:
+        return Resize(self.size, self.interpolation, None, self.antialias)
 
     def _rectangle(self, h: int, w: int) -> tuple[int, int, int, int]:
         for _ in range(10):
@@ -308,6 +311,10 @@ class RandomRotation(ImageTransform):
 
     def change(self, image: Tensor) -> Tensor:
         return rotate(image, uniform(*self.degrees), self.interpolation, self.fill)
+
+    def change_picture(self, image: Any) -> Any:
+        angle = uniform(*self.degrees)
+        return pillow.rotate_picture(image, angle, self.interpolation, self.fill)
 
 
 def rotate(image: Tensor, angle: float, mode: str, fill: float) -> Tensor:

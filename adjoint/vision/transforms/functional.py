@@ -24,8 +24,9 @@ from adjoint.data.transforms.color import grey, shift_hue
 from adjoint.data.transforms.geometry import crop as _crop
 from adjoint.data.transforms.geometry import rotate as _rotate
 from adjoint.data.transforms.geometry import sample
+from adjoint.data.transforms.pillow import ADJUST, is_picture, picture, rotate_picture
+from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor, wrap
-from adjoint.vision.pictures import pillow
 
 
 class InterpolationMode(Enum):
@@ -35,6 +36,9 @@ class InterpolationMode(Enum):
     NEAREST_EXACT = "nearest-exact"
     BILINEAR = "bilinear"
     BICUBIC = "bicubic"
+    BOX = "box"
+    HAMMING = "hamming"
+    LANCZOS = "lanczos"
 
 
 def to_tensor(pic: Any) -> Tensor:
@@ -49,15 +53,13 @@ def pil_to_tensor(pic: Any) -> Tensor:
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     """A tensor (C, H, W) or array (H, W, C) as a PIL image."""
-    image = pillow()
-    if image is None:
-        raise RuntimeError("to_pil_image needs Pillow (pip install pillow)")
+    need("PIL.Image", "to_pil_image")
     if isinstance(pic, Tensor):
         if pic.dtype.is_floating_point:
             pic = pic.mul(255).byte()
         pic = np.asarray(pic.to("cpu").numpy()).transpose(1, 2, 0)
     array = pic[:, :, 0] if pic.ndim == 3 and pic.shape[2] == 1 else pic
-    return image.fromarray(array, mode)
+    return picture(array, mode)
 
 
 def convert_image_dtype(image: Tensor, dtype: Any) -> Tensor:
@@ -118,10 +120,21 @@ def rotate(
     img: Any, angle: float, interpolation: Any = InterpolationMode.NEAREST,
     expand: bool = False, center: Any = None, fill: Any = 0,
 ) -> Any:  # fmt: skip
-    """The image turned counter-clockwise about its middle."""
-    if expand or center is not None:
-        raise NotImplementedError("rotate: expand and center are not supported")
+    """The image turned counter-clockwise about its middle, or of a PIL image about a point.
+
+    Args:
+        img: the image.
+        angle: in degrees.
+        interpolation: nearest or bilinear.
+        expand: of a PIL image: make room for all of it.
+        center: of a PIL image: the point (x, y).
+        fill: what pixels from outside become.
+    """
     mode = str(getattr(interpolation, "value", interpolation))
+    if is_picture(img):
+        return rotate_picture(img, angle, mode, _one(fill), expand, center)
+    if expand or center is not None:
+        raise NotImplementedError("rotate: expand and center are for PIL images only")
     return like(img, _rotate(to_channels_first(img), angle, mode, _one(fill)))
 
 
@@ -174,12 +187,16 @@ def _done(img: Any, pixels: Any, white: float, dtype: Any) -> Any:
 
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
     """All pixels times a factor."""
+    if is_picture(img):
+        return ADJUST["brightness"](img, brightness_factor)
     pixels, white, dtype = _pixels(img)
     return _done(img, pixels * brightness_factor, white, dtype)
 
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
     """Away from, or towards, the mean grey."""
+    if is_picture(img):
+        return ADJUST["contrast"](img, contrast_factor)
     pixels, white, dtype = _pixels(img)
     mean = grey(pixels).mean((-3, -2, -1), keepdims=True)
     return _done(img, contrast_factor * pixels + (1 - contrast_factor) * mean, white, dtype)
@@ -187,6 +204,8 @@ def adjust_contrast(img: Any, contrast_factor: float) -> Any:
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
     """Away from, or towards, grey."""
+    if is_picture(img):
+        return ADJUST["saturation"](img, saturation_factor)
     pixels, white, dtype = _pixels(img)
     mixed = saturation_factor * pixels + (1 - saturation_factor) * grey(pixels)
     return _done(img, mixed, white, dtype)
@@ -194,6 +213,8 @@ def adjust_saturation(img: Any, saturation_factor: float) -> Any:
 
 def adjust_hue(img: Any, hue_factor: float) -> Any:
     """Colours turned around the circle."""
+    if is_picture(img):
+        return ADJUST["hue"](img, hue_factor)
     pixels, white, dtype = _pixels(img)
     return _done(img, shift_hue(pixels / white, hue_factor) * white, white, dtype)
 
