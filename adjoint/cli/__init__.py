@@ -3,16 +3,66 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from pickle import UnpicklingError
+
+from adjoint.engine.core.arguments import Parser
+
+# What a user can cause and mend: a file that is not there, a value that does not fit, a library
+# that is not installed. Anything else is a fault of Adjoint's and shows its traceback.
+EXPECTED = (OSError, ValueError, RuntimeError, ModuleNotFoundError, EOFError, UnpicklingError)
+REFUSED, INTERRUPTED = 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the command; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="adjoint", description="Deep learning in Python, with PyTorch's API."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    """Entry point of the command; returns the exit status.
+
+    What the user got wrong is said in one line, with status 2; an interrupt gives 130.
+    `ADJOINT_DEBUG=1` shows tracebacks as well.
+    """
+    chosen = parser().parse_args(argv)
+    try:
+        status = dispatch(chosen)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        if debugging():
+            raise
+        return complain(chosen.command, "interrupted", INTERRUPTED)
+    except EXPECTED as error:
+        if debugging():
+            raise
+        return complain(chosen.command, message(error), REFUSED)
+    return status
+
+
+def debugging() -> bool:
+    """Whether tracebacks were asked for."""
+    return os.environ.get("ADJOINT_DEBUG", "") not in ("", "0")
+
+
+def complain(command: str, text: str, status: int) -> int:
+    """Say one line on standard error; the exit status, for the caller to return."""
+    sys.stdout.flush()
+    print(f"adjoint {command}: {text}", file=sys.stderr)
+    return status
+
+
+def message(error: BaseException) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command takes."""
+    made = Parser(prog="adjoint", description="Deep learning in Python, with PyTorch's API.")
+    commands = made.add_subparsers(dest="command", required=True, metavar="command")
 
     run = commands.add_parser(
         "run", help="run a PyTorch script, `import torch` answered by Adjoint"
@@ -28,8 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
+    return made
 
-    chosen = parser.parse_args(argv)
+
+def dispatch(chosen: argparse.Namespace) -> int:
+    """Do what a command line asks for; the exit status."""
     if chosen.command == "run":
         from adjoint.cli.run import run_script
 

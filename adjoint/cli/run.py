@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib.util
 import io
 import linecache
 import os
@@ -30,14 +31,15 @@ def run_script(
     script: str, args: Sequence[str], *, as_module: bool = False, full_traceback: bool = False
 ) -> int:
     """Run a script (or module) as `python` would, with `torch` meaning Adjoint."""
-    if not as_module and not Path(script).is_file():
-        print(f"adjoint run: there is no file {script!r}", file=sys.stderr)
-        return 2
+    if not as_module:
+        check_readable(script)
     torch_alias.install()
+    if as_module:
+        sys.path.insert(0, str(Path.cwd()))
+        check_module(script)
     try:
         if as_module:
             sys.argv = [script, *args]
-            sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
             execute(Path(script), [script, *args])
@@ -47,6 +49,26 @@ def run_script(
         print_error(error, full_traceback)
         return 1
     return 0
+
+
+def check_readable(script: str) -> None:
+    """Refuse a script that is no file, or may not be read."""
+    if not Path(script).is_file():
+        raise FileNotFoundError(f"there is no file {script!r}")
+    with open(script, "rb"):
+        pass
+
+
+def check_module(name: str) -> None:
+    """Refuse a module that is not there; one that fails when imported is the script's matter."""
+    try:
+        found = importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        found = False
+    if not found:
+        raise ModuleNotFoundError(f"there is no module {name!r}", name=name)
 
 
 def execute(path: Path, argv: list[str]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from adjoint.cli.run import check_readable, execute, print_error
 
 RECIPES = "adjoint.training.recipes"
 
@@ -24,12 +25,12 @@ def recipes() -> dict[str, str]:
 def train_recipe(name: str | None, args: Sequence[str]) -> int:
     """Run a recipe; without a name, list them."""
     if name is not None and name.endswith(".py"):
-        if not Path(name).is_file():
-            print(f"adjoint train: there is no file {name!r}", file=sys.stderr)
-            return 2
-        from adjoint.cli.run import execute
-
-        execute(Path(name), [name, *args])
+        check_readable(name)
+        try:
+            execute(Path(name), [name, *args])
+        except Exception as error:
+            print_error(error, full=True)
+            return 1
         return 0
     known = recipes()
     if name in known:
@@ -38,5 +39,4 @@ def train_recipe(name: str | None, args: Sequence[str]) -> int:
     if name is None:
         print(f"adjoint train RECIPE [--help]\n{listing}")
         return 0
-    print(f"adjoint train: no recipe {name!r}. There are:\n{listing}", file=sys.stderr)
-    return 2
+    raise ValueError(f"no recipe {name!r}; there is: {', '.join(known)}")

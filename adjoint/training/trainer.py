@@ -31,6 +31,12 @@ from adjoint.training.writer import SummaryWriter
 
 PRECISIONS: dict[str, DType | None] = {"float32": None, "bfloat16": bfloat16, "float16": float16}
 History = list[dict[str, float]]
+STATE = frozenset(  # the entries of a checkpoint
+    """
+    model optimizer scheduler scaler early_stopping random loader metrics epoch step partial history
+    stopped
+    """.split()
+)
 REDRAW = 30.0  # seconds between drawings of the curves while training goes on
 
 
@@ -224,6 +230,12 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
+        missing = STATE - set(state) if isinstance(state, dict) else STATE
+        if missing:
+            raise ValueError(
+                f"Trainer: this is no trainer's checkpoint: it lacks {', '.join(sorted(missing))}. "
+                "Pass what Trainer.save wrote."
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for name in ("scheduler", "scaler", "early_stopping"):

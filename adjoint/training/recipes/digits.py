@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from adjoint import nn, optim
 from adjoint.data import DataLoader, TensorDataset
 from adjoint.datasets import digits
+from adjoint.engine.core.arguments import Parser, positive, rate, seed
 from adjoint.engine.ops.random.random import randperm
 from adjoint.metrics import Accuracy
 from adjoint.random import manual_seed
@@ -47,15 +48,18 @@ def data() -> tuple[Any, Any]:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Train, report, and say by the exit status whether the accuracy was reached."""
-    parser = argparse.ArgumentParser(prog="adjoint train digits", description=__doc__)
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--batch-size", type=int, default=50)
-    parser.add_argument("--lr", type=float, default=4e-3)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = Parser(prog="adjoint train digits", description=__doc__)
+    parser.add_argument("--epochs", type=positive, default=EPOCHS)
+    parser.add_argument("--batch-size", type=positive, default=50)
+    parser.add_argument("--lr", type=rate, default=4e-3)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--folder", default="runs/digits")
     parser.add_argument("--compile", action="store_true", help="train with native code")
     parser.add_argument("--resume", help="a checkpoint to continue from")
     chosen = parser.parse_args(list(arguments))
+    Path(chosen.folder).mkdir(parents=True, exist_ok=True)  # refused now, not after an epoch
+    if chosen.resume is not None and not Path(chosen.resume).is_file():
+        raise FileNotFoundError(f"--resume: there is no file {chosen.resume!r}")
 
     manual_seed(chosen.seed)
     train, test = data()

@@ -1,0 +1,58 @@
+"""Arguments of recipes and of the command: checked as they are read, refused in one line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import NoReturn
+
+from adjoint.engine.core.state.rng import check_seed
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on.
+
+    >>> positive("12")
+    12
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, received {text!r}")
+    return number
+
+
+def rate(text: str) -> float:
+    """A finite number above 0.
+
+    >>> rate("1e-3")
+    0.001
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, received {text!r}")
+    return number
+
+
+def seed(text: str) -> int:
+    """A seed that `manual_seed` takes."""
+    try:
+        return check_seed(int(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at most 64 bits, received {text!r}"
+        ) from None
