@@ -175,7 +175,8 @@ def test_no_switch_lies_outside_the_table() -> None:
 
 
 def test_unknown_settings_are_refused() -> None:
-    for module in (ad.backends.cudnn, ad.backends.mkldnn, ad.backends.cuda.matmul, ad.mps):
+    settings: list[Any] = [ad.backends.cudnn, ad.backends.mkldnn, ad.backends.cuda.matmul, ad.mps]
+    for module in settings:
         with pytest.raises(AttributeError, match="knows no such setting"):
             module.benchmrk = True
         with pytest.raises(AttributeError, match="knows no such setting"):

@@ -202,7 +202,7 @@ def hyperparameters(
 def drawing(graph: Graph) -> Any:
     """A captured graph, a node per operation."""
     names = {id(value): f"input/{value.name}" for value in graph.inputs}
-    nodes = [{"name": name, "op": "input"} for name in names.values()]
+    nodes: list[dict[str, Any]] = [{"name": n, "op": "input"} for n in names.values()]
     for node in graph:
         name = f"{node.record.name}/{node.outputs[0].name}" if node.outputs else node.record.name
         names |= {id(value): name for value in node.outputs}
