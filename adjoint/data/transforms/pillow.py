@@ -168,7 +168,7 @@ def resize_plain(array: Any, height: int, width: int, mode: str) -> Any:
     """The same without Pillow.
 
     >>> resize_plain(np.array([[0, 10, 255, 20]], np.uint8), 1, 2, "bilinear").tolist()
-    [[39, 98]]
+    [[41, 119]]
     """
     h, w = array.shape[-2:]
     if (h, w) == (height, width):
