@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.transpose import push_by_transposing
-from adjoint.engine.core.operations.families import push
+from adjoint.engine.core.call import Call
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
@@ -58,27 +58,10 @@ class JvpLevel(Level):
         self, record: Record, primals: Any, tangents: list[Any], params: dict[str, Any], outs: Any
     ) -> tuple[Any, ...]:
         """The tangents of the results."""
-        specs = [x._spec if is_tensor(x) else None for x in primals]
-        out_specs = tuple(o._spec for o in outs)
-
-        def look_up(name: str) -> Any:
-            if name == "out":
-                return outs[0]
-            if name == "outs":
-                return outs
-            if name == "later_outs":
-                return outs[1:]
-            if name == "ts":
-                return tangents
-            if record.has_operand(name):
-                return record.operand(primals, name)
-            if name[:1] == "t" and record.has_operand(name[1:]):
-                return record.operand(tangents, name[1:])
-            return static_look_up(name, record, specs, out_specs, params)
-
-        result = push(record, primals, tangents, look_up, params)
+        call = Call(record, primals, params, outs)
+        result = call.push(tangents)
         if result is NotImplemented:
-            result = push_by_transposing(record, primals, tangents, params, outs)
+            result = push_by_transposing(call, tangents)
         return result if isinstance(result, tuple) else (result,)
 
     def lift(self, tensor: Tensor) -> Dual:
@@ -115,18 +98,3 @@ class JvpLevel(Level):
 def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the spec of x."""
     return x.new_zeros(x.shape)
-
-
-def static_look_up(
-    name: str, record: Record, specs: Any, out_specs: Any, params: dict[str, Any]
-) -> Any:
-    """What a jvp rule may ask for beside operands, tangents and results."""
-    if name == "x_specs":
-        return specs
-    if name == "out_spec":
-        return out_specs[0]
-    if name == "out_specs":
-        return out_specs
-    if name.endswith("_spec") and record.has_operand(name[:-5]):
-        return record.operand(specs, name[:-5])
-    return params[name]

@@ -10,46 +10,27 @@ from typing import Any
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import edge_of
-from adjoint.engine.autodiff.tape.plan import plan_for
-from adjoint.engine.autodiff.tape.tape import RecordNode, make_node
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.call import Call
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import make_level_tensor
 
-_NO_LEVEL = object()  # saved values are used as they are
 
-
-def push_by_transposing(
-    record: Record, primals: Any, tangents: list[Any], params: dict[str, Any], outs: Any
-) -> tuple[Any, ...]:
+def push_by_transposing(call: Call, tangents: list[Any]) -> tuple[Any, ...]:
     """Tangents of the results, by transposing the vjp."""
     depth = CONTEXT.levels[-1].depth + 1 if CONTEXT.levels else 1
     level = GradLevel(depth)
     level.outer_grad = CONTEXT.grad_enabled
     with CONTEXT.having(levels=(*CONTEXT.levels, level), grad_enabled=True):
         seeds: list[Any] = []
-        for out in outs:
+        for out in call.outs:
             if not out.dtype.is_inexact:
                 seeds.append(None)
                 continue
             seed = make_level_tensor(level, out._spec, out.new_zeros(out.shape))
             seed._requires_grad = True
             seeds.append(seed)
-        # The node is only a carrier for the rule: its edges say which operands are wanted.
-        edges: list[Any] = [
-            None if t is None else (x, 0) for x, t in zip(primals, tangents, strict=True)
-        ]
-        bits = 1
-        for t in tangents:
-            bits = bits << 1 | (t is not None)
-        plan = plan_for(record, (bits, len(outs)), len(primals), len(outs), RecordNode)
-        if plan is None:
-            return (None,) * len(outs)
-        node = make_node(plan, primals, params, outs, edges)
-        for k, code in enumerate(plan.saves):
-            if code < 0:  # the results themselves, which stay on the tapes they are on
-                node.saved[k] = outs[-1 - code]  # type: ignore[index]
-        pulled = node.apply(seeds, None, _NO_LEVEL)
+        pulled = call.pull(seeds, [t is not None for t in tangents])
         roots: list[Any] = [
             (edge_of(p), t)
             for p, t in zip(pulled, tangents, strict=True)

@@ -45,7 +45,7 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
     if context.levels:
         level = highest_level(operands)
         if level is not None:
-            if record.compose is not None:
+            if record.compose is not None and not record.differentiable:
                 return record.compose(*operands, **params)
             return level.process(record, operands, params)
     if record.compose is not None:
