@@ -156,13 +156,13 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    # clamped so that the branch not taken cannot overflow and spoil the derivative
-    below = (x.clamp_max(0) * input_scale).expm1() * (alpha * scale)
+    # zero where not taken, so that overflow there cannot spoil the derivative
+    below = (x.masked_fill(x > 0, 0) * input_scale).expm1() * (alpha * scale)
     return WHERE(x > 0, x * scale if scale != 1 else x, below)
 
 
 def _elu_vjp(g: Tensor, x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    below = (x.clamp_max(0) * input_scale).exp() * (alpha * scale * input_scale)
+    below = (x.masked_fill(x >= 0, 0) * input_scale).exp() * (alpha * scale * input_scale)
     return g * below.masked_fill(x > 0, scale)
 
 
@@ -234,8 +234,10 @@ def celu_function(input: Tensor, alpha: float = 1.0) -> Tensor:
 # -- gates and ratios ---------------------------------------------------------------------------
 
 GLU = activation("glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid())
-SOFTSIGN = activation("softsign", lambda x: x / (x.abs() + 1))
-TANHSHRINK = activation("tanhshrink", lambda x: x - x.tanh())
+SOFTSIGN = activation(
+    "softsign", lambda x: x / (x.abs() + 1), lambda g, x: g / (x.abs() + 1) / (x.abs() + 1)
+)
+TANHSHRINK = activation("tanhshrink", lambda x: x - x.tanh(), lambda g, x: g * x.tanh() * x.tanh())
 
 
 @public(namespaces=FUNCTIONAL)
@@ -255,10 +257,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 @public(namespaces=FUNCTIONAL)
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
-    return SOFTSIGN(input) if input.dtype.is_inexact else input / (input.abs() + 1)
+    return SOFTSIGN(input) if input.dtype.is_floating_point else input / (input.abs() + 1)
 
 
 @public(namespaces=FUNCTIONAL)
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
-    return TANHSHRINK(input) if input.dtype.is_inexact else input - input.tanh()
+    return TANHSHRINK(input) if input.dtype.is_floating_point else input - input.tanh()

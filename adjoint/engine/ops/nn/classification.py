@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -370,16 +371,28 @@ def linear_cross_entropy(
 # -- events -------------------------------------------------------------------------------------
 
 
+LOWEST = math.exp(-100)  # logarithms are cut off at -100, as in PyTorch, and have no slope there
+
+
+def _log(x: Tensor) -> Tensor:
+    cut = x < LOWEST
+    return x.masked_fill(cut, 1).log().masked_fill(cut, -100)
+
+
+def _log_rest(x: Tensor) -> Tensor:
+    cut = x >= 1
+    return (-x.masked_fill(cut, 0)).log1p().masked_fill(cut, -100)
+
+
 def _bce(x: Tensor, y: Tensor) -> Tensor:
-    # logarithms are cut off at -100, as in PyTorch
-    return (y - 1) * (-x).log1p().clamp_min(-100) - y * x.log().clamp_min(-100)
+    return (y - 1) * _log_rest(x) - y * _log(x)
 
 
 BINARY_CROSS_ENTROPY = composite(
     "binary_cross_entropy",
     in_float32(_bce),
     in_float32(lambda g, x, y: g * (x - y) / ((1 - x) * x).clamp_min(1e-12)),
-    in_float32(lambda g, x: g * ((-x).log1p().clamp_min(-100) - x.log().clamp_min(-100))),
+    in_float32(lambda g, x: g * (_log_rest(x) - _log(x))),
     operands=("x", "y"),
     policy="fp32",
 )

@@ -31,12 +31,19 @@ HARDTANH = activation(
 HARDSIGMOID = activation(
     "hardsigmoid",
     lambda x: (x / 6 + 0.5).masked_fill(x <= -3, 0).masked_fill(x >= 3, 1),
-    lambda g, x: (g / 6).masked_fill((x <= -3) | (x >= 3), 0),
+    lambda g, x: WHERE((x > -3) & (x < 3), g / 6, 0),
 )
+
+
+def _hardswish_vjp(g: Tensor, x: Tensor) -> Tensor:
+    within = x.masked_fill(x.abs() >= 3, 0)  # finite where another branch is taken
+    return WHERE(x >= 3, g, (g * (within / 3 + 0.5)).masked_fill(x <= -3, 0))
+
+
 HARDSWISH = activation(
     "hardswish",
     lambda x: WHERE(x >= 3, x, (x * (x + 3) / 6).masked_fill(x <= -3, 0)),
-    lambda g, x: WHERE(x >= 3, g, (g * (x / 3 + 0.5)).masked_fill(x <= -3, 0)),
+    _hardswish_vjp,
 )
 SOFTSHRINK = activation(
     "softshrink",

@@ -38,7 +38,7 @@ def _smooth(x: Tensor, y: Tensor, beta: float) -> Tensor:
 
 def _smooth_slope(x: Tensor, y: Tensor, beta: float) -> Tensor:
     d = x - y
-    return d.sign() if beta == 0 else WHERE(d.abs() < beta, d / beta, d.sign())
+    return d.sign() if beta == 0 else WHERE(d.abs() >= beta, d.sign(), d / beta)
 
 
 MSE_LOSS = loss_record(

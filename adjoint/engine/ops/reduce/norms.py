@@ -49,13 +49,13 @@ def _p_norm_vjp(
     g, out = restore(g, x_spec, dims, keepdim), restore(out, x_spec, dims, keepdim)
     if ord == 1:
         return x.sgn() * g
+    zero = out.eq(0)
     if ord == 2:
-        return x * (g / out).masked_fill(out.eq(0), 0)
+        return (x / out.masked_fill(zero, 1)) * g.masked_fill(zero, 0)
     size = x.abs()
     if isinf(ord):
         hit = size.eq(out).to(size.dtype)
         return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
-    zero = out.eq(0)
     none = size.eq(0).logical_or(zero)  # divided and raised where that is safe, 0 elsewhere
     ratio = (size / out.masked_fill(zero, 1)).masked_fill(none, 1)
     return x.sgn() * (_power(ratio, ord - 1).masked_fill(none, 0) * g)

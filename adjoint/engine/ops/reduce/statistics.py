@@ -60,7 +60,8 @@ def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
 def _std_vjp(
     g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool, correction: float
 ) -> Tensor:
-    half = (g / (out * 2)).masked_fill(out.eq(0), 0)
+    flat = out.eq(0)
+    half = (g / (out * 2).masked_fill(flat, 1)).masked_fill(flat, 0)
     return _var_vjp(half, x, x_spec, dims, keepdim, correction)
 
 

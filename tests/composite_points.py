@@ -1,0 +1,392 @@
+"""Composites at the points where a derivative is easily wrong: kinks, zeros, saturation, no number.
+
+A row is a function of a library (Adjoint, or PyTorch beside it) and tensors; floating tensors are
+differentiated. Elementwise rows are asked at every edge, infinities and NaN among them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+INF, NAN = np.inf, np.nan
+EDGES = np.array(
+    [
+        *(0.0, -0.0, 5e-324, -5e-324, 1e-300, -1e-300, 1e-30, -1e-30, 1e-8, -1e-8, 1e-3, -1e-3),
+        *(0.25, -0.25, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0, 3.0, -3.0, 6.0, -6.0, 8.5, -8.5),
+        *(10.0, -10.0, 20.0, -20.0, 20.5, -36.0, 40.0, -40.0, 100.0, -100.0, 710.0, -710.0),
+        *(1e4, -1e4, 1e10, -1e10, 1e155, -1e155, INF, -INF, NAN),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A composite's name, a call of it, and arguments to call it with."""
+
+    name: str
+    fn: Callable[..., Any]  # (library, *tensors) -> tensor
+    points: tuple[tuple[Array, ...], ...]
+    elementwise: bool = False
+    domain: tuple[float, float] = (-INF, INF)  # of all operands, where it has one
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Point:
+    """A row at one point, in one library: scalar functions of the floating arrays."""
+
+    def __init__(self, lib: Any, row: Row, arrays: tuple[Array, ...]) -> None:
+        self.lib, self.row = lib, row
+        self.tensors = [lib.tensor(a.tolist(), dtype=getattr(lib, str(a.dtype))) for a in arrays]
+        self.places = [i for i, t in enumerate(self.tensors) if t.dtype.is_floating_point]
+        self.xs = tuple(self.tensors[i] for i in self.places)
+        self.which = tuple(range(len(self.xs)))
+        self.finite = all(np.isfinite(a).all() for a in arrays)
+
+    def outs(self, *xs: Any) -> Any:
+        given = list(self.tensors)
+        for i, x in zip(self.places, xs, strict=True):
+            given[i] = x
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of reductions, and of PyTorch about itself
+            return self.row.fn(self.lib, *given)
+
+    def total(self, *xs: Any) -> Any:
+        """The sum of the results, weighted where one derivative could make up for another."""
+        return self.weighted([self.outs(*xs)])
+
+    def slopes(self, *xs: Any) -> Any:
+        """The sum of first derivatives, likewise."""
+        return self.weighted(self.lib.func.grad(self.total, self.which)(*xs))
+
+    def weighted(self, values: Any) -> Any:
+        total: Any = 0
+        for k, v in enumerate(values):
+            if not self.row.elementwise:
+                numbers = self.lib.arange(v.numel(), dtype=v.dtype).reshape(v.shape)
+                v = v * (1 + 0.25 * numbers) * (k + 1)
+            total = total + v.sum()
+        return total
+
+
+def tolerance(row: Row, arrays: tuple[Array, ...], want: Array) -> float:
+    """What rounding may leave of sums of terms as large as the operands and the result."""
+    if row.elementwise:
+        return 1e-14
+    sizes = [np.abs(a[np.isfinite(a)]) for a in (want, *arrays) if a.dtype.kind == "f"]
+    return 1e-12 * max(
+        1.0, *(min(s.max(), 1e4) if s.size else 0 for s in sizes[1:]), *sizes[0].flat
+    )
+
+
+def _f(path: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    def call(lib: Any, *tensors: Any) -> Any:
+        target = lib
+        for part in path.split("."):
+            target = getattr(target, part)
+        return target(*tensors, *args, **kwargs)
+
+    return call
+
+
+def _each(name: str, fn: Callable[..., Any], edges: Array = EDGES) -> Row:
+    return Row(name, fn, ((edges,),), True)
+
+
+def _pairs(
+    name: str, fn: Callable[..., Any], xs: Any, ys: Any, domain: tuple[float, float] = (-INF, INF)
+) -> Row:
+    """Every x with every y, elementwise."""
+    x, y = (a.reshape(-1) for a in np.meshgrid(np.array(xs), np.array(ys), indexing="ij"))
+    return Row(name, fn, ((x, y),), True, domain)
+
+
+NN = "nn.functional."
+SAME = {"reduction": "none"}
+PROBABILITIES = [0.0, 1e-300, 1e-20, 1e-12, 1e-6, 0.3, 0.5, 0.9, 1 - 1e-12, 1.0]
+ELEMENTWISE = [
+    _each("gelu", _f(NN + "gelu")),
+    _each("gelu tanh", _f(NN + "gelu", approximate="tanh")),
+    _each("silu", _f(NN + "silu")),
+    _each("mish", _f(NN + "mish")),
+    _each("softplus", _f(NN + "softplus")),
+    _each("softplus sharp", _f(NN + "softplus", 2.0, 3.0)),
+    _each("log_sigmoid", _f(NN + "logsigmoid")),
+    _each("elu", _f(NN + "elu", 1.5)),
+    _each("selu", _f(NN + "selu")),
+    _each("celu", _f(NN + "celu", 2.0)),
+    _each("softsign", _f(NN + "softsign")),
+    _each("tanhshrink", _f(NN + "tanhshrink")),
+    _each("leaky_relu", _f(NN + "leaky_relu", 0.1)),
+    _each("hardtanh", _f(NN + "hardtanh")),
+    _each("hardsigmoid", _f(NN + "hardsigmoid")),
+    _each("hardswish", _f(NN + "hardswish")),
+    _each("softshrink", _f(NN + "softshrink")),
+    _pairs("mse_loss", _f(NN + "mse_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
+    _pairs("l1_loss", _f(NN + "l1_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
+    _pairs("huber_loss", _f(NN + "huber_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
+    _pairs("smooth_l1_loss", _f(NN + "smooth_l1_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
+    _pairs(
+        "smooth_l1_loss sharp",
+        _f(NN + "smooth_l1_loss", beta=0.0, **SAME),
+        EDGES,
+        [0.0, 1.0],
+    ),
+    _pairs("poisson_nll_loss", _f(NN + "poisson_nll_loss", **SAME), EDGES, [0.0, 1.0, 3.0]),
+    _pairs(
+        "poisson_nll_loss full",
+        _f(NN + "poisson_nll_loss", log_input=False, full=True, **SAME),
+        [0.0, 1e-300, 1e-6, 0.5, 3.0, 1e10],
+        [0.0, 0.5, 1.0, 3.0, 100.0],
+        (0.0, INF),
+    ),
+    _pairs(
+        "binary_cross_entropy",
+        _f(NN + "binary_cross_entropy", **SAME),
+        PROBABILITIES,
+        [0.0, 0.25, 1.0],
+        (0.0, 1.0),
+    ),
+    _pairs(
+        "binary_cross_entropy_with_logits",
+        _f(NN + "binary_cross_entropy_with_logits", **SAME),
+        EDGES,
+        [0.0, 0.25, 1.0],
+    ),
+    _pairs("kl_div", _f(NN + "kl_div", **SAME), [0.0, -0.5, -3.0, -100.0], [0.0, 1e-300, 0.3, 1.0]),
+    _pairs(
+        "kl_div of logarithms",
+        _f(NN + "kl_div", log_target=True, **SAME),
+        [0.0, -0.5, -100.0],
+        [0.0, -0.5, -100.0, -800.0],
+    ),
+    _pairs(
+        "soft_margin_loss",
+        lambda lib, x, y: lib.nn.functional.soft_margin_loss(x, y.to(x.dtype), **SAME),
+        EDGES,
+        [-1, 1],
+    ),
+    _pairs("hinge_embedding_loss", _f(NN + "hinge_embedding_loss", **SAME), EDGES, [-1.0, 1.0]),
+]
+
+
+def _three(*last: Any) -> Array:
+    return np.array([*last, 0.3, -1.2])
+
+
+def _rows_of(*rows: Any) -> tuple[tuple[Array, ...], ...]:
+    """Each row alone, as a matrix with an ordinary row beside it."""
+    return tuple((np.array([r, np.linspace(-1, 1.3, len(r))]),) for r in rows)
+
+
+RNG = np.random.default_rng(7)
+ORDINARY = RNG.normal(size=(2, 4))
+SPREAD = _rows_of(
+    [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [1e-8, -1e-8, 0.0], [1000.0, -1000.0, 0.0], [1e4, 1e4, 1e4],
+    [3.0, 0.0, -2.0], [0.0, 0.0, 2.0], [40.0, 0.0, -40.0], [1e-200, 0.0, 1e-200], [5.0, 5.0, -5.0],
+)  # fmt: skip
+LIMITS = _rows_of([INF, 0.0, 1.0], [-INF, 0.0, 1.0], [-INF, -INF, -INF], [NAN, 0.0, 1.0])
+IMAGE = RNG.normal(size=(2, 4, 3))
+FLAT = np.concatenate([np.zeros((1, 4, 3)), RNG.normal(size=(1, 4, 3))])
+WEIGHT, BIAS = np.array([0.5, 1.5, -1.0]), np.array([0.1, -0.2, 0.3])
+CHANNEL = np.array([0.5, 1.5, -1.0, 0.7])
+
+
+def _norm(order: float) -> Row:
+    return Row(
+        f"p_norm {order}",
+        lambda lib, x: lib.linalg.vector_norm(x, order, 1),
+        (*SPREAD, *_rows_of([0.0, 1e-100, 2e-100], [1e100, 1e100, 0.0])),
+    )
+
+
+def _attention(lib: Any, q: Any, k: Any, v: Any, *mask: Any) -> Any:
+    return lib.nn.functional.scaled_dot_product_attention(q, k, v, *mask)
+
+
+def _causal(lib: Any, q: Any, k: Any, v: Any) -> Any:
+    return lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+QKV = tuple(RNG.normal(size=(1, 3, 2)) for _ in range(3))
+LARGE = (QKV[0] * 1e3, QKV[1], QKV[2])
+NOTHING = tuple(a * 0 for a in QKV)
+MASK = np.array([[[True, False, True], [False, False, False], [True, True, True]]])
+BIASES = np.array([[[0.0, -INF, 1.0], [-0.5, -INF, 2.0], [0.1, 0.2, 0.3]]])
+
+
+def _gates(lib: Any, x: Any, h: Any, c: Any) -> Any:
+    return lib.cat(_module(lib, "LSTMCell", 2, 3)(x, (h, c)))
+
+
+@cache
+def _module(lib: Any, name: str, *sizes: int) -> Any:
+    """A layer with the same parameters in every library."""
+    module = getattr(lib.nn, name)(*sizes).double().requires_grad_(False)
+    rng = np.random.default_rng(3)
+    for p in module.parameters():
+        p.copy_(lib.tensor(rng.normal(size=tuple(p.shape)).tolist(), dtype=lib.float64))
+    return module
+
+
+def make_modules(lib: Any) -> None:
+    """Make the layers rows use, before a transform or a capture is on."""
+    for name in ("LSTMCell", "GRUCell", "LSTM"):
+        _module(lib, name, 2, 3)
+
+
+CLASSES = np.array([2, 0])
+SEQUENCE = (RNG.normal(size=(4, 1, 3)),)
+
+
+def _ctc(lib: Any, x: Any) -> Any:
+    log_p = lib.nn.functional.log_softmax(x, 2)
+    return lib.nn.functional.ctc_loss(log_p, lib.tensor([[1, 2]]), (4,), (2,))
+
+
+GRID = np.array([[[[0.0, 0.0], [-1.0, 1.0]], [[0.35, -0.6], [1.0, 0.2]]]])
+GENERAL = [
+    Row("var", lambda lib, x: x.var(1), SPREAD),
+    Row("std", lambda lib, x: x.std(1), SPREAD),
+    *map(_norm, (1.0, 2.0, 3.0, 0.5, 1.5, INF, -INF, 0.0)),
+    Row("linear", _f(NN + "linear"), ((ORDINARY, RNG.normal(size=(3, 4)), BIAS),)),
+    Row("softmax", _f(NN + "softmax", 1), (*SPREAD, *LIMITS)),
+    Row("log_softmax", _f(NN + "log_softmax", 1), (*SPREAD, *LIMITS)),
+    Row("logsumexp", _f("logsumexp", 1), (*SPREAD, *LIMITS)),
+    Row("glu", _f(NN + "glu"), ((ORDINARY,), (ORDINARY * 1e3,), (ORDINARY * 0,))),
+    Row("scaled_dot_product_attention", _attention, (QKV, LARGE, NOTHING, (*QKV, BIASES))),
+    Row("attention masked", _attention, ((*QKV, MASK),)),
+    Row("attention causal", _causal, (QKV, LARGE)),
+    Row(
+        "layer_norm",
+        lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (3,), w, b),
+        tuple((p[0], WEIGHT, BIAS) for p in SPREAD),
+    ),
+    Row(
+        "rms_norm",
+        lambda lib, x, w: lib.nn.functional.rms_norm(x, (3,), w, 1e-6),
+        tuple((p[0], WEIGHT) for p in SPREAD),
+    ),
+    Row(
+        "group_norm",
+        lambda lib, x, w, b: lib.nn.functional.group_norm(x, 2, w, b),
+        ((IMAGE, CHANNEL, CHANNEL), (FLAT, CHANNEL, CHANNEL)),
+    ),
+    Row(
+        "batch_norm",
+        lambda lib, x, w, b: lib.nn.functional.batch_norm(x, None, None, w, b, training=True),
+        ((IMAGE, CHANNEL, CHANNEL), (FLAT * 0, CHANNEL, CHANNEL)),
+    ),
+    Row(
+        "instance_norm",
+        lambda lib, x: lib.nn.functional.instance_norm(x),
+        ((IMAGE,), (FLAT,)),
+    ),
+    Row(
+        "batch_norm_inference",
+        lambda lib, x, w, b: lib.nn.functional.batch_norm(
+            x, lib.zeros(4, dtype=x.dtype), lib.ones(4, dtype=x.dtype), w, b
+        ),
+        ((IMAGE, CHANNEL, CHANNEL),),
+    ),
+    Row(
+        "nll_loss",
+        lambda lib, x, y: lib.nn.functional.nll_loss(x, y),
+        tuple((p[0], CLASSES) for p in SPREAD[:4]),
+    ),
+    Row(
+        "cross_entropy",
+        lambda lib, x, y: lib.nn.functional.cross_entropy(x, y, label_smoothing=0.1),
+        tuple((p[0], CLASSES) for p in SPREAD),
+    ),
+    Row(
+        "cross_entropy of probabilities",
+        _f(NN + "cross_entropy"),
+        tuple((p[0], np.array([[0.2, 0.0, 0.8], [1.0, 0.0, 0.0]])) for p in SPREAD),
+    ),
+    Row("ctc_loss", _ctc, (SEQUENCE, (SEQUENCE[0] * 300,))),
+    Row(
+        "cosine_similarity",
+        _f(NN + "cosine_similarity", 1),
+        (*((p[0], p[0][::-1].copy()) for p in SPREAD), (SPREAD[0][0] * 0, SPREAD[0][0] * 0)),
+    ),
+    Row("pdist", _f(NN + "pdist"), (*SPREAD, (np.zeros((3, 2)),), (np.eye(3),))),
+    Row("pdist 1", _f(NN + "pdist", 1.0), (*SPREAD, (np.zeros((3, 2)),))),
+    Row("pdist 3", _f(NN + "pdist", 3.0), (*SPREAD, (np.zeros((3, 2)),))),
+    Row(
+        "pairwise_distance",
+        _f(NN + "pairwise_distance"),
+        tuple((p[0], p[0][::-1].copy()) for p in SPREAD),
+    ),
+    Row(
+        "bilinear",
+        _f(NN + "bilinear"),
+        ((ORDINARY[:, :2], ORDINARY[:, 1:], RNG.normal(size=(2, 2, 3))),),
+    ),
+    Row(
+        "embedding",
+        lambda lib, w, i: lib.nn.functional.embedding(i, w, padding_idx=0),
+        ((ORDINARY, np.array([1, 0, 1])),),
+    ),
+    Row(
+        "cosine_embedding_loss",
+        lambda lib, x, y: lib.nn.functional.cosine_embedding_loss(
+            x, y, lib.tensor([1, -1]), margin=0.1
+        ),
+        tuple((p[0], p[0][::-1].copy()) for p in SPREAD),
+    ),
+    Row(
+        "margin_ranking_loss",
+        lambda lib, x, y: lib.nn.functional.margin_ranking_loss(
+            x, y, lib.tensor([1.0, -1.0, 1.0], dtype=x.dtype)
+        ),
+        ((np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.5, 1.0])),),
+    ),
+    Row(
+        "multi_margin_loss",
+        _f(NN + "multi_margin_loss"),
+        tuple((p[0], CLASSES) for p in SPREAD),
+    ),
+    Row(
+        "multi_margin_loss squared",
+        _f(NN + "multi_margin_loss", p=2),
+        tuple((p[0], CLASSES) for p in SPREAD),
+    ),
+    Row(
+        "multilabel_margin_loss",
+        _f(NN + "multilabel_margin_loss"),
+        tuple((p[0], np.array([[2, -1, 0], [0, 1, -1]])) for p in SPREAD),
+    ),
+    Row(
+        "multilabel_soft_margin_loss",
+        lambda lib, x: lib.nn.functional.multilabel_soft_margin_loss(
+            x, lib.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]], dtype=x.dtype)
+        ),
+        (*SPREAD, *LIMITS),
+    ),
+    Row("lstm_gates", _gates, ((ORDINARY[:, :2], ORDINARY[:, 1:], ORDINARY[:, :3]),)),
+    Row(
+        "gru_gates",
+        lambda lib, x, h: _module(lib, "GRUCell", 2, 3)(x, h),
+        ((ORDINARY[:, :2], ORDINARY[:, 1:]),),
+    ),
+    Row(
+        "steps",
+        lambda lib, x: _module(lib, "LSTM", 2, 3)(x)[0],
+        ((RNG.normal(size=(3, 1, 2)),),),
+    ),
+    Row(
+        "grid_sampler",
+        lambda lib, x, g: lib.nn.functional.grid_sample(x, g, align_corners=True),
+        ((RNG.normal(size=(1, 1, 3, 3)), GRID),),
+    ),
+]
+ROWS = [*ELEMENTWISE, *GENERAL]
