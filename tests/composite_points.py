@@ -191,7 +191,7 @@ RNG = np.random.default_rng(7)
 ORDINARY = RNG.normal(size=(2, 4))
 SPREAD = _rows_of(
     [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [1e-8, -1e-8, 0.0], [1000.0, -1000.0, 0.0], [1e4, 1e4, 1e4],
-    [3.0, 0.0, -2.0], [0.0, 0.0, 2.0], [40.0, 0.0, -40.0], [1e-200, 0.0, 1e-200], [5.0, 5.0, -5.0],
+    [3.0, 1.0, -2.0], [3.0, 0.0, -2.0], [0.0, 0.0, 2.0], [40.0, 0.0, -40.0], [1e-200, 0.0, 1e-200], [5.0, 5.0, -5.0],
 )  # fmt: skip
 LIMITS = _rows_of([INF, 0.0, 1.0], [-INF, 0.0, 1.0], [-INF, -INF, -INF], [NAN, 0.0, 1.0])
 IMAGE = RNG.normal(size=(2, 4, 3))
@@ -348,7 +348,10 @@ GENERAL = [
         lambda lib, x, y: lib.nn.functional.margin_ranking_loss(
             x, y, lib.tensor([1.0, -1.0, 1.0], dtype=x.dtype)
         ),
-        ((np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.5, 1.0])),),
+        (
+            (np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.5, 1.0])),
+            (np.array([0.3, 1.0, 2.0]), np.array([0.7, 1.5, 3.0])),
+        ),
     ),
     Row(
         "multi_margin_loss",
@@ -386,7 +389,7 @@ GENERAL = [
     Row(
         "grid_sampler",
         lambda lib, x, g: lib.nn.functional.grid_sample(x, g, align_corners=True),
-        ((RNG.normal(size=(1, 1, 3, 3)), GRID),),
+        tuple((RNG.normal(size=(1, 1, 3, 3)), GRID + moved) for moved in (0, 0.07)),
     ),
 ]
 ROWS = [*ELEMENTWISE, *GENERAL]

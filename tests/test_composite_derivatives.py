@@ -200,41 +200,43 @@ def test_every_composite_in_every_mode(row: Row) -> None:
 # -- finite differences -------------------------------------------------------------------------
 
 
-def differences(fn: Function, x: Array, step: Array) -> tuple[Array, Array]:
-    """Slopes to either side."""
-    low, here, high = fn(x - step), fn(x), fn(x + step)
-    return (here - low) / step, (high - here) / step
-
-
-def smooth(left: Array, right: Array) -> Array:
-    """Where both sides agree, so that there is a derivative."""
+def difference(fn: Function, x: Array) -> tuple[Array, Array, Array]:
+    """The slope, what rounding leaves of it, and whether there is one: from both sides, and from
+    ten times as far, it must be the same."""
+    here = fn(x)
+    sides = [(fn(x + step) - here) / step for step in (1e-6, -1e-6, 1e-5, -1e-5)]
+    noise = 1e-6 + 1e-8 * np.abs(here)
+    slope = (sides[0] + sides[1]) / 2
     with np.errstate(invalid="ignore"):
-        return np.abs(left - right) <= 1e-4 * (1 + np.abs(left))
+        smooth = np.all([np.abs(s - slope) <= 1e-4 * (1 + np.abs(slope)) + noise for s in sides], 0)
+    return slope, noise, smooth
+
+
+def compare(got: Array, fn: Function, x: Array, among: Any = True) -> int:
+    """Derivatives against differences; how many there were to compare."""
+    slope, noise, smooth = difference(fn, x)
+    clear = smooth & among
+    wrong = clear & ~(np.abs(got - slope) <= 1e-4 * np.abs(slope) + noise)
+    assert not wrong.any(), f"{got[wrong]} != {slope[wrong]}"
+    return int(clear.sum())
 
 
 def compare_elementwise(point: Point, fn: Function, got: list[Any]) -> int:
-    """Derivatives by each operand against differences; how many there were to compare."""
-    compared = 0
+    """Derivatives by each operand."""
     xs = [x.numpy() for x in point.xs]
     low, high = point.row.domain
     inside = np.all([(x >= low + 1e-3) & (x <= high - 1e-3) for x in xs], axis=0)
     inside &= np.all([np.abs(x) <= 100 for x in xs], axis=0)
+    compared = 0
     for k, x in enumerate(xs):
-        within = np.where(inside, x, 0.5)
 
         def values(x: Array, k: int = k) -> Array:
             given = [ad.tensor(np.where(inside, a, 0.5)) for a in xs]
-            given[k] = ad.tensor(x)
+            given[k] = ad.tensor(np.where(inside, x, 0.5))
             out: Array = fn(*given).detach().numpy()
             return out
 
-        with np.errstate(invalid="ignore"):
-            left, right = differences(values, within, np.full(x.shape, 1e-6))
-        clear = inside & smooth(left, right)
-        np.testing.assert_allclose(
-            got[k].numpy()[clear], ((left + right) / 2)[clear], rtol=1e-4, atol=1e-6
-        )
-        compared += int(clear.sum())
+        compared += compare(got[k].numpy(), values, x, inside)
     return compared
 
 
@@ -250,8 +252,12 @@ def test_elementwise_composites_against_finite_differences(row: Row) -> None:
     assert compare_elementwise(point, slopes, tape_twice(point))
 
 
+# The row of an embedding's padding has a value and, on purpose, no derivative.
+GENERAL = [r for r in ROWS if not r.elementwise and r.name != "embedding"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [r for r in ROWS if not r.elementwise], ids=repr)
+@pytest.mark.parametrize("row", GENERAL, ids=repr)
 def test_composites_against_finite_differences(row: Row) -> None:
     """Along one direction at each point, to first and second order."""
     compared = 0
@@ -261,20 +267,15 @@ def test_composites_against_finite_differences(row: Row) -> None:
             continue
         rng = np.random.default_rng(5)
         way = [ad.tensor(rng.uniform(-1, 1, tuple(x.shape))) for x in point.xs]
-        for fn, slope in (
-            (point.total, tape(point.total, point.xs)),
-            (point.slopes, tape_twice(point)),
-        ):
+        firsts, seconds = tape(point.total, point.xs), tape_twice(point)
+        for fn, found in ((point.total, firsts), (point.slopes, seconds)):
 
             def along(t: Array, fn: Function = fn, point: Point = point, way: Any = way) -> Array:
                 moved = [x + v * float(t) for x, v in zip(point.xs, way, strict=True)]
                 return np.array(float(fn(*moved)))
 
-            left, right = differences(along, np.array(0.0), np.array(1e-6))
-            if smooth(left, right):
-                got = sum(float((g * v).sum()) for g, v in zip(slope, way, strict=True))
-                np.testing.assert_allclose(got, (left + right) / 2, rtol=1e-4, atol=1e-5)
-                compared += 1
+            slope = sum(float((g * v).sum()) for g, v in zip(found, way, strict=True))
+            compared += compare(np.array(slope), along, np.array(0.0))
     assert compared
 
 
