@@ -305,3 +305,40 @@ def test_every_composite_has_a_row() -> None:
     composites = {r.name for r in REGISTRY.values() if r.compose is not None}
     missing = composites - seen - WITHIN
     assert not missing, f"add rows to tests/composite_points.py for {sorted(missing)}"
+
+
+# -- what else follows --------------------------------------------------------------------------
+
+
+def test_weights_of_classes_refuse_to_be_differentiated() -> None:
+    x, target = ad.randn(2, 3), ad.tensor([0, 2])
+    for loss in (ad.nn.functional.cross_entropy, ad.nn.functional.nll_loss):
+
+        def by_weight(w: Any, loss: Any = loss) -> Any:
+            return loss(x, target, weight=w)
+
+        w = ad.ones(3)
+        for attempt in (
+            lambda f: grad(f)(w),
+            lambda f: jvp(f, (w,), (w,)),
+            lambda f: f(w.clone().requires_grad_()).backward(),
+        ):
+            with pytest.raises(RuntimeError, match="not differentiable with respect to .*weight"):
+                attempt(by_weight)
+
+
+def test_transforms_in_inference_mode() -> None:
+    with ad.inference_mode():
+        x = ad.zeros(2)
+        _, tangent = jvp(ad.nn.functional.logsigmoid, (x,), (ad.ones(2),))
+        assert tangent.tolist() == [0.5, 0.5]
+        assert vmap(grad(ad.nn.functional.logsigmoid))(x).tolist() == [0.5, 0.5]
+
+
+def test_batches_of_dynamic_size() -> None:
+    def slopes(x: Any) -> Any:
+        return grad(lambda x: vmap(ad.nn.functional.logsigmoid)(x).sum())(x)
+
+    compiled = ad.compile(slopes, dynamic=True)
+    for size in (3, 5, 8):
+        assert compiled(ad.zeros(size, 2)).tolist() == [[0.5, 0.5]] * size

@@ -170,3 +170,24 @@ def test_heavy_libraries_wait() -> None:
         "assert not heavy, heavy; assert ad.linalg.det(ad.eye(2)).item() == 1; ad.eye(2).det()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_errors_of_a_subclass_property_are_seen() -> None:
+    class Mine(ad.Tensor):
+        @property
+        def wrong(self) -> Any:
+            return self.missing
+
+        @property
+        def refused(self) -> Any:
+            raise AttributeError("not for this tensor")
+
+    x: Any = ad.ones(2).as_subclass(Mine)
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'missing'"):
+        _ = x.wrong
+    with pytest.raises(AttributeError, match="not for this tensor"):
+        _ = x.refused
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'absent'"):
+        _ = x.absent
+    assert not hasattr(x, "refused")
+    assert x.det.__name__ == "det"

@@ -219,7 +219,7 @@ def make_node(
         value = operands[code] if code >= 0 else alias(outs[-1 - code])
         saved.append(value)
         version = value._storage.version if isinstance(value, TensorBase) else 0  # type: ignore[attr-defined]
-        if version < 0:
+        if version < 0 and not CONTEXT.levels:  # a transform keeps what it saves to itself
             raise refuse_inference()
         versions.append(version)
     node.saved = saved

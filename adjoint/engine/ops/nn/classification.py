@@ -81,13 +81,20 @@ def _nll_vjp(
     return out.to(x.dtype)
 
 
+def _refuse_weight(spec: Any) -> Any:
+    raise RuntimeError(
+        "cross_entropy, nll_loss: not differentiable with respect to argument 'weight', received "
+        f"{spec} that requires grad. Detach it, or weight the loss of reduction='none' yourself."
+    )
+
+
 # x: log probabilities (N, C, ...) or (C,); target: (N, ...) or ().
 NLL_LOSS = composite(
     "nll_loss",
     _nll,
     _nll_vjp,
     None,
-    None,
+    _refuse_weight,
     operands=("x", "target", "*weight"),
     policy="fp32",
 )
@@ -147,7 +154,7 @@ CROSS_ENTROPY = composite(
     _cross_entropy,
     _cross_entropy_vjp,
     None,
-    None,
+    _refuse_weight,
     operands=("x", "target", "*weight"),
     policy="fp32",
 )
