@@ -311,18 +311,18 @@ def test_every_composite_has_a_row() -> None:
 
 
 def test_weights_of_classes_refuse_to_be_differentiated() -> None:
-    x, target = ad.randn(2, 3), ad.tensor([0, 2])
+    x, w, target = ad.randn(2, 3), ad.ones(3), ad.tensor([0, 2])
+    attempts: list[Function] = [
+        lambda f: grad(f)(w),
+        lambda f: jvp(f, (w,), (w,)),
+        lambda f: f(w.clone().requires_grad_()).backward(),
+    ]
     for loss in (ad.nn.functional.cross_entropy, ad.nn.functional.nll_loss):
 
         def by_weight(w: Any, loss: Any = loss) -> Any:
             return loss(x, target, weight=w)
 
-        w = ad.ones(3)
-        for attempt in (
-            lambda f: grad(f)(w),
-            lambda f: jvp(f, (w,), (w,)),
-            lambda f: f(w.clone().requires_grad_()).backward(),
-        ):
+        for attempt in attempts:
             with pytest.raises(RuntimeError, match="not differentiable with respect to .*weight"):
                 attempt(by_weight)
 

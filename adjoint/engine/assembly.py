@@ -339,7 +339,8 @@ def find_method(cls: type[Tensor], name: str) -> Any:
         if found is not None:
             return found
     raise AttributeError(
-        f"{cls.__name__!r} object has no attribute {name!r}. If PyTorch has it, Adjoint does not yet.",
+        f"{cls.__name__!r} object has no attribute {name!r}. If PyTorch has it, Adjoint does not "
+        "yet.",
         name=name,
         obj=cls,
     )

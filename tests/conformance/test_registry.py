@@ -19,7 +19,7 @@ ROWS = rows()
 # (tests/conformance/test_cuda.py), sparse tensors and gradients are tested in test_sparse.py, and
 # only captured bodies have the rest (test_control_flow.py).
 ELSEWHERE = frozenset(
-    "empty to_device sparse_matmul embedding_sparse scan cond while_loop stop_gradient "
+    "empty to_device batched sparse_matmul embedding_sparse scan cond while_loop stop_gradient "
     "custom_function".split()
 )
 

@@ -87,12 +87,12 @@ def _batch_size(leaves: list[Any], dims: list[Any]) -> int:
     sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
     if not sizes:
         raise ValueError("vmap: at least one input must be mapped over; in_dims are all None")
-    if len(set(sizes)) > 1:
+    if any(s != sizes[0] for s in sizes):
         raise ValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"
         )
-    return int(sizes[0])
+    return sizes[0]  # type: ignore[no-any-return]
 
 
 def vmap(
