@@ -92,7 +92,7 @@ def _batch_size(leaves: list[Any], dims: list[Any]) -> int:
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"
         )
-    return sizes[0]  # type: ignore[no-any-return]
+    return sizes[0]
 
 
 def vmap(
