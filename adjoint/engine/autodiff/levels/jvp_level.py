@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.transpose import push_by_transposing
-from adjoint.engine.core.call import Call
+from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.ops.shape.views import VIEW_SCATTER

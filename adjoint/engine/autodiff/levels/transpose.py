@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import edge_of
-from adjoint.engine.core.call import Call
+from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import make_level_tensor

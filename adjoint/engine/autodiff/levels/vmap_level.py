@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
-from adjoint.engine.core.call import Call
+from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
