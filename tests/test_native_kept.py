@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def wide(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
 
 def entries(cache: store.Store, kind: str) -> list[Path]:
     """The entries that hold code, or those that say which code holds a function."""
+    assert cache.folder is not None
     code = {p for p in cache.folder.rglob("*") if p.is_file() and b"ADJCODE" in p.read_bytes()}
     names = {p.name.encode() for p in code}
     if kind == "modules":
@@ -87,6 +89,53 @@ def test_a_kept_program_needs_its_modules_only(
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
     monkeypatch.setattr(library, "_loaded", {})
     assert isinstance(from_disk(task, key), Native)
+
+
+UNFITTING: dict[str, bytes] = {
+    "no image": b"no image and no code",
+    "empty": b"",
+    "another object": marshal.dumps([1, 2]),
+    "parts missing": marshal.dumps({"words": b""}),
+    "code begun": b"ADJCODE1",
+    "code cut": b"ADJCODE1" + (10**6).to_bytes(8, "little") + b"name",
+    "names that are no text": b"ADJCODE1" + (2).to_bytes(8, "little") + b"\xff\xfe" + b"rest",
+}
+
+
+@pytest.mark.parametrize("payload", UNFITTING.values(), ids=UNFITTING)
+@pytest.mark.parametrize("kind", ["images", "modules", "names"])
+def test_entries_that_are_whole_but_unfitting_are_made_again(
+    kind: str, payload: bytes, cache: store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of(wide, ad.arange(5.0))
+    key = disk_key(task, Options())
+    assert key is not None
+    keys = {
+        "images": [key],
+        "modules": [p.name for p in entries(cache, "modules")],
+        "names": [p.name for p in entries(cache, "names")],
+    }[kind]
+    assert keys
+    for each in keys:
+        cache.put(each, payload)
+    monkeypatch.setattr(library, "_loaded", {})
+    made = compile_task(task)
+    for got, wanted in zip(
+        made([np.arange(5.0, dtype=np.float32)], []), wide(ad.arange(5.0)), strict=True
+    ):
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
+    monkeypatch.setattr(library, "_loaded", {})
+    assert isinstance(from_disk(task, key), Native)
+
+
+def test_code_of_the_compilers_own_that_is_unfitting_is_made_again(cache: store.Store) -> None:
+    text = "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }"
+    library.linked("a test", text)
+    (path,) = entries(cache, "modules")
+    for payload in UNFITTING.values():
+        cache.put(path.name, payload)
+        assert library.linked("a test", text).address("next")
+        assert entries(cache, "modules") == [path]
 
 
 def test_a_kept_program_reads_few_files(

@@ -26,13 +26,13 @@ def cache_line() -> str:
     """Place, entries and size of the cache of compiled kernels."""
     usage = store.default().usage()
     size = f"{usage.size / 2**20:.1f} of {usage.limit / 2**20:.0f} MiB"
-    return f"{usage.folder} ({usage.entries} entries, {size})"
+    return f"{usage.folder or 'none'} ({usage.entries} entries, {size})"
 
 
 def clear_cache() -> str:
     """Empty the cache of compiled kernels, and say so."""
     kept = store.default()
-    return f"removed {kept.clear()} entries from {kept.folder}"
+    return f"removed {kept.clear()} entries from {kept.folder or 'no cache'}"
 
 
 def _memory() -> str:

@@ -96,9 +96,27 @@ def to_bytes(image: Image, modules: list[str]) -> bytes:
     return marshal.dumps(kept)
 
 
+class Unfitting(ValueError):
+    """Bytes that are no image."""
+
+
+# What each part is on disk.
+KINDS: dict[str, type] = {
+    "words": bytes, "arena": int, "inside": bytes, "patches": dict, "numbers": dict,
+    "status": list, "faults": list, "segments": list, "results": list, "parallel": bool,
+    "details": bytes, "modules": list,
+}  # fmt: skip
+
+
 def from_bytes(data: bytes) -> tuple[Image, list[str]]:
     """An image from disk, and the modules that hold its functions."""
-    kept = marshal.loads(data)
+    try:
+        kept = marshal.loads(data)
+    except (EOFError, ValueError, TypeError) as error:
+        raise Unfitting(f"an image cannot be read: {error}") from None
+    kinds = {name: type(part) for name, part in kept.items()} if type(kept) is dict else {}
+    if kinds != KINDS or any(len(kept[name]) % 8 for name in ARRAYS):
+        raise Unfitting("an image has other parts than those this version writes")
     details, modules = kept.pop("details"), kept.pop("modules")
     kept |= {name: np.frombuffer(bytearray(kept[name]), np.int64) for name in ARRAYS}
     return Image(details=cache(lambda: json.loads(details)), **kept), modules

@@ -23,7 +23,14 @@ from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.explain import explain
-from adjoint.engine.compiler.package.image import FORMAT, TEST, Image, from_bytes, to_bytes
+from adjoint.engine.compiler.package.image import (
+    FORMAT,
+    TEST,
+    Image,
+    Unfitting,
+    from_bytes,
+    to_bytes,
+)
 from adjoint.engine.compiler.package.naming import Unnameable, package_key, task_key
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.calls import Called
@@ -205,7 +212,11 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
     data = store.get(key)
     if data is None:
         return None
-    image, modules = from_bytes(data)
+    try:
+        image, modules = from_bytes(data)
+    except Unfitting:
+        store.default().drop(key)
+        return None
     if image.arena > limit():
         return None  # planned again, it can say which lines need the memory
     arena = arena or Arena()

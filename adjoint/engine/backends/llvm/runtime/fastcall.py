@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from adjoint.engine.backends.llvm.runtime import jit, store
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.backends.llvm.runtime import library
 
 METH_FASTCALL = 0x0080  # PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t count)
 METH_O = 0x0008  # PyObject *f(PyObject *self, PyObject *arg)
@@ -58,10 +57,11 @@ def from_integers(
 ) -> Callable[..., int]:
     """A callable around `i64 f(i64, ...)`, the GIL released during the call if asked.
 
-    >>> library = jit.link(
+    >>> from adjoint.engine.backends.llvm.runtime import jit
+    >>> code = jit.link(
     ...     jit.assemble("define i64 @add(i64 %x, i64 %y) { %z = add i64 %x, %y ret i64 %z }")
     ... )
-    >>> add = from_integers(library.address("add"), 2, name="add", keep=library)
+    >>> add = from_integers(code.address("add"), 2, name="add", keep=code)
     >>> add(40, 2)
     42
     >>> add(40)
@@ -69,11 +69,8 @@ def from_integers(
     TypeError: add takes 2 integers
     """
     text = _wrapper(name, arity, release)
-    code = store.default().cached(
-        key_of("fastcall", jit.target_key(), text), lambda: jit.assemble(text)
-    )
-    library = jit.link(code, {"target": address, **interpreter()})
-    return builtin(library.address("entry"), name=name, flags=METH_FASTCALL, keep=(library, keep))
+    code = library.linked("fastcall", text, {"target": address, **interpreter()})
+    return builtin(code.address("entry"), name=name, flags=METH_FASTCALL, keep=(code, keep))
 
 
 @cache

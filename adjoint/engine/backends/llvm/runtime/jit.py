@@ -135,7 +135,11 @@ def unpack(code: bytes) -> tuple[list[str], bytes]:
     if code[: len(MAGIC)] != MAGIC or len(code) < start:
         raise AssemblyError("link: these bytes were not made by assemble")
     (size,) = struct.unpack("<Q", code[len(MAGIC) : start])
-    return code[start : start + size].decode().split("\n"), code[start + size :]
+    try:
+        names = code[start : start + size].decode().split("\n")
+    except UnicodeDecodeError:
+        raise AssemblyError("link: the names in this code are damaged") from None
+    return names, code[start + size :]
 
 
 class Library:

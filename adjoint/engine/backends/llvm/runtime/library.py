@@ -43,6 +43,20 @@ _loaded: dict[str, Function] = {}
 _lock = forks.lock(forks.Order.LIBRARY)
 
 
+def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.Library:
+    """A module of the compiler's own, from disk or assembled, ready to be called."""
+    disk, key = store.default(), key_of(kind, jit.target_key(), text)
+    kept = disk.get(key)
+    if kept is not None:
+        try:
+            return jit.link(kept, symbols)
+        except jit.AssemblyError:  # not what assembling gives: assemble it again
+            disk.drop(key)
+    code = jit.assemble(text)
+    disk.put(key, code)
+    return jit.link(code, symbols)
+
+
 def load(
     wanted: Mapping[str, Callable[[], Text]], modules: Iterable[str] = ()
 ) -> dict[str, Function]:
@@ -66,7 +80,7 @@ def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) ->
     listed = [disk.get(key_of("function", target, n)) for n in missing if n not in _loaded]
     for held in dict.fromkeys(listed):
         if held is not None:
-            _take(disk, held.decode(), missing)
+            _take(disk, held.decode("ascii", "replace"), missing)
     absent = [n for n in missing if n not in _loaded]
     if absent:
         texts = [missing[n]() for n in absent]
@@ -82,13 +96,16 @@ def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) ->
 
 def _take(disk: store.Store, module: str, missing: Iterable[str]) -> None:
     """Load those of the missing functions that a module on disk has, if it is still there."""
-    code = disk.get(module)
+    code = disk.get(module) if store.is_key(module) else None
     if code is None:
         return
-    defined = set(jit.unpack(code)[0])
-    names = [n for n in missing if n in defined and n not in _loaded]
-    if names:
-        _enter(module, code, names)
+    try:
+        defined = set(jit.unpack(code)[0])
+        names = [n for n in missing if n in defined and n not in _loaded]
+        if names:
+            _enter(module, code, names)
+    except jit.AssemblyError:  # not what assembling gives: as good as missing
+        disk.drop(module)
 
 
 def _enter(module: str, code: bytes, names: list[str]) -> None:

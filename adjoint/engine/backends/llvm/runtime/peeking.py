@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime import fastcall, jit, store
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.core.operations.record import differ as slow_differ
 
 HEAD = object.__basicsize__  # what every object begins with
@@ -95,14 +94,10 @@ def looks() -> tuple[Address, Differ]:
     """
     if sys.implementation.name != "cpython" or not COUNTED:
         return slow_address, slow_differ
-    key = key_of("peeking", jit.target_key(), TEXT)
-    code = store.default().cached(key, lambda: jit.assemble(TEXT))
-    library = jit.link(code, fastcall.interpreter())
-    address: Address = fastcall.builtin(library.address("address"), name="address", keep=library)
+    code = library.linked("peeking", TEXT, fastcall.interpreter())
+    address: Address = fastcall.builtin(code.address("address"), name="address", keep=code)
     flags = fastcall.METH_FASTCALL
-    differ: Differ = fastcall.builtin(
-        library.address("differ"), name="differ", flags=flags, keep=library
-    )
+    differ: Differ = fastcall.builtin(code.address("differ"), name="differ", flags=flags, keep=code)
     return (address, differ) if _right(address, differ) else (slow_address, slow_differ)
 
 

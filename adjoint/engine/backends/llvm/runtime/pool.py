@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from adjoint.engine.backends import threads
-from adjoint.engine.backends.llvm.runtime import fastcall, jit, layout, store
+from adjoint.engine.backends.llvm.runtime import fastcall, jit, layout, library
 from adjoint.engine.backends.llvm.runtime.driver import driver_text
-from adjoint.engine.core.keys import key_of
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
 FOREVER = 2**62
@@ -167,9 +166,7 @@ class Pool:
 
 
 def _link_driver(target: layout.Platform) -> jit.Library:
-    text = driver_text(target)
-    key = key_of("driver", jit.target_key(), text)
-    return jit.link(store.default().cached(key, lambda: jit.assemble(text)))
+    return library.linked("driver", driver_text(target))
 
 
 def _immortal(thing: object) -> None:

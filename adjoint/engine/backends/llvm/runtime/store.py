@@ -1,9 +1,10 @@
 """The disk cache of compiled code: bytes under content-addressed keys, shared by processes.
 
-An entry is one file, named by its key, that begins with a checksum of the rest. It is written
-aside and renamed into place, so a reader sees all of it or none; what fails its checksum is removed
-and counts as missing. There is no index to corrupt: the file's time says when it was last wanted,
-and when the files together outgrow the limit the ones longest unwanted go.
+An entry is one file, named by its key, that begins with a checksum of key and content. It is
+written aside and renamed into place, so a reader sees all of it or none; what fails its checksum is
+removed and counts as missing, and so does what others could have written: see `private`. There is
+no index to corrupt: the file's time says when it was last wanted, and when the files together
+outgrow the limit the ones longest unwanted go.
 
 The environment: `ADJOINT_CACHE_DIR` is the place, `ADJOINT_CACHE_SIZE` the limit ("256M", "2G",
 "0" for no cache).
@@ -12,19 +13,20 @@ The environment: `ADJOINT_CACHE_DIR` is the place, `ADJOINT_CACHE_SIZE` the limi
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import os
 import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-VERSION = "1"  # of the files' layout; another version uses another folder
+from adjoint.engine.backends.llvm.runtime.private import Entry, PrivateFolder
+
+VERSION = "2"  # of the files' layout; another version uses another folder
 DEFAULT_LIMIT = 2**30
 MAGIC = b"ADJSTORE"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
@@ -35,24 +37,32 @@ ABANDONED = 3600.0  # age of a half-written file whose writer must be dead
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def place() -> Path:
-    """Where the cache is: $ADJOINT_CACHE_DIR, or the platform's folder for caches."""
-    named = os.environ.get("ADJOINT_CACHE_DIR")
-    if named:
-        return Path(named).expanduser()
-    try:
-        home = Path.home()
-    except RuntimeError:  # a user without a home, as in some containers
-        import tempfile
+def place() -> Path | None:
+    """Where the cache is: $ADJOINT_CACHE_DIR, or the platform's folder for caches.
 
-        return Path(tempfile.gettempdir()) / f"adjoint-{getattr(os, 'geteuid', int)()}"
+    None for a user without a home, as in some containers: a name in the folder for temporary files
+    that can be foreseen is one that another user can have taken.
+    """
+    named = os.environ.get("ADJOINT_CACHE_DIR")
+    try:
+        if named:
+            return Path(named).expanduser()
+        home = Path.home()
+    except RuntimeError:
+        return None
     if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "adjoint"
+        return _absolute(home / "Library" / "Caches" / "adjoint")
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
         return (Path(base) if base else home / "AppData" / "Local") / "adjoint" / "Cache"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else home / ".cache") / "adjoint"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # As the XDG specification has it, a relative path is ignored.
+    return _absolute((Path(base) if os.path.isabs(base) else home / ".cache") / "adjoint")
+
+
+def _absolute(path: Path) -> Path | None:
+    """The path, unless the home it is made of is empty or relative."""
+    return path if path.is_absolute() else None
 
 
 def limit() -> int:
@@ -79,7 +89,7 @@ def parse_size(text: str) -> int:
 class Usage:
     """What a cache holds."""
 
-    folder: Path
+    folder: Path | None
     entries: int
     size: int
     limit: int
@@ -96,45 +106,42 @@ class Store:
     (b'its code', None)
     """
 
-    def __init__(self, folder: Path, limit: int) -> None:
-        self.folder = folder / f"v{VERSION}"
+    def __init__(self, folder: Path | None, limit: int) -> None:
+        self._files = None if folder is None else PrivateFolder(folder / f"v{VERSION}")
+        self.folder = None if self._files is None else self._files.path
         self.limit = limit
         self._size: int | None = None  # as last measured, plus what this process has put since
         self._added = 0  # before that
-        self._ready: bool | None = None  # None: the folder has not been looked at
+        self._usable: bool | None = None  # None: the folder has not been looked at
         self._warned = False
 
     def get(self, key: str) -> bytes | None:
-        """The entry, or None where it is missing or damaged."""
-        path = self._path(key)
-        if not self._usable():
+        """The entry, or None where it is missing, damaged or not to be trusted."""
+        part, name = _place(key)
+        files = self._ready()
+        found = None if files is None else files.read(part, name)
+        if files is None or found is None:
             return None
-        try:
-            data = path.read_bytes()
-            seen = path.stat().st_mtime
-        except OSError:
-            return None
+        data, seen = found
         payload = data[HEAD:]
-        if data[:HEAD] != _head(payload):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        if data[:HEAD] != _head(key, payload):
+            files.remove(part, name)
             return None
         if abs(time.time() - seen) > TOUCH:
-            with contextlib.suppress(OSError):
-                os.utime(path)
+            files.touch(part, name)
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep an entry; where it cannot be written, warn once and go on without."""
-        path = self._path(key)
+        part, name = _place(key)
         size = HEAD + len(payload)
-        if size > self.limit or not self._usable():
+        files = self._ready()
+        if files is None or size > self.limit:
             return
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(path, _head(payload) + payload)
+            files.write(part, name, _head(key, payload) + payload)
         except OSError as error:
-            self._warn(f"cannot write {path.parent}: {error.strerror or error}")
+            self._warn(f"cannot write {files.path / part}: {error.strerror or error}")
             return
         if self._size is not None:
             self._size += size
@@ -148,53 +155,40 @@ class Store:
         if self._added * SHARE > self.limit:
             self._trim()
 
-    def cached(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """The entry, made and kept where it is missing."""
-        payload = self.get(key)
-        if payload is None:
-            payload = make()
-            self.put(key, payload)
-        return payload
+    def drop(self, key: str) -> None:
+        """Remove an entry that turned out not to be what its key says."""
+        files = self._ready()
+        if files is not None:
+            files.remove(*_place(key))
 
     def usage(self) -> Usage:
         """How many entries there are, and their size on disk."""
-        files = self._files()
-        return Usage(self.folder, len(files), sum(size for _, size, _ in files), self.limit)
+        entries = self._entries()
+        return Usage(self.folder, len(entries), sum(e.size for e in entries), self.limit)
 
     def clear(self) -> int:
         """Remove every entry; returns how many there were."""
-        files = self._files()
-        for _, _, path in files:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        entries = self._entries()
+        self._remove(entries)
         self._size = None
-        return len(files)
+        return len(entries)
 
     # -- what is on disk --------------------------------------------------------------------------
 
-    def _path(self, key: str) -> Path:
-        if not re.fullmatch(r"[0-9a-f]{16,}", key):
-            raise ValueError(f"a key of the cache is a hexadecimal digest, but got {key!r}")
-        return self.folder / key[:2] / key
-
-    def _usable(self) -> bool:
-        """Whether to use the folder at all; looked at once."""
-        if self._ready is None:
-            self._ready = self.limit > 0 and self._prepare()
-        return self._ready
+    def _ready(self) -> PrivateFolder | None:
+        """The folder, if it is to be used at all: whether it can be is found out once."""
+        if self._usable is None:
+            self._usable = self.limit > 0 and self._prepare()
+        return self._files if self._usable else None
 
     def _prepare(self) -> bool:
+        if self._files is None:
+            self._warn("this user has no home folder")
+            return False
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            about = self.folder.stat()
+            self._files.prepare()
         except OSError as error:
             self._warn(f"cannot use {self.folder}: {error.strerror or error}")
-            return False
-        # Entries are executed: a folder that others write would let them run code as this user.
-        if hasattr(os, "geteuid") and (
-            about.st_uid not in {0, os.geteuid()} or about.st_mode & 0o002
-        ):
-            self._warn(f"{self.folder} belongs to, or can be written by, other users")
             return False
         return True
 
@@ -207,65 +201,60 @@ class Store:
                 stacklevel=4,
             )
 
-    def _files(self) -> list[tuple[float, int, Path]]:
-        """(last use, size, path) of each entry, the longest unused first."""
+    def _entries(self) -> list[Entry]:
+        """The entries, the longest unused first; half-written files of the dead are removed."""
+        if self._files is None:
+            return []
         found = []
-        for entry in _entries(self.folder):
-            with contextlib.suppress(OSError):  # another process may have removed it
-                about = entry.stat()
-                if not entry.name.endswith(".part"):
-                    found.append((about.st_mtime, about.st_size, Path(entry.path)))
-                elif time.time() - about.st_mtime > ABANDONED:
-                    os.unlink(entry.path)
-        return sorted(found)
+        for entry in self._files.entries():
+            if not entry.name.endswith(".part"):
+                found.append(entry)
+            elif time.time() - entry.used > ABANDONED:
+                self._files.remove(entry.part, entry.name)
+        return sorted(found, key=lambda entry: (entry.used, entry.size, entry.name))
+
+    def _remove(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if self._files is not None:
+                self._files.remove(entry.part, entry.name)
 
     def _trim(self) -> None:
         """Measure the cache, and bring it under its limit."""
-        files = self._files()
-        size = sum(each for _, each, _ in files)
+        entries = self._entries()
+        size = sum(entry.size for entry in entries)
+        gone = 0
         if size > self.limit:
-            for _, each, path in files:
-                if size <= KEEP * self.limit:
-                    break
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                size -= each
+            while gone < len(entries) and size > KEEP * self.limit:
+                size -= entries[gone].size
+                gone += 1
+        self._remove(entries[:gone])
         self._size = size
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """The files in a cache."""
-    with contextlib.suppress(OSError), os.scandir(folder) as parts:
-        for part in parts:
-            with contextlib.suppress(OSError), os.scandir(part.path) as entries:
-                yield from entries
+def is_key(text: str) -> bool:
+    """Whether a text can be a key of the cache."""
+    return re.fullmatch(r"[0-9a-f]{16,}", text) is not None
 
 
-def _head(payload: bytes) -> bytes:
-    return MAGIC + hashlib.sha256(payload).digest()
+def _place(key: str) -> tuple[str, str]:
+    """The part of the folder and the name in it."""
+    if not is_key(key):
+        raise ValueError(f"a key of the cache is a hexadecimal digest, but got {key!r}")
+    return key[:2], key
 
 
-def _write(path: Path, data: bytes) -> None:
-    """All of a file or nothing, whoever else writes it at the same time."""
-    aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.part"
-    handle = os.open(
-        aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
-    )
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
+def _head(key: str, payload: bytes) -> bytes:
+    """What an entry begins with; the key is in it, so that none is taken for another."""
+    digest = hashlib.sha256(key.encode())
+    digest.update(payload)
+    return MAGIC + digest.digest()
 
 
 # -- the process's own ----------------------------------------------------------------------------
 
 
 @cache
-def _store(folder: Path, limit: int) -> Store:
+def _store(folder: Path | None, limit: int) -> Store:
     return Store(folder, limit)
 
 
