@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from adjoint.engine.core.state.loading import brought
 from adjoint.io.files import load as _load_file
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -133,7 +133,7 @@ def _hubconf(repo: str, source: str, who: str) -> ModuleType:
         raise ValueError(f"{who}: source must be 'github' or 'local', received {source!r}")
     path = folder / "hubconf.py"
     if repo.split(":", maxsplit=1)[0] == "pytorch/vision" and not path.is_file():
-        return importlib.import_module("adjoint.vision.models")
+        return brought("adjoint.vision.models")
     if not path.is_file():
         raise RuntimeError(
             f"{who}: no {path}. Repositories are not downloaded: put a copy there, or pass "

@@ -6,12 +6,12 @@ these does), `backends.mkldnn`, `backends.mps` and others say that they are not 
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 from adjoint.engine.core.absent import ABSENT, facade
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.loading import brought as _brought
 
 SETTINGS = ("cpu", "cuda", "cudnn")
 # Entered among the modules at once, so that `import adjoint.backends.mps` finds them.
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     if name in FACADES:
         return FACADES[name]
     if name in SETTINGS:
-        return importlib.import_module(f"adjoint.backends.{name}")
+        return _brought(f"adjoint.backends.{name}")
     raise AttributeError(
         f"module '{config.display_name}.backends' has no attribute {name!r}. If PyTorch has it, "
         "Adjoint does not yet.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
@@ -42,11 +41,12 @@ from adjoint.engine.backends.array.cuda import stream as stream
 from adjoint.engine.backends.array.cuda import synchronize as synchronize
 from adjoint.engine.backends.array.tensor_types import tensor_kinds
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.loading import brought as _brought
 
 
 def __getattr__(name: str) -> Any:
     if name == "amp":
-        return importlib.import_module("adjoint.cuda.amp")
+        return _brought("adjoint.cuda.amp")
     if name == "_initialized":
         return is_initialized()
     kinds = tensor_kinds("cuda")

@@ -7,7 +7,6 @@ table. The families below load at once; the lazy ones when a name is asked for t
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.loading import bring, brought
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -164,6 +164,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.sparse.creation",
     "adjoint.engine.backends.array.sparse",
 )
+WAITING = frozenset(LAZY) - {*NETWORKS}
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
     "_C",
@@ -281,7 +282,17 @@ FACADES = {path: absent.facade(path) for path in absent.ABSENT if "." not in pat
 for _name in EAGER:
     importlib.import_module(_name)
 install(Tensor)
-_loaded = False
+
+
+class _Done:
+    """Which families have been loaded to the end; see Note [loading in threads].
+
+    Only then is a name looked for: in the tables there may be names of modules that another thread
+    is executing. No family may ask, while it is imported, for a name that loads later.
+    """
+
+    networks = False
+    all = False
 
 
 def top_level() -> dict[str, Any]:
@@ -295,12 +306,10 @@ def top_level() -> dict[str, Any]:
 
 def load_lazy() -> None:
     """Import the families that wait for first use."""
-    global _loaded
-    if not _loaded:
-        _loaded = True
-        for name in LAZY:
-            importlib.import_module(name)
+    if not _Done.all:
+        bring(LAZY)
         install(Tensor)
+        _Done.networks = _Done.all = True
 
 
 HOOKS.load_rest = load_lazy
@@ -308,7 +317,7 @@ HOOKS.load_rest = load_lazy
 
 def load_sparse() -> Any:
     """Sparse tensors, which few programs have."""
-    importlib.import_module("adjoint.engine.backends.array.sparse")
+    bring(["adjoint.engine.backends.array.sparse"])
     return HOOKS.sparse
 
 
@@ -326,18 +335,23 @@ HOOKS.call_at_levels = call_at_levels
 
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
-    for name in NETWORKS:
-        importlib.import_module(name)
-    install(Tensor)
+    if not _Done.networks:
+        bring(NETWORKS)
+        # Another thread may be inside any of the other modules.
+        install(Tensor, {*EAGER, *NETWORKS})
+        _Done.networks = True
 
 
 def find_method(cls: type[Tensor], name: str) -> Any:
-    """A method or property that was not on the class at import."""
-    if not name.startswith("_") and not _loaded:
+    """A method or property that was not on the class when it was looked for.
+
+    It may have come since, by another thread, or be a property that raised AttributeError.
+    """
+    if not name.startswith("_"):
         load_lazy()
-        found = inspect.getattr_static(cls, name, None)
-        if found is not None:
-            return found
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                return base.__dict__[name]
     raise AttributeError(
         f"{cls.__name__!r} object has no attribute {name!r}. If PyTorch has it, Adjoint does not "
         "yet.",
@@ -354,7 +368,7 @@ HOOKS.backends["native"] = "adjoint.engine.backends.llvm.program.native"
 
 def executor_named(name: str) -> Any:
     """The factory of executables that `compile(backend=name)` would use."""
-    executors = importlib.import_module("adjoint.engine.compiler.executors")
+    executors = brought("adjoint.engine.compiler.executors")
     return executors.factory_for(name, "default", {})
 
 
@@ -364,13 +378,13 @@ HOOKS.executor = executor_named
 def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:
-        return importlib.import_module(f"adjoint.{name}")
+        return brought(f"adjoint.{name}")
     if name in FACADES:
         return FACADES[name]
     if name in ELSEWHERE:
-        return getattr(importlib.import_module(ELSEWHERE[name]), name)
+        return getattr(brought(ELSEWHERE[name]), name)
     if name.startswith("_foreach_"):
-        found = importlib.import_module("adjoint.engine.backends.array.foreach").find(name)
+        found = brought("adjoint.engine.backends.array.foreach").find(name)
         if found is not None:
             return found
     if not name.startswith("__"):
@@ -390,14 +404,18 @@ def find(name: str) -> Any:
 def all_names() -> set[str]:
     """Every public name, lazy ones included."""
     load_lazy()
-    return {name for space, name in PUBLIC if space == ""} | {*SUBMODULES, *FACADES, *ELSEWHERE}
+    return {name for space, name in list(PUBLIC) if space == ""} | {
+        *SUBMODULES,
+        *FACADES,
+        *ELSEWHERE,
+    }
 
 
 def find_in(space: str, name: str) -> Any:
     """A function of a namespace such as "nn.functional", loading lazy families if need be."""
-    for load in (load_networks, load_lazy):
-        if (space, name) not in PUBLIC:
-            load()
+    load_networks()
+    if (space, name) not in PUBLIC or PUBLIC[space, name].fn.__module__ in WAITING:
+        load_lazy()
     if (space, name) in PUBLIC:
         return PUBLIC[space, name].fn
     raise AttributeError(
@@ -411,4 +429,4 @@ def find_in(space: str, name: str) -> Any:
 def namespace(space: str) -> dict[str, Any]:
     """The functions of a namespace such as "linalg"."""
     load_lazy()
-    return {name: p.fn for (s, name), p in PUBLIC.items() if s == space}
+    return {name: p.fn for (s, name), p in list(PUBLIC.items()) if s == space}

@@ -14,7 +14,6 @@ import argparse
 import collections
 import contextlib
 import datetime
-import importlib
 import pathlib
 import sys
 import sysconfig
@@ -26,6 +25,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.core.state.loading import brought
 
 PACKAGE = str(Path(__file__).resolve().parent.parent)
 INSTALLED = tuple({PACKAGE, *(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))})
@@ -118,10 +118,10 @@ def _known(module: str, name: str) -> Any:
 
 
 def _of_adjoint(package: str, path: str, name: str) -> Any:
-    found = getattr(importlib.import_module(f"adjoint.{package}"), name, None)
+    found = getattr(brought(f"adjoint.{package}"), name, None)
     if not isinstance(found, type):
         try:
-            found = getattr(importlib.import_module(f"adjoint.{path}"), name, None)
+            found = getattr(brought(f"adjoint.{path}"), name, None)
         except ModuleNotFoundError:
             return None
     public = isinstance(found, type) or (
@@ -186,7 +186,7 @@ def global_name(value: Any) -> str:
         raise TypeError(f"a local or nested {type(value).__name__}, {name}")
     for package in ("nn", "optim"):  # under the name PyTorch knows it by
         if module.startswith(f"adjoint.{package}."):
-            known = importlib.import_module(f"adjoint.{package}")
+            known = brought(f"adjoint.{package}")
             if getattr(known, name, None) is value:
                 return f"torch.{package} {name}"
             return f"torch.{module.removeprefix('adjoint.')} {name}"

@@ -4,15 +4,15 @@ Names are those of the public table under "nn.functional"; families that wait fo
 when one of theirs is asked for.
 """
 
-from importlib import import_module
 from typing import Any
 
 from adjoint.engine import assembly as _assembly
+from adjoint.engine.core.state.loading import brought as _brought
 
 
 def __getattr__(name: str) -> Any:
     if name == "grad":  # PyTorch has its module here
-        return import_module("adjoint.nn.grad")
+        return _brought("adjoint.nn.grad")
     if not name.startswith("__"):
         value = _assembly.find_in("nn.functional", name)
         globals()[name] = value

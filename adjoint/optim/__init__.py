@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.optim.adadelta import Adadelta as Adadelta
 from adjoint.optim.adafactor import Adafactor as Adafactor
 from adjoint.optim.adagrad import Adagrad as Adagrad
@@ -27,5 +27,5 @@ from adjoint.optim.sparse_adam import SparseAdam as SparseAdam
 
 def __getattr__(name: str) -> Any:
     if name in ("lr_scheduler", "swa_utils"):
-        return importlib.import_module(f"adjoint.optim.{name}")
+        return _brought(f"adjoint.optim.{name}")
     raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")

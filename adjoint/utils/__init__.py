@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.utils import checkpoint as checkpoint
 
 # `data` brings in multiprocessing, `tensorboard` the training package.
@@ -15,7 +15,7 @@ ON_FIRST_USE = ("_pytree", "benchmark", "data", "dlpack", "hooks", "model_zoo", 
 
 def __getattr__(name: str) -> Any:
     if name in ON_FIRST_USE:
-        return importlib.import_module(f"adjoint.utils.{name}")
+        return _brought(f"adjoint.utils.{name}")
     raise AttributeError(
         f"module '{config.display_name}.utils' has no attribute {name!r}. If PyTorch has it, "
         "Adjoint does not yet.",

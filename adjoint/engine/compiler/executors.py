@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.loading import bring
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
 
 # Given the `mode` and `options` of `compile`, the factory that makes executables.
@@ -44,7 +44,7 @@ def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, An
     if backend not in _MAKERS:
         backend = ALIASES.get(backend, backend)
     if backend not in _MAKERS and backend in HOOKS.backends:
-        importlib.import_module(HOOKS.backends[backend])  # it registers itself
+        bring([HOOKS.backends[backend]])  # it registers itself
     if backend not in _MAKERS:
         raise RuntimeError(
             f"compile: there is no backend {backend!r}. Available: {', '.join(list_backends())}."

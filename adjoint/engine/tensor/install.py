@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
+from adjoint.engine.core.state import forks
 from adjoint.engine.ops.elementwise.arithmetic import scaled
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.indexing import install_indexing
@@ -40,16 +42,46 @@ def _shares(tensor: Tensor, other: Any) -> bool:
     return isinstance(other, Tensor) and other._storage is tensor._storage
 
 
-def install(cls: type[Tensor]) -> None:
-    """Give the class every published method, in-place form and property."""
-    for name, fn in METHODS.items():
-        setattr(cls, name, fn)
-    for name, fn in INPLACE.items():
-        if f"{name}_" not in METHODS:
-            setattr(cls, f"{name}_", _inplace(name, fn))
-    for name, fn in PROPERTIES.items():
-        setattr(cls, name, fn if isinstance(fn, property) else property(fn))
-    install_operators()
-    install_indexing()
-    install_printing()
-    install_copying()
+_given: dict[str, Any] = {}  # by name on the class: the function it was derived from
+_lock = forks.lock(forks.Order.METHODS)
+
+
+def install(cls: type[Tensor], modules: Collection[str] | None = None) -> None:
+    """Give the class every published method, in-place form and property that it has not yet.
+
+    What it has stays: compiled programs know methods by identity, and users may have replaced them.
+    `modules` are those whose functions are meant; None means all.
+    """
+    with _lock:
+        derived: list[tuple[str, Any, Callable[[Any], Any]]] = [
+            *((name, fn, lambda fn: fn) for name, fn in list(METHODS.items())),
+            *(
+                (f"{name}_", fn, partial(_inplace, name))
+                for name, fn in list(INPLACE.items())
+                if f"{name}_" not in METHODS
+            ),
+            *((name, fn, _property) for name, fn in list(PROPERTIES.items())),
+        ]
+        for name, fn, derive in derived:
+            if _given.get(name) is not fn and (modules is None or _home(fn) in modules):
+                setattr(cls, name, derive(fn))
+                _given[name] = fn
+        if _OPERATORS not in _given:
+            _given[_OPERATORS] = True
+            install_operators()
+            install_indexing()
+            install_printing()
+            install_copying()
+
+
+_OPERATORS = "the operators"  # no name of a method
+
+
+def _property(fn: Any) -> property:
+    return fn if isinstance(fn, property) else property(fn)
+
+
+def _home(fn: Any) -> str:
+    """The module that a function or property comes from."""
+    home: str = (fn.fget if isinstance(fn, property) else fn).__module__
+    return home

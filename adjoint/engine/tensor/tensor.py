@@ -50,9 +50,8 @@ class TensorType(type):
     """Tensor's type: finds methods of families that load on first use (`Tensor.det`)."""
 
     def __getattr__(cls, name: str) -> Any:
-        if any(name in base.__dict__ for base in cls.__mro__):
-            return super().__getattribute__(name)  # its descriptor raised: let that be seen
-        return HOOKS.find_method(cls, name)
+        found = HOOKS.find_method(cls, name)
+        return found.__get__(None, cls) if hasattr(found, "__get__") else found
 
 
 class Tensor(TensorMethods, metaclass=TensorType):
@@ -80,9 +79,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
     _storage: Storage
 
     def __getattr__(self, name: str) -> Any:
-        if any(name in base.__dict__ for base in type(self).__mro__):
-            return super().__getattribute__(name)  # its property raised: let that be seen
-        return HOOKS.find_method(type(self), name).__get__(self)
+        found = HOOKS.find_method(type(self), name)
+        return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
 
     if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
 

@@ -1,13 +1,13 @@
 """The layers, one file per kind. Every class of `adjoint.nn` is found here too."""
 
-import importlib as _importlib
 from typing import Any as _Any
 
+from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.nn.modules.module import Module as Module
 
 
 def __getattr__(name: str) -> _Any:
-    nn = _importlib.import_module("adjoint.nn")
+    nn = _brought("adjoint.nn")
     found = nn.__dict__.get(name)
     if isinstance(found, type):
         return found

@@ -1,8 +1,8 @@
 """Tools around modules: clipping, normalised weights, parametrisations, pruning, fusion."""
 
-import importlib as _importlib
 from typing import Any as _Any
 
+from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.nn.utils import parametrize as parametrize
 from adjoint.nn.utils import rnn as rnn
 from adjoint.nn.utils import stateless as stateless
@@ -32,7 +32,7 @@ from adjoint.nn.utils.weight_norm import weight_norm as weight_norm
 
 def __getattr__(name: str) -> _Any:
     if name in ("parametrizations", "prune"):  # linear algebra need not load before it is used
-        return _importlib.import_module(f"adjoint.nn.utils.{name}")
+        return _brought(f"adjoint.nn.utils.{name}")
     raise AttributeError(
         f"module 'adjoint.nn.utils' has no attribute {name!r}. If PyTorch has it, Adjoint does not "
         "yet."

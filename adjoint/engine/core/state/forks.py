@@ -23,6 +23,8 @@ class Order(IntEnum):
     LIBRARY = 3  # loaded code
     ASSEMBLER = 4
     GENERATOR = 5
+    IMPORTS = 6  # families that load on first use
+    METHODS = 7  # the methods of Tensor, while some are added
 
 
 PATIENCE = 60.0  # seconds a fork waits for each lock: who forks beside a hang shall not hang too

@@ -1,0 +1,138 @@
+"""Families that load on first use, asked for by many threads at once, in fresh processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Every thread begins elsewhere in the list of names, so that all are asked for first by some.
+ASKING = """
+import random, sys, threading
+import adjoint as ad
+from adjoint.engine import assembly
+sys.setswitchinterval(1e-5)
+matrix = ad.tensor([[2.0, 0.5], [0.25, 1.0]])
+asks = {
+    "x.det": lambda: matrix.det(),
+    "x.inverse": lambda: matrix.inverse(),
+    "Tensor.slogdet": lambda: ad.Tensor.slogdet(matrix),
+    "x.lgamma": lambda: matrix.lgamma(),
+    "x.logcumsumexp": lambda: matrix.logcumsumexp(0),
+    "x.unique": lambda: matrix.unique(),
+    "x.histc": lambda: matrix.histc(3),
+    "x.relu": lambda: matrix.relu(),
+    "x.relu_": lambda: matrix.clone().relu_(),
+    "x.lgamma_": lambda: matrix.clone().lgamma_(),
+    "x.quantile": lambda: matrix.quantile(0.5),
+    "x.to_sparse": lambda: matrix.to_sparse().to_dense(),
+    "x.is_shared": lambda: matrix.is_shared(),
+    "x.mT": lambda: matrix.mT,
+    "digamma": lambda: ad.digamma(matrix),
+    "searchsorted": lambda: ad.searchsorted(ad.arange(3.0), matrix),
+    "i0_": lambda: ad.i0_(matrix.clone()),
+    "F.gelu": lambda: ad.nn.functional.gelu(matrix),
+    "F.pad": lambda: ad.nn.functional.pad(matrix, (1, 1)),
+    "F.softplus": lambda: ad.nn.functional.softplus(matrix),
+    "F.normalize": lambda: ad.nn.functional.normalize(matrix),
+    "functional": lambda: ad.functional.cdist(matrix, matrix),
+    "linalg.svd": lambda: ad.linalg.svdvals(matrix),
+    "linalg.cond": lambda: ad.linalg.cond(matrix),
+    "fft": lambda: ad.fft.fft(matrix).abs(),
+    "special": lambda: ad.special.bessel_j0(matrix),
+    "signal": lambda: ad.signal.windows.hann(4),
+    "nn": lambda: ad.nn.Linear(2, 2, bias=False).weight.shape,
+    "optim": lambda: ad.optim.lr_scheduler.StepLR.__name__,
+    "distributions": lambda: ad.distributions.Normal(0.0, 1.0).log_prob(matrix),
+    "vmap": lambda: ad.vmap(lambda row: row.sum())(matrix),
+    "func.grad": lambda: ad.func.grad(lambda x: x.logdet())(matrix),
+    "sparse": lambda: ad.sparse_coo_tensor([[0], [1]], [1.0], (2, 2)).to_dense(),
+    "_foreach_exp": lambda: ad._foreach_exp([matrix])[0],
+    "utils": lambda: ad.utils.data.DataLoader.__name__,
+    "vision": lambda: ad.vision.transforms.__name__,
+    "missing": lambda: (hasattr(matrix, "no_such_method"), hasattr(ad, "no_such_name")),
+}
+order = list(asks)
+random.Random(SEED).shuffle(order)
+threads, failures, told = [], [], {name: set() for name in order}
+start = threading.Barrier(len(order))
+
+
+def ask(first):
+    start.wait()
+    for name in order[first:] + order[:first]:
+        try:
+            told[name].add(str(asks[name]()))
+        except BaseException as error:
+            failures.append(f"{name}: {type(error).__name__}: {error}")
+
+
+for first in range(len(order)):
+    threads.append(threading.Thread(target=ask, args=(first,), daemon=True))
+    threads[-1].start()
+for thread in threads:
+    thread.join(60)
+assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
+assert not failures, sorted(set(failures))[:8]
+assert all(len(answers) == 1 for answers in told.values()), told
+print("done")
+"""
+
+# What Note [loading in threads] of the assembly asks of the families.
+NO_QUESTIONS = """
+import importlib
+from adjoint.engine import assembly
+from adjoint.engine.core.operations.record import HOOKS
+
+
+def asked(*_):
+    raise AssertionError("a family asks for names that load later")
+
+
+HOOKS.find_method = HOOKS.load_rest = HOOKS.load_sparse = assembly.find = assembly.find_in = asked
+for name in assembly.LAZY:
+    importlib.import_module(name)
+print("done")
+"""
+
+SAME_METHODS = """
+import adjoint as ad
+
+before = {name: vars(ad.Tensor)[name] for name in list(vars(ad.Tensor))}
+mine = ad.Tensor.exp = lambda self: "mine"
+before["exp"] = mine
+ad.nn.functional.gelu(ad.ones(2))
+ad.ones(2, 2).det()
+changed = [name for name, value in before.items() if vars(ad.Tensor)[name] is not value]
+assert not changed, changed
+print("done")
+"""
+
+
+def run(source: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.strip() == "done", done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))]
+)
+def test_threads_that_ask_first_at_once(seed: int) -> None:
+    run(ASKING.replace("SEED", str(seed)))
+
+
+def test_families_ask_for_nothing_while_they_load() -> None:
+    run(NO_QUESTIONS)
+
+
+def test_loading_leaves_the_methods_that_are_there() -> None:
+    run(SAME_METHODS)
