@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import metrics
+from adjoint.training import Trainer
 
 RNG = np.random.default_rng(0)
 GOT, WANT = RNG.integers(0, 4, 200), RNG.integers(0, 4, 200)
@@ -107,3 +109,103 @@ def test_reset_call_and_errors() -> None:
         metrics.AUC().update(ad.tensor([0.2]), ad.tensor([1])).compute()
     with pytest.raises(ValueError, match="average"):
         metrics.F1(2, "mean")
+
+
+class InPlace(metrics.Metric):
+    """Gathers in a list, a dict, a tensor and an array, and clears them where they are."""
+
+    name = "in_place"
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.counts = {"batches": [0]}
+        self.total = ad.zeros(1)
+        self.array = np.zeros(1)
+        super().__init__()
+
+    def reset(self) -> None:
+        self.seen.clear()
+        self.counts["batches"][0] = 0
+        self.total.zero_()
+        self.array[:] = 0
+
+    def add(self, prediction: ad.Tensor, target: ad.Tensor) -> None:
+        self.seen.append(float((prediction - target).abs().sum()))
+        self.counts["batches"][0] += 1
+        self.total += self.seen[-1]
+        self.array += self.seen[-1]
+
+    def compute(self) -> Any:
+        return (list(self.seen), self.counts["batches"][0], self.total.item(), self.array[0])
+
+
+CLASSES = ad.tensor([0, 1, 1, 0, 1, 0])
+SCORES = ad.tensor([[2.0, 1.0], [0.5, 1.0], [1.0, 0.2], [3.0, 1.0], [0.0, 1.0], [0.1, 0.3]])
+CASES: dict[str, tuple[Callable[[], metrics.Metric], ad.Tensor, ad.Tensor]] = {
+    "Accuracy": (metrics.Accuracy, SCORES, CLASSES),
+    "ConfusionMatrix": (lambda: metrics.ConfusionMatrix(2), SCORES, CLASSES),
+    "Precision": (lambda: metrics.Precision(2), SCORES, CLASSES),
+    "Recall": (lambda: metrics.Recall(2), SCORES, CLASSES),
+    "F1": (lambda: metrics.F1(2), SCORES, CLASSES),
+    "ROC": (metrics.ROC, SCORES[:, 1], CLASSES),
+    "AUC": (metrics.AUC, SCORES[:, 1], CLASSES),
+    "Mean": (metrics.Mean, SCORES[:, 1], CLASSES),
+    "MeanSquaredError": (metrics.MeanSquaredError, SCORES[:, 0], SCORES[:, 1]),
+    "RootMeanSquaredError": (metrics.RootMeanSquaredError, SCORES[:, 0], SCORES[:, 1]),
+    "MeanAbsoluteError": (metrics.MeanAbsoluteError, SCORES[:, 0], SCORES[:, 1]),
+    "R2": (metrics.R2, SCORES[:, 0], SCORES[:, 1]),
+    "Perplexity": (metrics.Perplexity, SCORES, CLASSES),
+    "InPlace": (InPlace, SCORES[:, 0], SCORES[:, 1]),
+}
+
+
+def test_every_metric_is_among_the_cases() -> None:
+    public = {n for n, v in vars(metrics).items() if isinstance(v, type) and n != "Metric"}
+    assert public <= CASES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_batch_alone_and_evaluation_leave_what_was_gathered(name: str) -> None:
+    make, prediction, target = CASES[name]
+    one, other = slice(0, 3), slice(3, 6)
+    metric, wanted = make(), make()
+    metric.update(prediction[one], target[one])
+    alone = metric(prediction[other], target[other])  # taken in as well
+    assert told(alone) == told(make().update(prediction[other], target[other]).compute())
+    wanted.update(prediction[one], target[one]).update(prediction[other], target[other])
+    gathered = told(wanted.compute())
+    assert told(metric.compute()) == gathered
+
+    model = Same()
+    optimizer = ad.optim.SGD(model.parameters(), 0.1)
+    trainer = Trainer(model, optimizer, lambda *_: ad.zeros(()), metrics=[metric], progress=False)
+    trainer.evaluate([(prediction[one], target[one])])
+    assert told(metric.compute()) == gathered
+
+    trainer._batches = 1  # inside an epoch: what was gathered is part of the state
+    kept = trainer.state_dict()
+    metric.update(prediction[one], target[one])
+    metric.reset()
+    trainer.load_state_dict(kept)
+    assert told(metric.compute()) == gathered
+    metric.reset()
+    trainer.load_state_dict(kept)
+    assert told(metric.compute()) == gathered
+
+
+class Same(ad.nn.Module):
+    """Gives what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = ad.nn.Parameter(ad.zeros(1))
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return x
+
+
+def told(value: Any) -> Any:
+    """A value as plain numbers, to be compared."""
+    if isinstance(value, (tuple, list)):
+        return [told(each) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value

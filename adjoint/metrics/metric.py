@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from copy import deepcopy
+from typing import Any, Self
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
@@ -41,12 +42,18 @@ class Metric(ABC):
 
     def __call__(self, prediction: Tensor, target: Tensor) -> Any:
         """The value on one batch alone, which is also taken in."""
-        alone = type(self).__new__(type(self))
-        alone.__dict__.update(self.__dict__)
-        alone.reset()
-        value = alone.update(prediction, target).compute()
+        value = self.fresh().update(prediction, target).compute()
         self.update(prediction, target)
         return value
+
+    def fresh(self) -> Self:
+        """A metric with the same settings that has seen nothing.
+
+        All that this one holds is copied first: `reset` and `add` may change it in place.
+        """
+        made = deepcopy(self)
+        made.reset()
+        return made
 
     def nothing_seen(self) -> RuntimeError:
         """The error of `compute` before any batch."""

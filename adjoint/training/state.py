@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 
 def metric_state(metric: Any) -> dict[str, Any]:
-    """What a metric has gathered so far."""
-    return dict(vars(metric))
+    """What a metric has gathered so far; a copy, since metrics may gather in place."""
+    return deepcopy(vars(metric))
 
 
 def set_metric_state(metric: Any, state: Mapping[str, Any]) -> None:
     """Put it back."""
-    vars(metric).update(state)
+    vars(metric).update(deepcopy(dict(state)))
 
 
 @contextmanager

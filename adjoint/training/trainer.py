@@ -175,10 +175,7 @@ class Trainer:
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Loss and metrics over data, in evaluation mode."""
-        metrics = [type(m).__new__(type(m)) for m in self.metrics]
-        for fresh, metric in zip(metrics, self.metrics, strict=True):
-            vars(fresh).update(vars(metric))
-            fresh.reset()
+        metrics = [metric.fresh() for metric in self.metrics]
         total, samples = 0.0, 0
         with parts.evaluating(self.model), no_grad():
             for batch in data:
