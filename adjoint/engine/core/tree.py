@@ -28,6 +28,8 @@ class TreeDef(NamedTuple):
 
 
 LEAF = TreeDef(None, (), ())
+DICTS = (dict, OrderedDict, defaultdict)  # one pairs with another, by key
+IsLeaf = Callable[[Any], bool]
 
 
 def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
@@ -35,7 +37,7 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
         parts = None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
         return None if parts is None else (*parts, None)
     kind = type(tree)
-    if kind in (dict, OrderedDict, defaultdict):
+    if kind in DICTS:
         return kind, tuple(tree), list(tree.values()), getattr(tree, "default_factory", None)
     if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         return kind, (), list(tree), None
@@ -49,33 +51,39 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
     return None
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
-    """Leaves in order, and the structure that holds them.
+def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+    """Leaves in order, and the structure that holds them; `is_leaf` names further leaves.
 
     >>> leaves, structure = flatten({"a": 1, "b": (2, 3)})
     >>> leaves, unflatten(structure, [4, 5, 6])
     ([1, 2, 3], {'a': 4, 'b': (5, 6)})
     """
-    parts = _split(tree)
+    parts = _split(tree) if is_leaf is None or not is_leaf(tree) else None
     if parts is None:
         return [tree], LEAF
     kind, keys, children, extra = parts
     leaves: list[Any] = []
     defs: list[TreeDef] = []
     for child in children:
-        child_leaves, child_def = flatten(child)
+        child_leaves, child_def = flatten(child, is_leaf)
         leaves += child_leaves
         defs.append(child_def)
     return leaves, TreeDef(kind, keys, tuple(defs), extra)
 
 
+_NO_MORE = object()
+
+
 def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree of the given structure holding `leaves`."""
+    """The tree of the given structure holding `leaves`, as many as it has."""
     supply = iter(leaves)
 
     def build(node: TreeDef) -> Any:
         if node.kind is None:
-            return next(supply)
+            leaf = next(supply, _NO_MORE)
+            if leaf is _NO_MORE:
+                raise ValueError(f"unflatten: fewer leaves than the {structure.num_leaves} wanted")
+            return leaf
         children = [build(c) for c in node.children]
         if node.kind in (dict, OrderedDict):
             return node.kind(zip(node.keys, children, strict=True))
@@ -91,7 +99,10 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
             return node.kind(**dict(zip(node.keys, children, strict=True)))
         return node.kind(*children)
 
-    return build(structure)
+    tree = build(structure)
+    if next(supply, _NO_MORE) is not _NO_MORE:
+        raise ValueError(f"unflatten: more leaves than the {structure.num_leaves} wanted")
+    return tree
 
 
 def _instance(kind: Any, held: Iterable[tuple[str, Any]]) -> Any:
@@ -102,8 +113,69 @@ def _instance(kind: Any, held: Iterable[tuple[str, Any]]) -> Any:
     return made
 
 
+def matched(
+    structure: TreeDef, tree: Any, *, deeper: bool = False, is_leaf: IsLeaf | None = None
+) -> list[Any]:
+    """The leaves of a tree in the order of a structure that it must have.
+
+    Dicts are paired by key, whatever their order and kind. Where the structure has a leaf there
+    must be one; `deeper` takes whatever is there.
+
+    >>> _, structure = flatten({"a": 1, "b": (2, 3)})
+    >>> matched(structure, {"b": (20, 30), "a": 10})
+    [10, 20, 30]
+    >>> matched(structure, {"b": [20, 30], "a": 10})
+    Traceback (most recent call last):
+    ValueError: trees differ at ['b']: tuple of 2 expected, list of 2 received
+    """
+    found: list[Any] = []
+
+    def visit(wanted: TreeDef, node: Any, path: str) -> None:
+        stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
+        parts = None if stop else _split(node)
+        if wanted.kind is None and parts is None:
+            found.append(node)
+            return
+        kind, keys, children = (None, (), []) if parts is None else parts[:3]
+        alike = kind is wanted.kind or (kind in DICTS and wanted.kind in DICTS)
+        if not alike or len(children) != len(wanted.children) or set(keys) != set(wanted.keys):
+            raise ValueError(
+                f"trees differ at {path or 'the root'}: {_told(wanted.kind, wanted)} expected, "
+                f"{_told(kind, TreeDef(kind, keys, tuple(children)))} received"
+            )
+        named = dict(zip(keys, children, strict=True)) if keys else dict(enumerate(children))
+        for step, child in zip(wanted.keys or range(len(children)), wanted.children, strict=True):
+            visit(child, named[step], path + _step(kind, step))
+
+    visit(structure, tree, "")
+    return found
+
+
+def _step(kind: Any, step: Any) -> str:
+    """How a child is reached, as Python writes it."""
+    fields = getattr(kind, "_fields", None)
+    if fields is not None:
+        return f".{fields[step]}"
+    return f".{step}" if dataclasses.is_dataclass(kind) else f"[{step!r}]"
+
+
+def _told(kind: Any, node: TreeDef) -> str:
+    if kind is None:
+        return "a leaf"
+    name = getattr(kind, "__name__", str(kind))
+    return (
+        f"{name} with {sorted(map(repr, node.keys))}"
+        if node.keys
+        else (f"{name} of {len(node.children)}")
+    )
+
+
 def map_tree(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Apply `fn` to corresponding leaves of trees of one structure."""
+    """Apply `fn` to corresponding leaves of trees of one structure.
+
+    >>> map_tree(lambda x, y: x + y, {"a": 1, "b": 2}, {"b": 20, "a": 10})
+    {'a': 11, 'b': 22}
+    """
     leaves, structure = flatten(tree)
-    others = [flatten(r)[0] for r in rest]
+    others = [matched(structure, r) for r in rest]
     return unflatten(structure, [fn(*xs) for xs in zip(leaves, *others, strict=True)])

@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.tape.reverse import grad
 from adjoint.engine.autodiff.transforms.functional import rows_at_once, rows_one_by_one
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.core.tree import TreeDef, flatten, matched, unflatten
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -134,8 +134,8 @@ class GradientTape:
     ) -> Any:
         """The gradients of the sum of `target` with respect to `sources`, in their structure."""
         leaves, structure = self._begin(sources)
-        targets = flatten(target)[0]
-        given = [None] * len(targets) if output_gradients is None else flatten(output_gradients)[0]
+        targets, wanted = flatten(target)
+        given = _output_gradients(output_gradients, wanted)
         roots = [
             (t, t.detach().new_ones(t.shape) if g is None else g)
             for t, g in zip(targets, given, strict=True)
@@ -201,6 +201,20 @@ class GradientTape:
         moved = whole.movedim(rank, 1)  # (batch, batch, *target, *source)
         i = moved.new_arange(moved.shape[0])
         return moved[i, i]
+
+
+def _output_gradients(given: Any, wanted: TreeDef) -> list[Any]:
+    """A gradient or None for each target: in the targets' structure, or a plain list of them."""
+    if given is None:
+        return [None] * wanted.num_leaves
+    leaves, structure = flatten(given)
+    plain = structure.kind in (list, tuple) and len(leaves) == len(structure.children)
+    if plain and len(leaves) == wanted.num_leaves:
+        return leaves
+    try:
+        return matched(wanted, given)
+    except ValueError as error:
+        raise ValueError(f"GradientTape.gradient: target and output_gradients: {error}") from None
 
 
 def _connected(x: Any, g: Any, unconnected: str, lead: tuple[int, ...] = ()) -> Any:

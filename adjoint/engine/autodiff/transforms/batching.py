@@ -139,6 +139,12 @@ def vmap(
                     _once(func, piece, dims, structure, kwargs, length, out_dims, randomness)
                 )
             _, places, out_structure = pieces[0]
+            for _, _, other in pieces:
+                if other != out_structure:
+                    raise ValueError(
+                        f"vmap: the function returned {out_structure} for one chunk and {other} "
+                        "for another. Return the same structure, with dict keys in one order."
+                    )
             outs = [
                 column[0] if place is None else cat(list(column))
                 for column, place in zip(
