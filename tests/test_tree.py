@@ -115,10 +115,10 @@ def test_pytorchs_names_have_its_leaves() -> None:
 
 def test_a_tapes_output_gradients_are_paired_by_key() -> None:
     x = ad.ones(2, requires_grad=True)
-    for given in ({"b": ad.full((2,), 5.0), "a": None}, [None, ad.full((2,), 5.0)]):
+    for gradients in ({"b": ad.full((2,), 5.0), "a": None}, [None, ad.full((2,), 5.0)]):
         with ad.GradientTape() as tape:
             target = {"a": x * 2, "b": x * 3}
-        assert tape.gradient(target, x, output_gradients=given).tolist() == [17.0, 17.0]
+        assert tape.gradient(target, x, output_gradients=gradients).tolist() == [17.0, 17.0]
     with ad.GradientTape() as tape:
         target = {"a": x * 2, "b": x * 3}
     with pytest.raises(ValueError, match="output_gradients: trees differ at the root"):

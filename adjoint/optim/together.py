@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import Any
 
-from adjoint.engine.backends.array.buffers import address
+from adjoint.engine.backends.array.apart import apart
 from adjoint.engine.backends.array.devices import active, library
 from adjoint.engine.backends.array.many import SMALL
 from adjoint.engine.core.operations.record import is_tensor
@@ -154,14 +154,15 @@ class Plans:
     def find(self, group: int, params: list[Tensor]) -> Plan | None:
         """The plan for these parameters, if it still holds."""
         plan = self.held.get((group, *map(id, params)))
-        if plan is not None and all(b.fresh(self.state) for b in plan.bundles):
-            return plan
-        return None
+        if plan is None or not all(b.fresh(self.state) for b in plan.bundles):
+            return None
+        # Gradients come anew with each step.
+        return plan if not plan.bundles or _independent(params) else Plan([], params)
 
     def make(self, group: int, params: list[Tensor]) -> Plan:
         """A plan for parameters whose state has been made."""
         count = self.made[group] = self.made.get(group, 0) + 1
-        if count > self.TRIES:
+        if count > self.TRIES or not _independent(params):
             return Plan([], params)
         kinds: dict[Any, list[Tensor]] = {}
         for p in params:
@@ -169,7 +170,7 @@ class Plans:
         rest = kinds.pop(None, [])
         bundles = []
         for alike in kinds.values():
-            if len(alike) > 1 and _apart(alike):
+            if len(alike) > 1:
                 bundles.append(Bundle(alike, [self.state[p] for p in alike], self.numbers))
             else:
                 rest += alike
@@ -206,7 +207,10 @@ def _dense(tensor: Tensor) -> bool:
     return bool(flags.c_contiguous and writable and tensor._storage.version >= 0)
 
 
-def _apart(params: list[Tensor]) -> bool:
-    """Whether no two parameters share memory: then it does not matter which is written first."""
-    spans = sorted((address(p._array), p._array.nbytes) for p in params)
-    return all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+def _independent(params: list[Tensor]) -> bool:
+    """Whether no parameter shares memory with another or a gradient, so that order is no matter."""
+    grads = [p._meta.grad for p in params if p._meta is not None]
+    arrays = [t._array for t in (*params, *grads) if t is not None]
+    if any(type(array) is Window for array in arrays):
+        return False
+    return apart(arrays[: len(params)], arrays[len(params) :])

@@ -7,7 +7,7 @@ every tensor of a list; in place, small tensors are changed many at once (`updat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from adjoint.engine.backends.array.many import update_many
@@ -65,35 +65,34 @@ def _change(name: str, fn: Callable[..., Any], tensors: list[Tensor], args: Sequ
             fn(target, *given)
 
         # A tensor shared by all may have any shape; only a 0-d one fits a vector.
-        if not any(is_tensor(a) and a.ndim for a in fixed):
-            update_many(rule, tensors, *(columns[i] for i in moving))
+        single = [a for a in fixed if is_tensor(a)]
+        if not any(a.ndim for a in single):
+            update_many(rule, tensors, *(columns[i] for i in moving), reads=single)
             return
     for tensor, *row in zip(tensors, *columns, strict=True):
         fn(tensor, *row)
 
 
-def _method(op: str, *, in_place: bool) -> Callable[..., Any]:
+def _method(op: str, *, in_place: bool, alpha: Any = 1) -> Callable[..., Any]:
     method: Any = getattr(Tensor, METHODS.get(op, op) + "_" * in_place)
     if op in SCALED:
         return lambda x, y, z, value=1: method(x, y, z, value=value)
+    if op in ("add", "sub") and alpha != 1:
+        return partial(method, alpha=alpha)
     return method
 
 
 def _arguments(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Positional and named arguments in order; `alpha` scales what is added."""
-    alpha = kwargs.pop("alpha", 1)
+    """Positional and named arguments in order."""
     given = [*args, *kwargs.values()]
     if op in SCALED and len(given) == 3 and is_tensor(given[2]):  # one factor for each
         given[2] = given[2].tolist()
-    if op in ("add", "sub") and alpha != 1:
-        other = given[0]
-        given[0] = [alpha * y for y in other] if isinstance(other, (list, tuple)) else alpha * other
     return given
 
 
 def _elementwise(name: str, op: str, in_place: bool) -> Callable[..., Any]:
     def foreach(self: Any, *args: Any, **kwargs: Any) -> Any:
-        fn = _method(op, in_place=in_place)
+        fn = _method(op, in_place=in_place, alpha=kwargs.pop("alpha", 1))
         if op == "pow" and not in_place and not isinstance(self, (list, tuple)):
             return tuple(self**e for e in _listed(name, args[0]))  # a number to many powers
         tensors, given = _listed(name, self), _arguments(op, args, kwargs)

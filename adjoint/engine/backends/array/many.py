@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.backends.array.apart import apart, plain
 from adjoint.engine.backends.array.devices import active, library
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Window
@@ -50,7 +51,7 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 def bundles(*columns: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
-    """Which rows of tensors can go together, and which go by themselves.
+    """Which rows of tensors can go together, and which go by themselves, in order.
 
     The tensors in a row have one shape, dtype and device; rows that go together differ in shape.
     """
@@ -67,18 +68,31 @@ def bundles(*columns: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
             kinds[kind] = [i for i, good in zip(rows, fit, strict=True) if good]
     together = []
     for rows in kinds.values():
-        # Tensors that share memory must be written one after the other.
-        if len(rows) > 1 and len({id(columns[0][i]._storage.buffer) for i in rows}) == len(rows):
+        if len(rows) > 1:
             together.append(rows)
         else:
             alone += rows
-    return together, alone
+    return together, sorted(alone)
+
+
+def _independent(targets: Sequence[Tensor], reads: Sequence[Sequence[Tensor]]) -> bool:
+    """Whether no target is written or read on behalf of another, nor read while it is written."""
+    read = [t._array for column in reads for t in column]
+    written = [t._array for t in targets]
+    if any(type(array) is Window for array in (*written, *read)):
+        return False
+    return all(map(plain, written)) and apart(written, read)
 
 
 def update_many(
-    rule: Callable[..., Any], targets: Sequence[Tensor], *others: Sequence[Tensor]
+    rule: Callable[..., Any],
+    targets: Sequence[Tensor],
+    *others: Sequence[Tensor],
+    reads: Sequence[Tensor] = (),
 ) -> None:
     """rule(target, other, ...) for each target, which it changes in place, element by element.
+
+    The result is that of one after the other; `reads` are what the rule reads besides.
 
     >>> import adjoint as ad
     >>> xs = [ad.ones(2), ad.zeros(1)]
@@ -88,6 +102,8 @@ def update_many(
     [tensor([2., 2.]), tensor([1.])]
     """
     together, alone = bundles(targets, *others)
+    if together and not _independent(targets, [*others, reads]):
+        together, alone = [], list(range(len(targets)))
     for rows in together:
         vectors = [join([column[i] for i in rows]) for column in (targets, *others)]
         rule(*vectors)
