@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.data.dataset import is_stream
 from adjoint.data.fetch import Fetcher
 from adjoint.data.pin import pin
-from adjoint.data.pool import Pool, Worker, WorkerDied
+from adjoint.data.pool import Broken, Pool, Worker
 from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
 from adjoint.data.worker import Exhausted, Failure, Plan, Resumed
@@ -124,7 +124,7 @@ class MultiProcess(LoaderIterator):
             for i in range(loader.num_workers)
         ]
         self._ahead = max(1, loader.prefetch_factor) * len(plans)
-        self._dead = ""
+        self._dead: Broken | None = None
         self._pool = Pool(loader._context(), plans)
         self._start()
 
@@ -176,8 +176,8 @@ class MultiProcess(LoaderIterator):
         return next(w for w in self._turns if w.running)
 
     def _next_batch(self) -> Any:
-        if self._dead:
-            raise WorkerDied(self._dead)
+        if self._dead is not None:
+            raise type(self._dead)(str(self._dead))
         while True:
             while self._given < self._sent and self._given not in self._arrived:
                 worker = self._asked.get(self._given)
@@ -197,8 +197,8 @@ class MultiProcess(LoaderIterator):
         """Take in one result; its number, or None where a stream has ended."""
         try:
             worker, (number, result) = self._pool.receive(self._loader.timeout)
-        except WorkerDied as error:
-            self._dead = str(error)
+        except Broken as error:
+            self._dead = type(error)(str(error))  # without the traceback, which keeps the workers
             self._loader._forget(self)
             self._pool.stop()
             raise

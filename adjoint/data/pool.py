@@ -7,12 +7,14 @@ import os
 import signal
 import time
 import weakref
+from errno import EMFILE
 from multiprocessing.connection import wait
 from typing import Any
 
-from adjoint.data.shared import Inbox
+from adjoint.data.shared import Inbox, descriptor_limit
 from adjoint.data.worker import Plan, work
 
+START_DESCRIPTORS = 8  # more than starting a process takes for a moment, by any method
 STOP_SECONDS = 2.0  # how long a worker may take to finish its batch before it is ended
 
 
@@ -34,7 +36,11 @@ class Worker:
         self.connection.send((number, what, self.inbox.take_returned()))
 
 
-class WorkerDied(RuntimeError):
+class Broken(RuntimeError):
+    """The workers cannot go on, while batches were still expected of them."""
+
+
+class WorkerDied(Broken):
     """A worker process ended while batches were still expected of it."""
 
 
@@ -52,13 +58,20 @@ class Pool:
             raise
 
     def _start(self, context: Any, plan: Plan) -> Worker:
-        ours, theirs = context.Pipe(duplex=True)
+        try:
+            ours, theirs = context.Pipe(duplex=True)
+        except OSError as error:
+            raise _not_started(plan, error) from error
         try:
             # A forked child has copies of the parent's ends, and must close them.
             forked = context.get_start_method() == "fork"
             copied = [w.connection for w in self.workers] + [ours] if forked else []
             process = context.Process(target=work, args=(theirs, copied, plan), daemon=True)
+            _make_sure_of_descriptors(ours)
             process.start()
+        except OSError as error:
+            ours.close()
+            raise _not_started(plan, error) from error
         except BaseException:
             ours.close()
             raise
@@ -89,6 +102,8 @@ class Pool:
                 message = worker.inbox.receive(worker.connection)
             except (EOFError, ConnectionResetError):
                 raise self._died(worker) from None
+            except OSError as error:  # no descriptor, or no memory to map a batch in
+                raise Broken(f"DataLoader: {error.strerror or error}") from error
             worker.outstanding -= 1
             return worker, message
 
@@ -110,6 +125,8 @@ class Pool:
                 how += " The system may be out of memory."
             elif -code in (signal.SIGBUS, signal.SIGSEGV):
                 how += " The dataset's code crashed, or shared memory ran out."
+        elif code is None:
+            how = "closed its connection, but runs on. Its output may say why."
         else:
             how = f"exited unexpectedly with exit code {code}. Its output may say why."
             if code == 1:
@@ -122,6 +139,25 @@ class Pool:
     def stop(self) -> None:
         """End the workers."""
         self._finalize()
+
+
+def _make_sure_of_descriptors(connection: Any) -> None:
+    """Raise before a process is started that would run out of descriptors.
+
+    Python opens two pipes for it, and leaves the first open where the second cannot be.
+    """
+    with contextlib.ExitStack() as taken:
+        for _ in range(START_DESCRIPTORS):
+            taken.callback(os.close, os.dup(connection.fileno()))
+
+
+def _not_started(plan: Plan, error: OSError) -> OSError:
+    """The error for a worker that the system does not let start."""
+    reason = descriptor_limit() if error.errno == EMFILE else str(error.strerror)
+    return OSError(
+        error.errno,
+        f"DataLoader: cannot start worker {plan.worker_id + 1} of {plan.num_workers}: {reason}",
+    )
 
 
 def stop(workers: list[Worker], owner: int) -> None:

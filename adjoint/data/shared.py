@@ -3,7 +3,8 @@
 Note [segments]
     A segment is an anonymous file (memfd, or an unlinked temporary file) that the worker maps and
     the parent maps once, when its descriptor arrives over the worker's socket. It has no name, so
-    nothing can be left behind in /dev/shm, whoever dies and however. When the last tensor on a
+    nothing can be left behind in /dev/shm, whoever dies and however. Descriptors are closed once
+    both sides have mapped it: a batch that is held costs memory only. When the last tensor on a
     segment dies in the parent, its number goes back to the worker with the next task; when the
     worker holds no view of it either, the segment is filled again. Pages are therefore faulted in
     once, not once per batch.
@@ -15,14 +16,17 @@ import mmap
 import os
 import pickle
 import socket
-import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EMFILE
 from io import BytesIO
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.mapping import Mapping, anonymous_file
 from adjoint.engine.core.device import CPU
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -33,32 +37,14 @@ IDLE = 4  # how many of the largest segments a worker may keep waiting
 _PAGE = mmap.PAGESIZE
 
 
-def _anonymous_file(size: int) -> int:
-    """A descriptor of a new file that has no name."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("adjoint-batch", os.MFD_CLOEXEC)
-    else:  # macOS and others: a temporary file, unlinked at once
-        handle, path = tempfile.mkstemp(prefix="adjoint-batch-")
-        os.unlink(path)
-        fd = handle
-    try:
-        os.ftruncate(fd, size)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
 class Lease:
     """Keeps a mapping in use for as long as an array on it lives."""
 
     __slots__ = ("__array_interface__", "__weakref__", "mapping")
 
-    def __init__(self, mapping: mmap.mmap, address: int, size: int) -> None:
+    def __init__(self, mapping: Mapping) -> None:
         self.mapping = mapping
-        self.__array_interface__ = {
-            "version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False),
-        }  # fmt: skip
+        self.__array_interface__ = mapping.__array_interface__
 
 
 class Segment:
@@ -70,8 +56,8 @@ class Segment:
         self.key = key
         self.size = size
         self.fd = fd  # -1 once the other side has it
-        self.mapping = mmap.mmap(fd, size)
-        self.address = int(np.frombuffer(self.mapping, np.uint8).__array_interface__["data"][0])
+        self.mapping = Mapping(fd, size)
+        self.address = self.mapping.address
         self.lease: weakref.ref[Lease] | None = None
         self.remote = False  # of a worker's segment: the parent may be reading it
 
@@ -79,7 +65,7 @@ class Segment:
         """An array on the segment; `returned()` is called when nothing refers to it any more."""
         lease = self.lease and self.lease()
         if lease is None:  # else a second array of one message on the same memory
-            lease = Lease(self.mapping, self.address, self.size)
+            lease = Lease(self.mapping)
             self.lease = weakref.ref(lease, returned)
         return np.asarray(lease)[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
@@ -120,7 +106,12 @@ class Arena:
         limit = IDLE * max([rounded, *(s.size for s in self.segments.values())])
         while idle and (len(idle) > 4 * IDLE or sum(s.size for s in idle) > limit):
             self._drop(idle.pop(0))
-        made = Segment(self._next, rounded, _anonymous_file(rounded))
+        fd = anonymous_file("adjoint-batch", rounded)
+        try:
+            made = Segment(self._next, rounded, fd)
+        except OSError:
+            os.close(fd)
+            raise
         self._next += 1
         self.segments[made.key] = made
         return made
@@ -195,8 +186,29 @@ class _Sender(pickle.Pickler):
         return found
 
 
-def _socket(connection: Any) -> socket.socket:
-    return socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+@contextmanager
+def _socket(connection: Any) -> Iterator[socket.socket]:
+    """A connection as a socket, without a descriptor more."""
+    plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=connection.fileno())
+    try:
+        yield plain
+    finally:
+        plain.detach()
+
+
+class NoDescriptor(OSError):
+    """A descriptor could not be received, because this process may not have one more."""
+
+
+def descriptor_limit() -> str:
+    """What the limit on descriptors is, and what to do about it."""
+    import resource  # not on every system, nor needed before
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"this process may have {soft} open files and sockets, and has them. Close some, or raise "
+        f"the limit (`ulimit -n`, or resource.setrlimit up to {hard})."
+    )
 
 
 def send(connection: Any, message: Any, arena: Arena) -> None:
@@ -232,11 +244,16 @@ class Inbox:
         fresh, dropped = pickle.load(file)
         for key, size in fresh:
             with _socket(connection) as plain:
-                _, fds, _, _ = socket.recv_fds(plain, 1, 1)
-            if not fds:
+                data, fds, flags, _ = socket.recv_fds(plain, 1, 1)
+            if not data:
                 raise EOFError
-            segment = self.segments[key] = Segment(key, size, fds[0])
-            segment.close_descriptor()
+            if not fds or flags & socket.MSG_CTRUNC:
+                raise NoDescriptor(EMFILE, "cannot receive a batch: " + descriptor_limit())
+            try:
+                self.segments[key] = Segment(key, size, fds[0])
+            finally:
+                os.close(fds[0])
+            self.segments[key].fd = -1
         for key in dropped:
             self.segments.pop(key, None)
         return _Receiver(file, self).load()

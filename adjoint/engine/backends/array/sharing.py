@@ -6,13 +6,12 @@ process receives its descriptor through `multiprocessing`, see `adjoint.multipro
 
 from __future__ import annotations
 
-import mmap
 import os
-import tempfile
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.mapping import Mapping, anonymous_file
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.tensor.storage import Window
@@ -26,24 +25,15 @@ class Block:
     __array_interface__: dict[str, Any]
 
     def __init__(self, fd: int, size: int) -> None:
-        self.fd = fd
+        self.fd = fd  # kept: it is sent to other processes
         self.size = size
-        self.mapping = mmap.mmap(fd, max(size, 1))
-        address = np.frombuffer(self.mapping, np.uint8).__array_interface__["data"][0]
-        self.__array_interface__ = {
-            "version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False),
-        }  # fmt: skip
+        self.mapping = Mapping(fd, max(size, 1))
+        self.__array_interface__ = self.mapping.__array_interface__ | {"shape": (size,)}
 
     @classmethod
     def create(cls, size: int) -> Block:
         """A block of zeros."""
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("adjoint-shared", os.MFD_CLOEXEC)
-        else:  # macOS and others: a temporary file, unlinked at once
-            fd, path = tempfile.mkstemp(prefix="adjoint-shared-")
-            os.unlink(path)
-        os.ftruncate(fd, max(size, 1))
-        return cls(fd, size)
+        return cls(anonymous_file("adjoint-shared", max(size, 1)), size)
 
     def array(self, shape: tuple[int, ...], dtype: Any, strides: Any = None, start: int = 0) -> Any:
         """The bytes from `start` on as an array."""
