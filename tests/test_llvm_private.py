@@ -15,7 +15,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.backends.llvm.runtime import library, private, store
-from adjoint.engine.backends.llvm.runtime.store import Store, key_of
+from adjoint.engine.backends.llvm.runtime.store import Store
+from adjoint.engine.core.keys import key_of
 
 KEY = key_of("a kernel")
 STRANGER, NOBODY = 4242, 4343  # users that need not exist
