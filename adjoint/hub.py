@@ -7,13 +7,13 @@ import importlib.util
 import os
 import re
 import sys
-import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.state.loading import brought
 from adjoint.io.files import load as _load_file
 
@@ -58,31 +58,24 @@ def download_url_to_file(
     from tqdm import tqdm
 
     digest = hashlib.sha256()
-    folder = os.path.dirname(os.path.abspath(dst))
-    handle, path = tempfile.mkstemp(dir=folder, prefix=os.path.basename(dst) + ".")
-    try:
-        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url) as source:
-            size = source.headers.get("Content-Length")
-            with tqdm(
-                total=None if size is None else int(size),
-                disable=None if progress else True,
-                unit="B",
-                unit_scale=True,
-                unit_divisor=1024,
-            ) as bar:
-                while block := source.read(1 << 20):
-                    digest.update(block)
-                    file.write(block)
-                    bar.update(len(block))
+    with atomic_write(dst, "download_url_to_file") as file, urllib.request.urlopen(url) as source:
+        size = source.headers.get("Content-Length")
+        with tqdm(
+            total=None if size is None else int(size),
+            disable=None if progress else True,
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+        ) as bar:
+            while block := source.read(1 << 20):
+                digest.update(block)
+                file.write(block)
+                bar.update(len(block))
         if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
             raise RuntimeError(
                 f"invalid hash value of {url} (expected {hash_prefix!r}, got "
                 f"{digest.hexdigest()[: len(hash_prefix)]!r})"
             )
-        os.replace(path, dst)
-    except BaseException:
-        os.unlink(path)
-        raise
 
 
 def load_state_dict_from_url(

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import zipfile
 from collections import Counter, OrderedDict
 from io import BytesIO
@@ -26,9 +27,13 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.dtype import DTYPES
 from adjoint.io import safetensors
-from adjoint.io.atomic import atomic_write
+from adjoint.training import save_plot
+from adjoint.vision.io import write_png
+from adjoint.vision.utils import save_image
 
 
 def again(value: Any) -> Any:
@@ -445,6 +450,106 @@ def test_atomic_write_keeps_mode_links_and_cleans_up(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "link"]
     with pytest.raises(FileNotFoundError, match="nowhere"):
         ad.save(1, tmp_path / "nowhere" / "a.pt")
+
+
+WRITERS: dict[str, Any] = {
+    "save": lambda path: ad.save([1], path),
+    "safetensors": lambda path: safetensors.save_file({"w": ad.ones(1)}, path),
+    "graph": lambda path: ad.nn.Linear(1, 1).to_graph(ad.ones(1, 1)).save(path),
+    "checkpoint": lambda path: ad.io.save_checkpoint(path, epoch=1),
+    "plot": lambda path: save_plot(path, {"a": [(0, 1.0), (1, 2.0)]}, "a"),
+    "png": lambda path: write_png(ad.zeros(3, 2, 2, dtype=ad.uint8), path),
+    "image": lambda path: save_image(ad.zeros(3, 2, 2), path, format="png"),
+    "cache": lambda path: store._write(path, b"code"),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_writer_keeps_modes_links_and_long_names(writer: str, tmp_path: Path) -> None:
+    write, before = WRITERS[writer], os.umask(0o027)
+    try:
+        new, old, link = tmp_path / "new", tmp_path / "old", tmp_path / "link"
+        write(new)
+        assert new.stat().st_mode & 0o777 == (0o600 if writer == "cache" else 0o640)
+        old.write_bytes(b"old")
+        old.chmod(0o604)
+        link.symlink_to("old")
+        write(link)
+        assert link.is_symlink()
+        assert old.read_bytes() != b"old"
+        assert old.stat().st_mode & 0o777 == 0o604
+        dangling = tmp_path / "dangling"
+        dangling.symlink_to("later")
+        write(dangling)
+        assert dangling.is_symlink()
+        long = tmp_path / ("x" * 255)
+        write(long)
+        names = {"new", "old", "link", "dangling", "later", long.name}
+        assert {p.name for p in tmp_path.iterdir()} == names
+    finally:
+        os.umask(before)
+
+
+def test_only_abandoned_temporaries_of_ours_are_removed(tmp_path: Path) -> None:
+    abandoned = tmp_path / f".adjoint-{'a' * 16}.tmp"
+    abandoned.write_bytes(b"half")
+    others = [".adjoint-notes.tmp", ".a.tmp", f"adjoint-{'a' * 16}.tmp", f".adjoint-{'A' * 16}.tmp"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"kept")
+    (tmp_path / f".adjoint-{'b' * 16}.tmp").symlink_to(others[0])
+    with atomic_write(tmp_path / "one") as file:  # a live one, while another file is saved
+        file.write(b"1")
+        file.flush()
+        ad.save(2, tmp_path / "two")
+        assert not abandoned.exists()
+    assert (tmp_path / "one").read_bytes() == b"1"
+    assert all((tmp_path / name).read_bytes() == b"kept" for name in others)
+
+
+def test_a_link_to_itself_is_no_place(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("a")
+    with pytest.raises(OSError, match="a"):
+        ad.save(1, tmp_path / "a")
+    assert (tmp_path / "a").is_symlink()
+
+
+def test_arrays_in_tuples_and_deep_values_load() -> None:
+    numpy = np.arange(6, dtype=">i4").reshape(2, 3)
+    back = ad.load(hostile((numpy, (numpy.astype("U5"), 1), np.float64(2.5)), 2))
+    assert (back[0] == numpy).all()
+    assert back[1][0].tolist() == numpy.astype("U5").tolist()
+    value: Any = [1]
+    for i in range(120):
+        value = {"layer": [value, (i, "name")]}
+    found = ad.load(hostile(value, 4))
+    for _ in range(120):
+        found = found["layer"][0]
+    assert found == [1]
+
+
+def test_booleans_are_0_or_1() -> None:
+    file = BytesIO()
+    ad.save(ad.ones(4, dtype=ad.uint8).bool(), file)
+    data = file.getvalue()
+    with zipfile.ZipFile(BytesIO(data)) as source:
+        entries = {n: source.read(n) for n in source.namelist()}
+    changed = BytesIO()
+    with zipfile.ZipFile(changed, "w") as target:
+        for name, content in entries.items():
+            target.writestr(name, b"\0\7\xff\1" if name.endswith("data/0") else content)
+    changed.seek(0)
+    assert ad.load(changed).view(ad.uint8).tolist() == [0, 1, 1, 1]
+
+
+def test_large_tensors_are_read_without_a_second_copy(tmp_path: Path) -> None:
+    path = tmp_path / "large.pt"
+    ad.save(ad.zeros(4_000_000), path)
+    tracemalloc.start()
+    try:
+        ad.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 18_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_files_of_big_endian_machines() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import sys
 import zipfile
-import zlib
 from collections import OrderedDict
 from io import BytesIO
 from pickle import UnpicklingError
@@ -13,11 +12,13 @@ from typing import IO, Any
 
 import numpy as np
 
+from adjoint.engine.core.budget import Budget, Refusal
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.spec import Size
+from adjoint.engine.core.zipped import STORED, Archive, BadZip
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.io.builders import names
+from adjoint.io.builders import brief, names
 from adjoint.io.names import STORAGES, parameter_class
 from adjoint.io.pickler import Global, Persistent, Pickler
 from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, locate, memory_of
@@ -25,7 +26,6 @@ from adjoint.io.unpickler import Unpickler
 
 ALIGNMENT = 64
 ROOT = "archive"
-_LOCAL = struct.Struct("<4s22xHH")  # a local file header: signature, lengths of name and extra
 
 
 class Writer:
@@ -129,11 +129,14 @@ class Reader:
         self.source = source
         self.map_location = map_location
         self.mapped = mapped
-        self.archive = zipfile.ZipFile(file)
-        self.entries = {i.filename: i for i in self.archive.infolist()}
+        self.budget = Budget(file.seek(0, 2), f"load: {source}")
+        self.archive = Archive(file, self.budget)
+        self.entries = self.archive.entries
         pickles = [n for n in self.entries if n.endswith("/data.pkl") and n.count("/") == 1]
         if not pickles:
             raise RuntimeError(f"load: {source}: a zip file, but not one that save wrote")
+        if len(pickles) > 1:
+            raise Refusal(f"load: {source}: refused: the archive has {len(pickles)} values")
         self.root = pickles[0][: -len("data.pkl")]
         if self.root + "constants.pkl" in self.entries:
             raise RuntimeError(
@@ -142,19 +145,24 @@ class Reader:
             )
         order = bytes(self._read("byteorder")) if self.root + "byteorder" in self.entries else b""
         self.byteorder = order.decode("ascii", "replace").strip() or "little"
+        if self.byteorder not in ("little", "big"):
+            raise RuntimeError(f"load: {source}: damaged: byte order {self.byteorder[:20]!r}")
         self.stored: dict[str, Stored] = {}
 
     def load(self) -> Any:
         """The value."""
-        pickled = BytesIO(bytes(self._read("data.pkl")))
-        return Unpickler(pickled, names(), self._storage, self.source, self.weights_only).load()
+        pickled = BytesIO(self._read("data.pkl"))
+        arguments = (names(), self._storage, self.source, self.weights_only, self.budget)
+        return Unpickler(pickled, *arguments).load()
 
     def _storage(self, pid: Any) -> Stored:
         try:
             kind, cls, key, location, count = pid
             dtype = check_dtype(cls)
             if kind != "storage" or not isinstance(key, str) or not isinstance(location, str):
-                raise TypeError(f"not a storage: {pid!r}")
+                raise TypeError(f"not a storage: {brief(kind)}, {brief(key)}, {brief(location)}")
+            if type(count) is not int or count < 0:
+                raise TypeError(f"{brief(count)} elements")
         except (TypeError, ValueError) as error:
             raise UnpicklingError(f"load: {self.source}: damaged storage: {error}") from error
         found = self.stored.get(key)
@@ -162,50 +170,31 @@ class Reader:
             data = self._read(f"data/{key}")
             if len(data) != count * dtype.itemsize:
                 raise RuntimeError(
-                    f"load: {self.source}: storage {key} has {len(data)} bytes, expected "
-                    f"{count} elements of {dtype}: the file is damaged"
+                    f"load: {self.source}: storage {key[:80]} has {len(data)} bytes, expected "
+                    f"{brief(count)} elements of {dtype}: the file is damaged"
                 )
             flat = from_bytes(data, dtype, self.byteorder)
-            device = locate(self.map_location, location, flat)
+            device = locate(self.map_location, location, flat, self.source)
             found = self.stored[key] = Stored(flat, dtype, device)
         return found
 
     def _read(self, name: str) -> Any:
         """The bytes of a record, as a writable array."""
-        info = self.entries.get(self.root + name)
-        if info is None:
-            raise RuntimeError(f"load: {self.source}: record {name!r} is missing: damaged file")
-        if info.compress_type != zipfile.ZIP_STORED:
-            return np.frombuffer(bytearray(self.archive.read(info)), np.uint8)
-        if info.header_offset < 0:
-            raise self._damaged(name)
-        self.file.seek(info.header_offset)
-        header = self.file.read(_LOCAL.size)
-        if len(header) < _LOCAL.size or header[:4] != b"PK\x03\x04":
-            raise self._damaged(name)
-        _, name_length, extra_length = _LOCAL.unpack(header)
-        start = info.header_offset + _LOCAL.size + name_length + extra_length
-        if self.mapped is not None and name.startswith("data/"):
-            data: Any = self.mapped[start : start + info.file_size]
-            if len(data) < info.file_size:
-                raise self._damaged(name)
-            return data
-        end = self.file.seek(0, 2)
-        if start + info.file_size > end:
-            raise self._damaged(name)
-        self.file.seek(start)
-        data = np.empty(info.file_size, np.uint8)
-        view, done = memoryview(data), 0
-        while done < len(data):
-            read = self.file.readinto(view[done:])
-            if not read:
-                raise self._damaged(name)
-            done += read
-        if zlib.crc32(data) != info.CRC:
-            raise self._damaged(name)
+        entry = self.entries.get(self.root + name)
+        if entry is None:
+            raise RuntimeError(
+                f"load: {self.source}: record {name[:80]!r} is missing: damaged file"
+            )
+        try:
+            if self.mapped is not None and name.startswith("data/") and entry.method == STORED:
+                start = self.archive.start(entry)
+                return self.mapped[start : start + entry.size]
+            self.archive.spend(entry)
+            data = np.empty(entry.size, np.uint8)
+            self.archive.read_into(entry, data)
+        except BadZip as error:
+            raise RuntimeError(
+                f"load: {self.source}: record {name[:80]!r} is damaged (truncated, or its checksum "
+                f"is wrong): {error}"
+            ) from error
         return data
-
-    def _damaged(self, name: str) -> RuntimeError:
-        return RuntimeError(
-            f"load: {self.source}: record {name!r} is damaged (truncated, or its checksum is wrong)"
-        )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import cache
+from math import prod
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DTYPES, DType
 from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr, strided
@@ -18,9 +22,14 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.storages import Stored
 
+_KINDS = "biufcSU"  # of NumPy's dtypes: those whose elements hold no references
+_RANK = 64  # NumPy's bound
+_TENSOR = 4096  # a tensor without its elements, and the time it takes
+_PAIR = 80  # an entry of a dict or set
+
 
 class Builder:
-    """Something in the fixed table that a file may call."""
+    """Something in the fixed table that a file may call, given the file's budget first."""
 
     __slots__ = ("build", "name")
 
@@ -46,6 +55,7 @@ class ClassName:
 
 
 def _tensor(
+    budget: Budget,
     stored: Any,
     offset: Any,
     size: Any,
@@ -56,11 +66,12 @@ def _tensor(
 ) -> Tensor:
     if not isinstance(stored, Stored):
         raise TypeError(f"expected a storage, found {type(stored).__name__}")
-    out = stored.tensor(tuple(size), tuple(stride), offset)
+    out = stored.tensor(*_geometry(budget, size, stride), offset)
     return out.requires_grad_() if requires_grad is True else out
 
 
 def _tensor_of_dtype(
+    budget: Budget,
     stored: Any,
     offset: Any,
     size: Any,
@@ -71,118 +82,253 @@ def _tensor_of_dtype(
     metadata: Any = None,
 ) -> Tensor:
     if not isinstance(stored, Stored) or not isinstance(dtype, DType):
-        raise TypeError(f"expected a storage and a dtype, found {type(stored).__name__}, {dtype!r}")
-    out = stored.tensor(tuple(size), tuple(stride), offset, dtype)
+        raise TypeError(
+            f"expected a storage and a dtype, found {type(stored).__name__}, {brief(dtype)}"
+        )
+    out = stored.tensor(*_geometry(budget, size, stride), offset, dtype)
     return out.requires_grad_() if requires_grad is True else out
 
 
-def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
+def _parameter(budget: Budget, data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
     if not isinstance(data, Tensor):
         raise TypeError(f"expected a tensor, found {type(data).__name__}")
+    budget.spend(_TENSOR, "a parameter")
     return parameter_class()(data, requires_grad is True)
 
 
-def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Any:
-    return _with_attributes(_parameter(data, requires_grad), state)
+def _parameter_with_state(
+    budget: Budget, data: Any, requires_grad: Any, hooks: Any, state: Any
+) -> Any:
+    return _with_attributes(budget, _parameter(budget, data, requires_grad), state)
 
 
-def _from_type(rebuild: Any, kind: Any, args: Any, state: Any) -> Any:
+def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor with attributes, or of a subclass; of subclasses only Parameter is known."""
     if not isinstance(rebuild, Builder) or not isinstance(kind, ClassName):
-        raise TypeError(f"expected a rebuilding function and a class, found {rebuild!r}, {kind!r}")
-    made = rebuild.build(*args)
+        raise TypeError(
+            f"expected a rebuilding function and a class, found {brief(rebuild)}, {brief(kind)}"
+        )
+    if rebuild.build is _from_type or not isinstance(args, tuple):
+        raise TypeError(f"{rebuild.name} cannot rebuild a tensor from a {type(args).__name__}")
+    made = rebuild.build(budget, *args)
+    if not isinstance(made, Tensor):
+        raise TypeError(f"{rebuild.name} rebuilds no tensor")
     if kind.name == "torch.nn.parameter.Parameter" and type(made) is Tensor:
-        made = _parameter(made, made.requires_grad)
-    return _with_attributes(made, state)
+        made = _parameter(budget, made, made.requires_grad)
+    return _with_attributes(budget, made, state)
 
 
-def _with_attributes(tensor: Any, state: Any) -> Any:
+def _with_attributes(budget: Budget, tensor: Any, state: Any) -> Any:
     if isinstance(state, tuple) and len(state) == 2:
         state = state[0]
     if isinstance(state, dict):
+        budget.spend(_PAIR * len(state), "a tensor's attributes")
         for name, value in state.items():
             if isinstance(name, str) and not name.startswith("__"):
                 tensor.__dict__[name] = value
     return tensor
 
 
-def _sparse(layout: Any, data: Any) -> Tensor:
+def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
     if not isinstance(layout, Layout) or not isinstance(data, tuple):
-        raise TypeError(f"tensors of layout {layout!r} are not loaded")
+        raise TypeError(f"tensors of layout {brief(layout)} are not loaded")
     *tensors, size = data[:3] if layout is sparse_coo else data
-    if not all(isinstance(t, Tensor) for t in tensors):
+    if not all(isinstance(t, Tensor) and t.layout is strided for t in tensors):
         raise TypeError("expected tensors for the parts of a sparse tensor")
-    coalesced = layout is sparse_coo and data[3:] == (True,)
-    made: Tensor = HOOKS.load_sparse().assemble(layout, tensors, tuple(size), coalesced)
+    budget.spend(2 * _TENSOR + 4 * sum(t.numel() * t.element_size() for t in tensors), "a tensor")
+    coalesced = layout is sparse_coo and len(data) > 3 and data[3] is True
+    shape = _sizes(budget, size)
+    made: Tensor = HOOKS.load_sparse().assemble(layout, tensors, shape, coalesced)
     return made
 
 
-def _layout(name: Any) -> Layout:
+def _layout(budget: Budget, name: Any) -> Layout:
     for layout in (strided, sparse_coo, sparse_csr):
-        if name == f"torch.{layout.name}":
+        if isinstance(name, str) and name == f"torch.{layout.name}":
             return layout
-    raise TypeError(f"tensors of layout {name!r} are not loaded")
+    raise TypeError(f"tensors of layout {brief(name)} are not loaded")
 
 
-def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+def _encode(budget: Budget, text: Any, encoding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "utf-8"):
-        raise TypeError(f"cannot encode {type(text).__name__} as {encoding!r}")
+        raise TypeError(f"cannot encode {type(text).__name__} as {brief(encoding)}")
+    budget.spend(4 * len(text) + 64, "encoded text")
     return text.encode(encoding)
 
 
-def _device(kind: Any, index: Any = None) -> Device:
+def _device(budget: Budget, kind: Any, index: Any = None) -> Device:
     if not isinstance(kind, str) or not (index is None or isinstance(index, int)):
-        raise TypeError(f"expected a device, found {kind!r}, {index!r}")
+        raise TypeError(f"expected a device, found {brief(kind)}, {brief(index)}")
+    budget.spend(256, "a device")
     return Device(kind, index)
 
 
-def _empty_array(cls: Any, shape: Any, code: Any) -> Any:
-    return np.ndarray((0,), "b")  # its state follows, see `set_array_state`
+def _empty_array(budget: Budget, cls: Any, shape: Any, code: Any) -> Any:
+    budget.spend(256, "a NumPy array")
+    return np.ndarray((0,), "b")  # its state follows, see `set_numpy_state`
 
 
-def _numpy_dtype(code: Any, align: Any = False, copy: Any = False) -> Any:
-    made = np.dtype(str(code))
-    if made.kind not in "biufcSU":
+def _numpy_dtype(budget: Budget, code: Any, align: Any = False, copy: Any = False) -> Any:
+    if not isinstance(code, str) or re.fullmatch(r"[<>=|]?[?biufcSUOVmM]\d{0,9}", code) is None:
+        raise TypeError(f"{brief(code)} is no NumPy dtype")
+    budget.spend(256, "a NumPy dtype")
+    made = np.dtype(code)
+    if made.kind not in _KINDS:
         raise TypeError(f"NumPy arrays of {made} are not loaded")
     return np.dtype(made.str, False, True)
 
 
-def _numpy_scalar(dtype: Any, data: Any) -> Any:
-    if not isinstance(dtype, np.dtype):
+def _numpy_scalar(budget: Budget, dtype: Any, data: Any) -> Any:
+    if not isinstance(dtype, np.dtype) or dtype.kind not in _KINDS:
         raise TypeError(f"expected a NumPy dtype, found {type(dtype).__name__}")
-    if isinstance(data, str):
-        data = data.encode("latin1")
-    return np.frombuffer(data, dtype, 1)[0]
+    raw = _plain_bytes(budget, data)
+    if len(raw) != dtype.itemsize:
+        raise ValueError(f"{len(raw)} bytes for a number of {dtype}")
+    return np.frombuffer(raw, dtype, 1)[0]
 
 
-def set_numpy_state(target: Any, state: Any) -> bool:
+def set_numpy_state(target: Any, state: Any, budget: Budget) -> bool:
     """Give a NumPy array or dtype its pickled state; False if that is not what it is."""
-    if not isinstance(state, tuple):
-        return False
-    if type(target) is np.ndarray and len(state) == 5:
-        version, shape, dtype, fortran, data = state
-        if isinstance(dtype, np.dtype) and dtype.kind in "biufcSU":
-            packed: Any = (int(version), tuple(shape), dtype, bool(fortran), _plain_bytes(data))
-            target.__setstate__(packed)
+    try:
+        if type(target) is np.ndarray:
+            target.__setstate__(_array_state(state, budget))
             return True
-    plain = len(state) >= 8 and state[2:5] == (None, None, None)
-    if isinstance(target, np.dtype) and plain and state[1] in ("<", ">", "|", "="):
-        target.__setstate__(state)  # type: ignore[attr-defined]
-        return True
+        if isinstance(target, np.dtype):
+            target.__setstate__(_dtype_state(target, state))  # type: ignore[attr-defined]
+            return True
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnpicklingError(
+            f"{budget.what}: refused: the state of a NumPy {type(target).__name__}: {error}"
+        ) from error
     return False
+
+
+def _array_state(state: Any, budget: Budget) -> Any:
+    """What NumPy may be given as the state of an array: it believes the sizes."""
+    if type(state) is not tuple or len(state) != 5:
+        raise ValueError("expected a version, shape, dtype, order and data")
+    version, shape, dtype, fortran, data = state
+    if type(version) is not int or version != 1 or type(fortran) not in (bool, int):
+        raise ValueError(f"version {brief(version)}, order {brief(fortran)}")
+    if not isinstance(dtype, np.dtype) or dtype.kind not in _KINDS:
+        raise ValueError(f"elements of {brief(dtype)}")
+    sizes = _sizes(budget, shape)
+    raw = _plain_bytes(budget, data)
+    if prod(sizes) * dtype.itemsize != len(raw) or prod(n or 1 for n in sizes) >= 1 << 62:
+        raise ValueError(f"{len(raw)} bytes for shape {sizes} of {dtype}")
+    budget.spend(2 * len(raw), "a NumPy array")
+    return 1, sizes, dtype, bool(fortran), raw
+
+
+def _dtype_state(target: Any, state: Any) -> Any:
+    """What NumPy may be given as the state of a dtype: each field as the dtype itself has it."""
+    if type(state) is not tuple or len(state) not in (8, 9):
+        raise ValueError("expected 8 fields")
+    version, order, *structure, size, alignment, flags = state[:8]
+    if type(version) is not int or version not in (3, 4):
+        raise ValueError(f"version {brief(version)}")
+    if not isinstance(order, str) or order not in ("<", ">", "|", "="):
+        raise ValueError(f"byte order {brief(order)}")
+    if any(part is not None for part in (*structure, *state[8:])):
+        raise ValueError("fields, subarrays and metadata are not loaded")
+    given = target.kind in "SU"  # the others say -1, which is "as always"
+    wanted = (target.itemsize, target.alignment, target.flags) if given else (-1, -1, 0)
+    if any(type(n) is not int for n in (size, alignment, flags)):
+        raise ValueError("size, alignment and flags must be whole numbers")
+    if (size, alignment, flags) != wanted:
+        raise ValueError(
+            f"size {brief(size)}, alignment {brief(alignment)} and flags {brief(flags)}, where "
+            f"{target} has {wanted[0]}, {wanted[1]} and {wanted[2]}"
+        )
+    return 3, order, None, None, None, *wanted
+
+
+def brief(value: Any) -> str:
+    """A value in a message: what files hold may be long, deep or endless."""
+    if isinstance(value, (Builder, ClassName, DType)) or value is None or type(value) is bool:
+        return repr(value)
+    if type(value) is int:
+        return str(value) if value.bit_length() < 128 else "a number of many digits"
+    return repr(value[:80]) if type(value) is str else f"a {type(value).__name__}"
+
+
+def _sizes(budget: Budget, sizes: Any) -> tuple[int, ...]:
+    """A shape, or strides: a few whole numbers."""
+    if not isinstance(sizes, (tuple, list)) or len(sizes) > _RANK:
+        raise ValueError(f"expected at most {_RANK} sizes, found {brief(sizes)}")
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in sizes):
+        raise ValueError(f"sizes must be whole numbers from 0, found {[brief(n) for n in sizes]}")
+    budget.spend(64, "a shape")
+    return tuple(sizes)
+
+
+def _geometry(budget: Budget, size: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    budget.spend(_TENSOR, "a tensor")
+    return _sizes(budget, size), _sizes(budget, stride)
+
+
+def _set_of(kind: Callable[..., Any]) -> Callable[..., Any]:
+    def build(budget: Budget, items: Any = ()) -> Any:
+        if not isinstance(items, (list, tuple)):
+            raise TypeError(f"expected a list, found {type(items).__name__}")
+        budget.spend(_PAIR * len(items) + 224, "a set")
+        for item in items:
+            budget.check_key(item)
+        return kind(items)
+
+    return build
+
+
+def _ordered(budget: Budget, pairs: Any = ()) -> Any:
+    if not isinstance(pairs, (list, tuple)):
+        raise TypeError(f"expected a list of pairs, found {type(pairs).__name__}")
+    budget.spend(2 * _PAIR * len(pairs) + 256, "an OrderedDict")
+    made: OrderedDict[Any, Any] = OrderedDict()
+    for key, value in pairs:
+        budget.check_key(key)
+        made[key] = value
+    return made
+
+
+def _counter(budget: Budget, counts: Any = None) -> Any:
+    if counts is not None and type(counts) is not dict:
+        raise TypeError(f"expected a dict, found {type(counts).__name__}")
+    budget.spend(_PAIR * len(counts or ()) + 256, "a Counter")
+    return Counter(counts)
+
+
+def _complex(budget: Budget, real: Any = 0.0, imaginary: Any = 0.0) -> complex:
+    if not all(isinstance(x, (int, float)) for x in (real, imaginary)):
+        raise TypeError("expected two numbers")
+    budget.spend(48, "a number")
+    return complex(real, imaginary)
+
+
+def _size(budget: Budget, sizes: Any = ()) -> Size:
+    budget.spend(256, "a shape")
+    return Size(_sizes(budget, sizes))
+
+
+def _plain_bytes(budget: Budget, value: Any = b"", encoding: Any = "latin1") -> bytes:
+    if isinstance(value, str):
+        return _encode(budget, value, encoding)
+    if not isinstance(value, (bytes, bytearray, list)):
+        raise TypeError(f"expected bytes, found {type(value).__name__}")
+    budget.spend(2 * len(value) + 64, "bytes")
+    return bytes(value)
 
 
 def _builders() -> dict[str, Callable[..., Any]]:
     table: dict[str, Callable[..., Any]] = {
-        "collections.OrderedDict": OrderedDict,
-        "collections.Counter": Counter,
-        "builtins.set": set,
-        "builtins.frozenset": frozenset,
-        "builtins.complex": complex,
-        "builtins.bytes": lambda *args: b"".join(_plain_bytes(a) for a in args[:1]),
-        "builtins.bytearray": lambda *args: bytearray(*[_plain_bytes(a) for a in args[:1]]),
+        "collections.OrderedDict": _ordered,
+        "collections.Counter": _counter,
+        "builtins.set": _set_of(set),
+        "builtins.frozenset": _set_of(frozenset),
+        "builtins.complex": _complex,
+        "builtins.bytes": _plain_bytes,
+        "builtins.bytearray": lambda budget, *args: bytearray(_plain_bytes(budget, *args)),
         "_codecs.encode": _encode,
-        "torch.Size": lambda sizes=(): Size(int(n) for n in sizes),
+        "torch.Size": _size,
         "torch.device": _device,
         "torch._utils._rebuild_tensor": _tensor,
         "torch._utils._rebuild_tensor_v2": _tensor,
@@ -198,14 +344,6 @@ def _builders() -> dict[str, Callable[..., Any]]:
         table[f"{module}._reconstruct"] = _empty_array
         table[f"{module}.scalar"] = _numpy_scalar
     return table
-
-
-def _plain_bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("latin1")
-    if not isinstance(value, (bytes, bytearray, list)):
-        raise TypeError(f"expected bytes, found {type(value).__name__}")
-    return bytes(value)
 
 
 @cache

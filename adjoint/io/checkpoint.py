@@ -24,6 +24,7 @@ from adjoint.engine.core.state.rng import default_generator_of, defaults
 from adjoint.io.files import load, save
 
 FORMAT = 1
+WORDS = 624  # of the Mersenne twister
 
 
 def rng_state() -> dict[str, Any]:
@@ -50,6 +51,12 @@ def set_rng_state(state: Mapping[str, Any]) -> None:
         >>> bool((ad.rand(3) == x).all())
         True
     """
+    try:
+        _check_rng_state(state)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RuntimeError(
+            f"set_rng_state: damaged: not what rng_state gives ({type(error).__name__}: {error})"
+        ) from error
     for name, (seed, offset) in state["adjoint"].items():
         generator = default_generator_of(Device(name))
         generator.manual_seed(seed)
@@ -59,6 +66,27 @@ def set_rng_state(state: Mapping[str, Any]) -> None:
     kind, keys, position, has_gauss, cached = state["numpy"]
     packed = np.array(keys.tolist(), np.uint32)
     np.random.set_state((kind, packed, position, has_gauss, cached))
+
+
+def _check_rng_state(state: Mapping[str, Any]) -> None:
+    """Refuse a state that the generators would believe: NumPy's reads outside its memory."""
+    for name, (seed, offset) in state["adjoint"].items():
+        if type(seed) is not int or type(offset) is not int or not isinstance(name, str):
+            raise ValueError("a seed or an offset is no whole number")
+        Device(name)
+    version, words, gauss = state["python"]
+    if version != 3 or words.shape != (WORDS + 1,) or words.dtype is not int64:
+        raise ValueError("the words of Python's generator")
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    if kind != "MT19937" or keys.shape != (WORDS,) or keys.dtype is not int64:
+        raise ValueError("the words of NumPy's generator")
+    listed = [*words.tolist(), *keys.tolist()]
+    if not 0 <= min(listed) <= max(listed) < 1 << 32 or words[-1].item() > WORDS:
+        raise ValueError("a word of a generator has more than 32 bits")
+    if type(position) is not int or not 0 <= position <= WORDS or has_gauss not in (0, 1):
+        raise ValueError(f"NumPy's generator at {position!r}")
+    if type(cached) is not float or type(gauss) not in (float, type(None)):
+        raise ValueError("a kept number of a generator")
 
 
 def save_checkpoint(path: str | os.PathLike[str], **parts: Any) -> None:
@@ -104,7 +132,10 @@ def load_checkpoint(
         The plain values of the checkpoint.
     """
     found = load(path, map_location)
-    if not isinstance(found, dict) or "states" not in found or "rng" not in found:
+    parted = isinstance(found, dict) and all(
+        isinstance(found.get(part), dict) for part in ("states", "values", "rng")
+    )
+    if not parted:
         raise RuntimeError(
             f"load_checkpoint: {os.fspath(path)} is not a training checkpoint. Read it with load."
         )
@@ -118,10 +149,16 @@ def load_checkpoint(
     if missing:
         raise KeyError(
             f"load_checkpoint: {os.fspath(path)} has no {', '.join(missing)}; it has "
-            f"{', '.join(sorted(found['states']))}"
+            f"{', '.join(sorted(str(name)[:80] for name in found['states']))}"
         )
     for name, part in given.items():
-        part.load_state_dict(found["states"][name])
+        try:
+            part.load_state_dict(found["states"][name])
+        except (AttributeError, TypeError, LookupError, ValueError) as error:
+            raise RuntimeError(
+                f"load_checkpoint: {os.fspath(path)}: damaged, or of another {name}: "
+                f"{type(error).__name__}: {str(error)[:400]}"
+            ) from error
     if rng:
         set_rng_state(found["rng"])
     return found["values"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zipfile
 import zlib
 from io import BytesIO
 from pickle import UnpicklingError
@@ -12,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.zipped import BadZip
 from adjoint.io import archive, safetensors
-from adjoint.io.atomic import atomic_write
+from adjoint.io.builders import names
 from adjoint.io.legacy import LegacyReader
 from adjoint.io.objects import Defaults
+from adjoint.io.unpickler import Unpickler
 
 # What the zip and number readers raise on bytes that make no sense.
 _DAMAGE = (ValueError, struct.error, zlib.error)
@@ -128,9 +130,23 @@ def load(
             return _load(file, source, map_location, mapped, weights_only is not False)
     if not hasattr(f, "read"):
         raise TypeError(f"load: expected a path or a binary file, received {type(f).__name__}")
-    if not all(hasattr(f, name) for name in ("seek", "tell", "readinto")) or f.tell() != 0:
+    able = all(hasattr(f, name) for name in ("seek", "tell", "readinto", "readline"))
+    if not able or f.tell() != 0:
         f = BytesIO(f.read())  # from where it stands
     return _load(f, source, map_location, None, weights_only is not False)
+
+
+def load_pickle(file: Any, source: str) -> Any:
+    """The plain value in a bare pickle, Python 2's too; nothing in it is executed."""
+
+    def no_storages(pid: Any) -> Any:
+        raise UnpicklingError(f"load: {source}: refused: a bare pickle refers to storages")
+
+    unpickler = Unpickler(file, names(), no_storages, source, encoding="latin1")
+    try:
+        return unpickler.load()
+    except _DAMAGE as error:
+        raise RuntimeError(f"load: {source}: the pickle is damaged ({error})") from error
 
 
 def _name(f: Any) -> str:
@@ -146,6 +162,7 @@ def _size(file: Any) -> int:
 
 
 def _load(file: Any, source: str, map_location: Any, mapped: Any, weights_only: bool) -> Any:
+    file.seek(0)
     start = file.read(4)
     if not start:
         raise EOFError(f"load: {source} is empty")
@@ -155,13 +172,13 @@ def _load(file: Any, source: str, map_location: Any, mapped: Any, weights_only: 
             return archive.Reader(file, source, map_location, mapped, weights_only).load()
         if mapped is not None:
             raise RuntimeError(f"load: {source}: mmap=True needs the zip layout of PyTorch 1.6")
-        contents = BytesIO(start + file.read())
-        length = len(contents.getvalue())
-        return LegacyReader(contents, length, source, map_location, weights_only).load()
-    except (zipfile.BadZipFile, NotImplementedError) as error:  # the latter: of a kind none writes
+        return LegacyReader(file, source, map_location, weights_only).load()
+    except BadZip as error:
         raise RuntimeError(
-            f"load: {source}: the zip archive is damaged or truncated ({error})"
+            f"load: {source}: the zip archive is damaged or truncated: {error}"
         ) from error
+    except RecursionError as error:
+        raise RuntimeError(f"load: {source}: refused: it nests too deeply") from error
     except (UnpicklingError, EOFError, RuntimeError, TypeError):
         raise
     except (LookupError, ArithmeticError, *_DAMAGE) as error:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import CPU
-from adjoint.io.builders import names
+from adjoint.io.builders import brief, names
 from adjoint.io.storages import Stored, check_dtype, from_bytes, locate
 from adjoint.io.unpickler import Unpickler
 
@@ -21,17 +22,18 @@ class LegacyReader:
 
     Args:
         file: the whole file, with `read`, `readline`, `seek`, `tell`.
-        length: its size in bytes.
         source: its name, for messages.
         map_location: where storages go, see `load`.
     """
 
     def __init__(
-        self, file: Any, length: int, source: str, map_location: Any, weights_only: bool = True
+        self, file: Any, source: str, map_location: Any, weights_only: bool = True
     ) -> None:
         self.weights_only = weights_only
         self.file = file
-        self.length = length
+        self.left = file.seek(0, 2)  # bytes that storages may still claim
+        file.seek(0)
+        self.budget = Budget(self.left, f"load: {source}")
         self.source = source
         self.map_location = map_location
         self.byteorder = "little"
@@ -40,19 +42,21 @@ class LegacyReader:
 
     def load(self) -> Any:
         """The value."""
-        unpickler = Unpickler(self.file, names(), self._storage, self.source, self.weights_only)
+        arguments = (names(), self._storage, self.source, self.weights_only, self.budget)
+        unpickler = Unpickler(self.file, *arguments)
         try:
             magic = unpickler.load()
         except (UnpicklingError, EOFError, ValueError) as error:
             if "refused" in str(error):
                 raise
             magic = None
-        if magic != MAGIC:
+        if type(magic) is not int or magic != MAGIC:
             raise RuntimeError(
                 f"load: {self.source} is not a file that save wrote (no zip archive, no magic "
                 "number): another format, or damaged"
             )
-        if unpickler.load() != PROTOCOL:
+        protocol = unpickler.load()
+        if type(protocol) is not int or protocol != PROTOCOL:
             raise RuntimeError(f"load: {self.source}: unknown version of the old format")
         info = unpickler.load()
         if isinstance(info, dict) and info.get("little_endian") is False:
@@ -66,37 +70,57 @@ class LegacyReader:
             kind, cls, key, location, count, *rest = pid
             dtype = check_dtype(cls)
             if kind != "storage" or not isinstance(key, str) or not isinstance(location, str):
-                raise TypeError(f"not a storage: {pid!r}")
-            if type(count) is not int or not 0 <= count * dtype.itemsize <= self.length:
-                raise ValueError(f"{count!r} elements are more than the file holds")
+                raise TypeError(f"not a storage: {brief(kind)}, {brief(key)}, {brief(location)}")
+            if type(count) is not int or not 0 <= count * dtype.itemsize <= self.budget.size:
+                raise ValueError(f"{brief(count)} elements are more than the file holds")
+            view, name = _part(rest, key, count)
+            self._claim(key, count, dtype)
         except (TypeError, ValueError) as error:
             raise UnpicklingError(f"load: {self.source}: damaged storage: {error}") from error
-        if key not in self.bytes:
-            self.bytes[key] = np.empty(count * dtype.itemsize, np.uint8), dtype
-        view = rest[0] if rest else None
-        name = (key, view[0] if view else None)
         if name not in self.stored:
+            self.budget.spend(1024, "a storage")
             data = self.bytes[key][0]
-            if view:  # a storage that is part of another
-                start, size = view[1] * dtype.itemsize, view[2] * dtype.itemsize
+            if view is not None:  # a storage that is part of another
+                start, size = (n * dtype.itemsize for n in view)
                 data = data[start : start + size]
-            flat = from_bytes(data, dtype, "little")
-            device = locate(self.map_location, location, flat)
+            flat = from_bytes(data, dtype, "little", checked=False)
+            device = locate(self.map_location, location, flat, self.source)
             self.stored[name] = _Filled(flat, dtype, device)
         return self.stored[name]
+
+    def _claim(self, key: str, count: int, dtype: Any) -> None:
+        """Make room for a storage whose bytes follow; together they are no more than the file."""
+        if key in self.bytes:
+            if self.bytes[key][1] is not dtype:
+                raise ValueError(f"storage {brief(key)} is of two dtypes")
+            return
+        self.left -= count * dtype.itemsize
+        if self.left < 0:
+            raise ValueError(f"the storages up to {brief(key)} are more than the file holds")
+        self.bytes[key] = np.empty(count * dtype.itemsize, np.uint8), dtype
 
     def _fill(self, keys: Any) -> None:
         if not isinstance(keys, list):
             raise UnpicklingError(f"load: {self.source}: the list of storages is damaged")
+        waiting = dict(self.bytes)
         for key in keys:
             count = int.from_bytes(self._read(8), "little")
-            data, dtype = self.bytes.get(key, (None, None))
+            data, dtype = waiting.pop(key, (None, None)) if isinstance(key, str) else (None, None)
             if data is None or dtype is None:
-                raise RuntimeError(f"load: {self.source}: storage {key!r} belongs to no tensor")
+                raise RuntimeError(
+                    f"load: {self.source}: storage {brief(key)} belongs to no tensor, or occurs "
+                    "twice: damaged"
+                )
             if count * dtype.itemsize != len(data):
-                raise RuntimeError(f"load: {self.source}: storage {key!r} has the wrong size")
-            raw = np.frombuffer(self._read(len(data)), np.uint8)
-            data[:] = from_bytes(raw, dtype, self.byteorder).view(np.uint8)
+                raise RuntimeError(f"load: {self.source}: storage {brief(key)} has the wrong size")
+            self._read_into(data)
+            elements = from_bytes(data, dtype, self.byteorder).view(np.uint8)
+            if elements.ctypes.data != data.ctypes.data:
+                data[:] = elements
+        if waiting:
+            raise RuntimeError(
+                f"load: {self.source}: the elements of {len(waiting)} storages are missing: damaged"
+            )
         for stored in self.stored.values():
             stored.finish()  # type: ignore[attr-defined]
 
@@ -105,6 +129,29 @@ class LegacyReader:
         if len(data) < count:
             raise RuntimeError(f"load: {self.source}: the file is truncated")
         return bytes(data)
+
+    def _read_into(self, data: Any) -> None:
+        view, done = memoryview(data), 0
+        while done < len(view):
+            read = self.file.readinto(view[done:])
+            if not read:
+                raise RuntimeError(f"load: {self.source}: the file is truncated")
+            done += read
+
+
+def _part(
+    rest: list[Any], key: str, count: int
+) -> tuple[tuple[int, int] | None, tuple[str, str | None]]:
+    """The part of a storage that another is, and its name: (start, count) or None."""
+    if not rest or rest[0] is None:
+        return None, (key, None)
+    if type(rest[0]) is not tuple or len(rest[0]) != 3:
+        raise ValueError("a part of a storage needs a key, a start and a size")
+    view_key, start, size = rest[0]
+    numbers = type(start) is int and type(size) is int
+    if not isinstance(view_key, str) or not numbers or min(start, size, count - start - size) < 0:
+        raise ValueError(f"{brief(size)} elements from {brief(start)}, of {brief(count)}")
+    return (start, size), (key, view_key)
 
 
 class _Filled(Stored):

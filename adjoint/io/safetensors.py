@@ -12,9 +12,10 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.budget import Budget, read_json
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor, wrap
-from adjoint.io.atomic import atomic_write
 from adjoint.io.storages import from_bytes, host_bytes, locate
 
 CODES: dict[DType, str] = {
@@ -24,6 +25,7 @@ CODES: dict[DType, str] = {
 }  # fmt: skip
 _DTYPES = {code: d for d, code in CODES.items()}
 MAX_HEADER = 100_000_000
+MAX_RANK = 64  # NumPy's bound
 
 
 def write(tensors: Any, file: IO[bytes], metadata: dict[str, str] | None = None) -> None:
@@ -75,28 +77,56 @@ def read_header(data: Any, source: str) -> tuple[dict[str, Any], dict[str, str],
             f"load: {source}: header of {length} bytes in a file of {len(data)}: damaged, or not "
             "a safetensors file"
         )
+    budget = Budget(len(data), f"load: {source}")
     try:
-        header = json.loads(bytes(data[8 : 8 + length]).decode("utf-8"))
+        header = read_json(bytes(data[8 : 8 + length]), budget)
+        if not isinstance(header, dict):
+            raise ValueError(f"a {type(header).__name__} where the tensors should be described")
         metadata = header.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
+            raise ValueError("metadata that is no object of strings")
+        budget.spend(1024 * len(header), "its tensors")
+        places = sorted(_place(name, entry) for name, entry in header.items())
         end = 0
-        for _, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            begin, stop = entry["data_offsets"]
-            shape = entry["shape"]
-            if entry["dtype"] in _DTYPES:
-                size = prod(shape) * _DTYPES[entry["dtype"]].itemsize
-                if stop - begin != size or min(shape, default=0) < 0:
-                    raise ValueError(f"{stop - begin} bytes for {shape} of {entry['dtype']}")
-            if begin != end or stop < begin:
-                raise ValueError(f"data from {begin} to {stop} after {end}")
+        for begin, stop in places:
+            if begin != end:
+                raise ValueError(f"data from {begin} to {stop} after {end}: a gap or an overlap")
             end = stop
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RuntimeError(f"load: {source}: damaged safetensors header: {error}") from error
+    except ValueError as error:
+        raise RuntimeError(
+            f"load: {source}: damaged safetensors header: {str(error)[:400]}"
+        ) from error
     if 8 + length + end != len(data):
         raise RuntimeError(
             f"load: {source}: the header promises {8 + length + end} bytes, the file has "
             f"{len(data)} (truncated?)"
         )
     return header, metadata, 8 + length
+
+
+def _place(name: str, entry: Any) -> tuple[int, int]:
+    """Where a tensor's bytes are, provided that the entry is one and agrees with itself."""
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"tensor {name[:80]!r} needs a dtype, a shape and data_offsets")
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if not _whole(shape) or len(shape) > MAX_RANK or not _whole(offsets) or len(offsets) != 2:
+        raise ValueError(f"tensor {name[:80]!r}: shape and data_offsets must be whole numbers")
+    begin, stop = offsets
+    if not isinstance(entry["dtype"], str):
+        raise ValueError(f"tensor {name[:80]!r}: the dtype must be a name")
+    if begin > stop or prod(n or 1 for n in shape) >= 1 << 62:
+        raise ValueError(f"tensor {name[:80]!r}: data from {begin} to {stop}, shape {shape}")
+    if entry["dtype"] in _DTYPES:
+        size = prod(shape) * _DTYPES[entry["dtype"]].itemsize
+        if stop - begin != size:
+            raise ValueError(
+                f"tensor {name[:80]!r}: {stop - begin} bytes for {shape} of {entry['dtype']}"
+            )
+    return begin, stop
+
+
+def _whole(numbers: Any) -> bool:
+    return isinstance(numbers, list) and all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
 
 
 def read(data: Any, source: str, map_location: Any = None) -> dict[str, Tensor]:
@@ -107,14 +137,15 @@ def read(data: Any, source: str, map_location: Any = None) -> dict[str, Tensor]:
         dtype = _DTYPES.get(entry["dtype"])
         if dtype is None:
             raise RuntimeError(
-                f"load: {source}: tensor {name!r} has dtype {entry['dtype']}, which Adjoint has not"
+                f"load: {source}: tensor {name[:80]!r} has dtype {entry['dtype'][:40]}, which "
+                "Adjoint has not"
             )
         begin, stop = entry["data_offsets"]
         part = data[start + begin : start + stop]
         if (start + begin) % dtype.itemsize:
             part = part.copy()  # not where such elements may lie
         flat = from_bytes(part, dtype, "little") if len(part) else np.empty(0, NUMPY_OF[dtype])
-        device = locate(map_location, "cpu", flat)
+        device = locate(map_location, "cpu", flat, source)
         tensor = wrap(flat.reshape(entry["shape"]))
         out[name] = tensor if device.type == "cpu" else tensor.to(device)
     return out

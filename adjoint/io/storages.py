@@ -13,7 +13,7 @@ from adjoint.engine.backends.array.devices import library, transfer
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.memory import element_strides, span, strided
 from adjoint.engine.core.device import CPU, Device
-from adjoint.engine.core.dtype import DType, uint8
+from adjoint.engine.core.dtype import DType, bool_, uint8
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.storage import Storage
@@ -108,8 +108,14 @@ def host_bytes(flat: Array) -> Array:
     return host.view(np.uint8) if len(host) else np.empty(0, np.uint8)
 
 
-def from_bytes(data: Array, dtype: DType, byteorder: str) -> Array:
-    """Bytes as elements, swapped if the file comes from a machine of the other kind."""
+def from_bytes(data: Array, dtype: DType, byteorder: str, checked: bool = True) -> Array:
+    """Bytes as elements, swapped if the file comes from a machine of the other kind.
+
+    With `checked`, booleans that are neither 0 nor 1 become 1: NumPy counts on it, and writes
+    outside its arrays where it is not so.
+    """
+    if checked and dtype is bool_ and len(data) and data.max() > 1:
+        data = (data != 0).view(np.uint8)
     flat = data.view(NUMPY_OF[dtype])
     if byteorder != sys.byteorder and dtype.itemsize > 1:
         part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
@@ -117,7 +123,7 @@ def from_bytes(data: Array, dtype: DType, byteorder: str) -> Array:
     return flat
 
 
-def locate(map_location: Any, location: str, flat: Array) -> Device:
+def locate(map_location: Any, location: str, flat: Array, source: str) -> Device:
     """Where a storage saved from `location` shall go."""
     target: Any = location
     if isinstance(map_location, dict):
@@ -138,12 +144,13 @@ def locate(map_location: Any, location: str, flat: Array) -> Device:
         device = Device(target)
     except RuntimeError as error:
         raise RuntimeError(
-            f"load: don't know how to restore a storage on {target!r}. Pass map_location='cpu'."
+            f"load: {source}: don't know how to restore a storage on {str(target)[:80]!r}. Pass "
+            "map_location='cpu'."
         ) from error
     if device.type == "cuda" and not is_available():
         raise RuntimeError(
-            f"load: attempting to load a storage on {str(device)!r}, but no CUDA device is "
-            "available. Pass map_location='cpu'."
+            f"load: {source}: attempting to load a storage on {str(device)!r}, but no CUDA device "
+            "is available. Pass map_location='cpu'."
         )
     return device
 

@@ -9,17 +9,35 @@ from __future__ import annotations
 
 import pickle as op
 from _compat_pickle import IMPORT_MAPPING
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from codecs import escape_decode
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cache
 from pickle import UnpicklingError
 from struct import error as StructError
 from struct import unpack
 from typing import Any
 
+from adjoint.engine.core.budget import NESTING, Budget, Refusal
+from adjoint.engine.core.spec import Size
 from adjoint.io import objects
-from adjoint.io.builders import Builder, set_numpy_state
+from adjoint.io.builders import Builder, brief, set_numpy_state
 
 _MARK: Any = object()
+_NESTING = frozenset({tuple, list, dict, set, frozenset, OrderedDict, Counter, defaultdict, Size})
+# What the values an opcode makes take in memory, where its bytes in the file do not say it.
+_COSTS: dict[bytes, int] = {
+    **dict.fromkeys((op.EMPTY_LIST, op.LIST), 64), op.EMPTY_DICT: 72, op.DICT: 72,
+    op.EMPTY_SET: 224, op.FROZENSET: 224, op.BININT: 40, op.BINFLOAT: 32, op.LONG1: 48,
+    op.TUPLE: 56, op.TUPLE1: 64, op.TUPLE2: 72, op.TUPLE3: 80, op.INT: 48, op.LONG: 48,
+    op.FLOAT: 40, op.BINPERSID: 256, op.BYTEARRAY8: 80, op.LONG4: 48,
+    **dict.fromkeys((op.BINUNICODE, op.SHORT_BINUNICODE, op.BINUNICODE8, op.BINSTRING), 64),
+    **dict.fromkeys((op.SHORT_BINSTRING, op.BINBYTES, op.SHORT_BINBYTES, op.BINBYTES8), 64),
+}  # fmt: skip
+_SLOT = 8  # a reference, as on the stack
+_PAIR = 80  # an entry of a dict, in the middle of its growth
+_MEMBER = 96  # of a set
 
 
 class Unpickler:
@@ -31,6 +49,8 @@ class Unpickler:
         persistent_load: gives the storage a persistent id means.
         source: the file's name, for messages.
         weights_only: whether objects that are no plain values are refused.
+        budget: of the file (Note [reading what others wrote]); its size bounds what is read.
+        encoding: of Python 2's strings.
     """
 
     def __init__(
@@ -40,61 +60,106 @@ class Unpickler:
         persistent_load: Callable[[Any], Any],
         source: str,
         weights_only: bool = True,
+        budget: Budget | None = None,
+        encoding: str = "utf-8",
     ) -> None:
         self.weights_only = weights_only
-        self.made: list[Any] = []  # objects whose state may follow
         self.file = file
         self.names = names
         self.persistent_load = persistent_load
         self.source = source
+        self.encoding = encoding
+        start = file.tell()
+        self.end: int = file.seek(0, 2)
+        file.seek(start)
+        self.budget = Budget(self.end, f"load: {source}") if budget is None else budget
+        self._forget()
+
+    def _forget(self) -> None:
         self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: list[Any] = []  # by index, as picklers number them
+        self.odd_memo: dict[int, Any] = {}  # those of other numbers
+        self.made: dict[int, Any] = {}  # by identity: objects whose state may follow
+        self.depths: dict[int, int] = {}  # by identity: of containers that hold containers
+        self.held: set[int] = set()  # defaultdicts that are inside something
+        self.late = 0  # how often one of those was given a container
 
     def load(self) -> Any:
         """The next value in the file."""
-        self.stack, self.memo = [], {}
-        steps = _STEPS
+        self._forget()
+        steps, costs, budget, read = _STEPS, _COSTS, self.budget, self.file.read
         while True:
-            code = self.read(1)
+            code = read(1)
             if code == op.STOP:
-                return self._pop()
+                value = self._pop()
+                self._forget()
+                return value
             step = steps.get(code)
             if step is None:
-                raise UnpicklingError(
-                    f"load: {self.source}: opcode {code!r} has no place in a file of plain values"
-                )
+                self._no_step(code)
+            budget.spent += costs.get(code, _SLOT)
+            if budget.spent > budget.limit:
+                budget.spend(0, "its values")
             try:
-                step(self)
+                step(self)  # type: ignore[misc]
             except (IndexError, KeyError, StructError, UnicodeDecodeError) as error:
-                raise UnpicklingError(f"load: {self.source}: the pickle is damaged") from error
+                raise self._damaged("an operation lacks its operands") from error
+            except Refusal as error:
+                raise UnpicklingError(str(error)) from error
+
+    def _no_step(self, code: bytes) -> None:
+        if not code:
+            raise EOFError(
+                f"load: {self.source}: the file ends inside a value (truncated at byte {self.end})"
+            )
+        raise UnpicklingError(
+            f"load: {self.source}: opcode {code!r} at byte {self.file.tell() - 1} has no place in "
+            "a file of plain values"
+        )
+
+    def _damaged(self, why: str) -> UnpicklingError:
+        return UnpicklingError(
+            f"load: {self.source}: the pickle is damaged at byte {self.file.tell()}: {why}"
+        )
 
     # -- bytes --------------------------------------------------------------------------------
 
     def read(self, count: int) -> bytes:
         """So many bytes, all of them there."""
-        data = self.file.read(count)
+        # A file would make room for all that is asked for, whether it is there or not.
+        data = self.file.read(count) if count <= 4096 or count <= self._left() else b""
         if len(data) < count:
-            raise EOFError(f"load: {self.source}: the file ends inside a value (truncated?)")
+            raise EOFError(
+                f"load: {self.source}: the file ends inside a value (truncated at byte {self.end})"
+            )
         return data
+
+    def _left(self) -> int:
+        return self.end - int(self.file.tell())
 
     def _line(self) -> str:
         line = self.file.readline()
         if not line.endswith(b"\n"):
-            raise EOFError(f"load: {self.source}: the file ends inside a name (truncated?)")
+            raise EOFError(
+                f"load: {self.source}: the file ends inside a name (truncated at byte {self.end})"
+            )
         return line[:-1].decode("utf-8")
 
     def _number(self, form: str, size: int) -> Any:
         return unpack(form, self.read(size))[0]
 
     def _sized(self, form: str, size: int) -> bytes:
-        return self.read(self._number(form, size))
+        count = self._number(form, size)
+        data = self.read(count)
+        self.budget.spend(count, "a value")
+        return data
 
     # -- stack --------------------------------------------------------------------------------
 
     def _pop(self) -> Any:
         value = self.stack.pop()
         if value is _MARK:
-            raise UnpicklingError(f"load: {self.source}: the pickle is damaged (stray mark)")
+            raise self._damaged("a mark where a value should be")
         return value
 
     def _push(self, value: Any) -> None:
@@ -106,7 +171,7 @@ class Unpickler:
                 items = self.stack[i + 1 :]
                 del self.stack[i:]
                 return items
-        raise UnpicklingError(f"load: {self.source}: the pickle is damaged (no mark)")
+        raise self._damaged("there is no mark")
 
     # -- names and calls ----------------------------------------------------------------------
 
@@ -124,7 +189,8 @@ class Unpickler:
                 else "Only classes of this program, of nn and of optim are rebuilt."
             )
             raise UnpicklingError(
-                f"load: {self.source}: refused: the file asks for {module}.{name}, which is not "
+                f"load: {self.source}: refused: the file asks for {module[:200]}.{name[:200]}, "
+                "which is not "
                 f"among what may be loaded. Nothing was executed. {remedy}"
             )
         self._push(found)
@@ -136,7 +202,7 @@ class Unpickler:
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise UnpicklingError(f"load: {self.source}: the pickle is damaged (name)")
+            raise self._damaged("a name that is no text")
         self._find(module, name)
 
     def _reduce(self) -> None:
@@ -145,23 +211,36 @@ class Unpickler:
 
     def _call(self, callee: Any, args: Any, new: bool = False) -> None:
         if isinstance(callee, type) and isinstance(args, tuple):  # one that `objects.find` gave
-            try:
-                self.made.append(objects.make(callee, args, new))
-            except (TypeError, ValueError, UnpicklingError) as error:
-                raise UnpicklingError(f"load: {self.source}: {error}") from error
-            self._push(self.made[-1])
+            self._make(callee, args, new)
             return
         if not isinstance(callee, Builder) or not isinstance(args, tuple):
             raise UnpicklingError(
-                f"load: {self.source}: refused: the file tries to call {callee!r}. Nothing was "
-                "executed."
+                f"load: {self.source}: refused: the file tries to call {brief(callee)}. Nothing "
+                "was executed."
             )
         try:
-            self._push(callee.build(*args))
+            made = callee.build(self.budget, *args)
         except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise UnpicklingError(
-                f"load: {self.source}: {callee.name} cannot be built: {error}"
+                f"load: {self.source}: {callee.name} cannot be built: {str(error)[:400]}"
             ) from error
+        self._enter(made, args)
+        self._push(made)
+
+    def _make(self, cls: type, args: tuple[Any, ...], new: bool) -> None:
+        self.budget.spend(1024 + sum(_extent(part) for part in args), "an object")
+        if issubclass(cls, Enum):  # its members are found by the hash of their value
+            for part in args:
+                self.budget.check_key(part)
+        elif cls is defaultdict and any(type(part) is not dict for part in args[1:]):
+            raise self._damaged("a defaultdict of something else than a dict")
+        try:
+            made = objects.make(cls, args, new)
+        except (TypeError, ValueError, UnpicklingError) as error:
+            raise UnpicklingError(f"load: {self.source}: {str(error)[:400]}") from error
+        self.made[id(made)] = made
+        self._enter(made, args)
+        self._push(made)
 
     def _newobj(self) -> None:
         args, cls = self._pop(), self._pop()
@@ -169,80 +248,194 @@ class Unpickler:
 
     def _build(self) -> None:
         state, target = self._pop(), self.stack[-1]
-        if type(target) is OrderedDict and isinstance(state, dict):
+        self.budget.spend(_extent(state), "the state of an object")
+        if type(target) is OrderedDict and type(state) is dict:
+            if not all(isinstance(name, str) for name in state):
+                raise self._damaged("attributes whose names are no text")
             target.__dict__.update(state)
-        elif any(target is made for made in self.made):
-            objects.set_state(target, state)
-        elif not set_numpy_state(target, state):
+        elif id(target) in self.made:
+            self._set_state(target, state)
+        elif not set_numpy_state(target, state, self.budget):
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file sets the state of a "
                 f"{type(target).__name__}"
             )
+
+    def _set_state(self, target: Any, state: Any) -> None:
+        try:
+            objects.set_state(target, state)
+        except Exception as error:  # a class given what it was not made for may fail in any way
+            raise UnpicklingError(
+                f"load: {self.source}: the state of a {type(target).__name__} does not fit it: "
+                f"{type(error).__name__}: {str(error)[:400]}"
+            ) from error
 
     def _persistent(self) -> None:
         self._push(self.persistent_load(self._pop()))
 
     # -- containers ---------------------------------------------------------------------------
 
+    def _enter(self, parent: Any, children: Iterable[Any]) -> Any:
+        """Note how deep a container is, now that it has these children; gives it back."""
+        deepest, depths = 0, self.depths
+        for child in children:
+            if type(child) in _NESTING:
+                deepest = max(deepest, depths.get(id(child), 1))
+                if type(child) is defaultdict:
+                    self.held.add(id(child))
+        if deepest and type(parent) in _NESTING:
+            self.budget.spend(_PAIR, "its values")
+            depths[id(parent)] = deepest + 1
+            # Freeing a chain of these takes a frame of C for each link, in whatever order it grew.
+            self.late += type(parent) is defaultdict and id(parent) in self.held
+            if deepest >= NESTING or self.late > NESTING:
+                raise self.budget.too_deep("a value")
+        elif depths:
+            depths.pop(id(parent), None)  # of one before it, in the same place
+        return parent
+
+    def _grow(self, parent: Any, children: Iterable[Any]) -> None:
+        before = self.depths.get(id(parent), 0)
+        self._enter(parent, children)
+        if before > self.depths.get(id(parent), 0):
+            self.depths[id(parent)] = before
+
+    def _new(self, made: Any) -> None:
+        """Push a container that is still empty."""
+        if self.depths:
+            self.depths.pop(id(made), None)  # of one before it, in the same place
+        self.stack.append(made)
+
     def _container(self, kind: type) -> Any:
         if not isinstance(self.stack[-1], kind):
-            raise UnpicklingError(
-                f"load: {self.source}: the pickle is damaged ({kind.__name__} expected, "
-                f"{type(self.stack[-1]).__name__} found)"
+            raise self._damaged(
+                f"a {kind.__name__} expected, a {type(self.stack[-1]).__name__} found"
             )
         return self.stack[-1]
 
     def _append(self) -> None:
         item = self._pop()
         self._container(list).append(item)
+        self._grow(self.stack[-1], (item,))
 
     def _appends(self) -> None:
         items = self._pop_mark()
         self._container(list).extend(items)
+        self._grow(self.stack[-1], items)
 
     def _setitem(self) -> None:
         value, key = self._pop(), self._pop()
-        self._store(key, value)
+        self._store([key, value])
 
     def _setitems(self) -> None:
-        items = self._pop_mark()
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            self._store(key, value)
+        self._store(self._pop_mark())
 
-    def _store(self, key: Any, value: Any) -> None:
+    def _store(self, items: list[Any]) -> None:
         target = self._container(dict)
-        try:
-            target[key] = value
-        except TypeError as error:
-            raise UnpicklingError(f"load: {self.source}: a key cannot be hashed") from error
+        self._fill(target, items)
+        self._grow(target, items)
+
+    def _fill(self, target: Any, items: list[Any]) -> None:
+        if len(items) % 2:
+            raise self._damaged("a key without a value")
+        self.budget.spend(_PAIR * len(items) // 2, "a dict")
+        for i in range(0, len(items), 2):
+            self.budget.check_key(items[i])
+            target[items[i]] = items[i + 1]
 
     def _add_items(self) -> None:
-        items = self._pop_mark()
+        items = self._members()
         self._container(set).update(items)
+        self._grow(self.stack[-1], items)
+
+    def _members(self) -> list[Any]:
+        """What goes into a set."""
+        items = self._pop_mark()
+        self.budget.spend(_MEMBER * len(items), "a set")
+        for item in items:
+            self.budget.check_key(item)
+        return items
+
+    def _make_frozenset(self) -> None:
+        items = self._members()
+        self._push(self._enter(frozenset(items), items))
 
     def _make_dict(self) -> None:
         items = self._pop_mark()
-        self._push(dict(zip(items[::2], items[1::2], strict=True)))
+        made: dict[Any, Any] = {}
+        self._fill(made, items)
+        self._push(self._enter(made, items))
+
+    def _make_list(self) -> None:
+        items = self._pop_mark()
+        self._push(self._enter(items, items))
+
+    def _make_tuple(self) -> None:
+        items = tuple(self._pop_mark())
+        self._push(self._enter(items, items))
 
     def _tuple_of(self, count: int) -> None:
         items = tuple(self.stack[len(self.stack) - count :])
-        if len(items) < count or _MARK in items:
-            raise UnpicklingError(f"load: {self.source}: the pickle is damaged (tuple)")
+        if len(items) < count or any(item is _MARK for item in items):
+            raise self._damaged("a tuple lacks items")
         del self.stack[-count:]
-        self._push(items)
+        self._push(self._enter(items, items))
 
     def _old_int(self) -> None:
         line = self._line()
-        self._push({"00": False, "01": True}.get(line) if len(line) == 2 else int(line))
-        if self.stack[-1] is None:
-            self.stack[-1] = int(line)
+        known = {"00": False, "01": True}.get(line)
+        self._push(int(line) if known is None else known)
+
+    def _old_string(self) -> None:
+        """A string of protocol 0, as Python writes it in source."""
+        line = self._line().rstrip()
+        if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
+            raise self._damaged("a string without quotes")
+        raw, _ = escape_decode(line[1:-1].encode("latin1"))
+        self._push(raw.decode(self.encoding))
+
+    # -- what occurs again --------------------------------------------------------------------
 
     def _remember(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        value = self.stack[-1]
+        if index == len(self.memo):
+            self.memo.append(value)
+        elif 0 <= index < len(self.memo):
+            self.memo[index] = value
+        else:
+            self.budget.spend(_PAIR + 32, "its values")
+            self.odd_memo[index] = value
+
+    def _recall(self, index: int) -> None:
+        known = 0 <= index < len(self.memo)
+        self._push(self.memo[index] if known else self.odd_memo[index])
+
+    def _memoize(self) -> None:
+        self._remember(len(self.memo) + len(self.odd_memo))
+
+
+def _extent(value: Any) -> int:
+    """What a copy of a value takes, not counting what it refers to."""
+    if isinstance(value, (dict, set, frozenset)):
+        return _PAIR * len(value)
+    return len(value) * _SLOT if hasattr(value, "__len__") and type(value) in _LONG else 0
+
+
+_LONG = frozenset({str, bytes, bytearray, list, tuple})
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
+
+
+@cache
+def _numbers() -> list[int]:
+    return list(range(1 << 16))
+
+
+def _shared(number: int) -> int:
+    """One object for each number of two bytes: they take fewer in a file than in memory."""
+    return _numbers()[number]
 
 
 _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
@@ -260,15 +453,16 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     op.FLOAT: lambda u: u._push(float(u._line())),
     op.BININT: lambda u: u._push(u._number("<i", 4)),
     op.BININT1: lambda u: u._push(u._number("<B", 1)),
-    op.BININT2: lambda u: u._push(u._number("<H", 2)),
+    op.BININT2: lambda u: u._push(_shared(u._number("<H", 2))),
     op.LONG1: lambda u: u._push(op.decode_long(u._sized("<B", 1))),
     op.LONG4: lambda u: u._push(op.decode_long(u._sized("<I", 4))),
     op.BINFLOAT: lambda u: u._push(u._number(">d", 8)),
     op.BINUNICODE: lambda u: u._push(_text(u._sized("<I", 4))),
     op.SHORT_BINUNICODE: lambda u: u._push(_text(u._sized("<B", 1))),
     op.BINUNICODE8: lambda u: u._push(_text(u._sized("<Q", 8))),
-    op.BINSTRING: lambda u: u._push(u._sized("<I", 4).decode("utf-8")),
-    op.SHORT_BINSTRING: lambda u: u._push(u._sized("<B", 1).decode("utf-8")),
+    op.STRING: Unpickler._old_string,
+    op.BINSTRING: lambda u: u._push(u._sized("<I", 4).decode(u.encoding)),
+    op.SHORT_BINSTRING: lambda u: u._push(u._sized("<B", 1).decode(u.encoding)),
     op.BINBYTES: lambda u: u._push(u._sized("<I", 4)),
     op.SHORT_BINBYTES: lambda u: u._push(u._sized("<B", 1)),
     op.BINBYTES8: lambda u: u._push(u._sized("<Q", 8)),
@@ -277,14 +471,14 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     op.TUPLE1: lambda u: u._tuple_of(1),
     op.TUPLE2: lambda u: u._tuple_of(2),
     op.TUPLE3: lambda u: u._tuple_of(3),
-    op.TUPLE: lambda u: u._push(tuple(u._pop_mark())),
-    op.EMPTY_LIST: lambda u: u._push([]),
-    op.LIST: lambda u: u._push(u._pop_mark()),
-    op.EMPTY_DICT: lambda u: u._push({}),
+    op.TUPLE: Unpickler._make_tuple,
+    op.EMPTY_LIST: lambda u: u._new([]),
+    op.LIST: Unpickler._make_list,
+    op.EMPTY_DICT: lambda u: u._new({}),
     op.DICT: Unpickler._make_dict,
-    op.EMPTY_SET: lambda u: u._push(set()),
+    op.EMPTY_SET: lambda u: u._new(set()),
     op.ADDITEMS: Unpickler._add_items,
-    op.FROZENSET: lambda u: u._push(frozenset(u._pop_mark())),
+    op.FROZENSET: Unpickler._make_frozenset,
     op.APPEND: Unpickler._append,
     op.APPENDS: Unpickler._appends,
     op.SETITEM: Unpickler._setitem,
@@ -298,8 +492,8 @@ _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {
     op.BINPUT: lambda u: u._remember(u._number("<B", 1)),
     op.LONG_BINPUT: lambda u: u._remember(u._number("<I", 4)),
     op.PUT: lambda u: u._remember(int(u._line())),
-    op.MEMOIZE: lambda u: u._remember(len(u.memo)),
-    op.BINGET: lambda u: u._push(u.memo[u._number("<B", 1)]),
-    op.LONG_BINGET: lambda u: u._push(u.memo[u._number("<I", 4)]),
-    op.GET: lambda u: u._push(u.memo[int(u._line())]),
+    op.MEMOIZE: Unpickler._memoize,
+    op.BINGET: lambda u: u._recall(u._number("<B", 1)),
+    op.LONG_BINGET: lambda u: u._recall(u._number("<I", 4)),
+    op.GET: lambda u: u._recall(int(u._line())),
 }

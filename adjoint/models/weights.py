@@ -7,7 +7,6 @@ pieces with an index, or `pytorch_model.bin`. Models take the names in such file
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
+from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.budget import read_json as parse_json
 from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
@@ -36,10 +37,11 @@ INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file's object."""
+    data = path.read_bytes()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(data, Budget(len(data), f"from_pretrained: {path}"))
     except ValueError as error:
-        raise RuntimeError(f"from_pretrained: {path} is no JSON: {error}") from error
+        raise RuntimeError(f"from_pretrained: {path} is no JSON: {str(error)[:400]}") from error
     if not isinstance(found, dict):
         raise RuntimeError(f"from_pretrained: {path} holds a {type(found).__name__}, not an object")
     return found
@@ -74,9 +76,24 @@ def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
             return _read_file(path / name)
     for name in INDICES:
         if (path / name).is_file():
-            pieces = sorted(set(read_json(path / name)["weight_map"].values()))
+            pieces = _pieces(path / name)
             return {k: v for piece in pieces for k, v in _read_file(path / piece).items()}
     raise FileNotFoundError(f"read_weights: {path} has none of {', '.join((*FILES, *INDICES))}")
+
+
+def _pieces(index: Path) -> list[str]:
+    """The files an index names, all of them beside it."""
+    places = read_json(index).get("weight_map")
+    names: list[Any] = list(places.values()) if isinstance(places, dict) else [None]
+    if not all(isinstance(name, str) and _is_name(name) for name in names):
+        raise RuntimeError(f"read_weights: {index}: damaged: weight_map must name files beside it")
+    return sorted(set(names))
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text can be the name of a file in the folder it is read from."""
+    short = 0 < len(text.encode("utf-8", "replace")) <= 255 and text.isprintable()
+    return short and Path(text).name == text and text != ".."
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import unicodedata
@@ -12,7 +11,9 @@ from typing import Any
 
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core import libraries
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.models.weights import read_json
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Blocks whose characters are words by themselves: the ranges published with BERT's tokenizers.
@@ -144,10 +145,14 @@ class WordPieceTokenizer:
                 f"WordPieceTokenizer: {path} has neither tokenizer.json nor vocab.txt"
             )
         settings = path.parent / "tokenizer_config.json"
-        about = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+        about = read_json(settings) if settings.is_file() else {}
         longest = about.get("model_max_length")
         options: dict[str, Any] = {}
         if longest is not None:
+            if not isinstance(longest, (int, float)) or not longest > 0:
+                raise RuntimeError(
+                    f"WordPieceTokenizer: {settings}: damaged: model_max_length is no length"
+                )
             # Written as a huge number where there is no bound.
             options["max_length"] = int(longest) if longest < 1 << 31 else None
         if path.suffix == ".json":
@@ -155,9 +160,7 @@ class WordPieceTokenizer:
         for theirs, ours in _SETTINGS.items():
             if about.get(theirs) is not None:
                 options[ours] = about[theirs]
-        lines = path.read_text(encoding="utf-8").split("\n")
-        pieces = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
-        return cls({piece: number for number, piece in enumerate(pieces)}, **options)
+        return cls(_listed(path), **options)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -335,9 +338,50 @@ def _shares(first: int, second: int, room: int) -> tuple[int, int]:
     return (short, long) if first <= second else (long, short)
 
 
+# What the settings of a tokenizer.json may be.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("lowercase", "split_ideographs", "clean_text"), (bool,)),
+    "strip_accents": (bool, type(None)),
+    "max_word": (int,),
+    "prefix": (str,),
+}
+
+
+def _listed(path: Path) -> dict[str, int]:
+    """The pieces of a vocab.txt, one in a line."""
+    data = path.read_bytes()
+    budget = Budget(len(data), f"WordPieceTokenizer: {path}")
+    budget.spend(6 * len(data) + 256 * data.count(b"\n"), "its pieces")
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise RuntimeError(f"{budget.what}: damaged, or no text: {error}") from error
+    pieces = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
 def _described(path: Path) -> dict[str, Any]:
     """What a tokenizer.json says, as arguments; anything but BERT's scheme is refused."""
-    about = json.loads(path.read_text(encoding="utf-8"))
+    about = read_json(path)
+    try:
+        found = _arguments(about, path)
+        numbers = found["vocabulary"].values()
+        if not all(type(number) is int and 0 <= number < 1 << 31 for number in numbers):
+            raise TypeError("a piece without a number")
+        for name, kinds in _KINDS.items():
+            if type(found[name]) not in kinds:
+                raise TypeError(f"{name} is a {type(found[name]).__name__}")
+        if not all(isinstance(token, str) and token for token in found["special"]):
+            raise TypeError("a special token that is no text")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RuntimeError(
+            f"WordPieceTokenizer: {path} is damaged, or describes no tokenizer "
+            f"({type(error).__name__}: {str(error)[:200]})"
+        ) from error
+    return found
+
+
+def _arguments(about: dict[str, Any], path: Path) -> dict[str, Any]:
     model, normaliser = about["model"], about.get("normalizer") or {}
     found = {
         "model": model.get("type", "WordPiece"),
@@ -350,7 +394,9 @@ def _described(path: Path) -> dict[str, Any]:
         "pre_tokenizer": "BertPreTokenizer",
     }
     if found != wanted:
-        raise ValueError(f"WordPieceTokenizer: {path} describes {found}, which is not {wanted}")
+        raise ValueError(
+            f"WordPieceTokenizer: {path} describes {str(found)[:400]}, which is not {wanted}"
+        )
     added = about.get("added_tokens", [])
     odd = [t["content"] for t in added if t["lstrip"] or t["rstrip"] or t["single_word"]]
     if odd:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.libraries import need
 
 Points = Sequence[tuple[float, float]]
@@ -62,10 +62,8 @@ def _tidy(axes: Any) -> None:
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure as PNG; an interrupted write leaves the previous file as it was."""
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    figure.savefig(temporary, format="png")
-    os.replace(temporary, target)
+    with atomic_write(path, "save_plot") as file:
+        figure.savefig(file, format="png")
 
 
 def save_plot(

@@ -12,6 +12,7 @@ from adjoint.data.readers import png
 from adjoint.data.readers.images import read_image as _read
 from adjoint.data.readers.images import rgb
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.dtype import uint8
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -59,5 +60,5 @@ def write_png(input: Tensor, filename: str, compression_level: int = 6) -> None:
             f"{input.dtype} of shape {tuple(input.shape)}"
         )
     pixels = np.asarray(input.permute(1, 2, 0).to("cpu").numpy())
-    with open(filename, "wb") as file:
+    with atomic_write(filename, "write_png") as file:
         file.write(png.encode(pixels[:, :, 0] if len(input) == 1 else pixels, compression_level))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.data.readers.images import rgb
+from adjoint.data.readers.images import by_pillow, rgb
 from adjoint.engine.core import libraries
+from adjoint.engine.core.budget import Budget
 
 
 def pillow() -> Any:
@@ -25,4 +26,7 @@ def default_loader(path: str) -> Any:
     if image is None:
         return rgb(path)
     with open(path, "rb") as file:
-        return image.open(file).convert("RGB")
+        data = file.read()
+    return image.fromarray(
+        by_pillow(image, data, Budget(len(data), f"default_loader: {path}"), "RGB")
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from adjoint.data.readers import png
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.pictures import pillow
@@ -101,18 +102,18 @@ def save_image(tensor: Any, fp: Any, format: str | None = None, **kwargs: Any) -
 
 def write_image(pixels: Any, fp: Any, format: str | None = None) -> None:
     """Write pixels (H, W, C) to a path or an open file."""
-    is_path = isinstance(fp, (str, os.PathLike))
-    kind = (format or (os.path.splitext(fp)[1].lstrip(".") if is_path else "png")).lower()
-    image = pillow()
+    if isinstance(fp, (str, os.PathLike)):
+        kind = format or os.path.splitext(fp)[1].lstrip(".") or "png"
+        with atomic_write(fp, "save_image") as file:
+            write_image(pixels, file, kind)
+        return
+    kind, image = (format or "png").lower(), pillow()
     if image is not None:
-        image.fromarray(pixels).save(fp, format=format)
+        known = image.registered_extensions()  # "jpg" is a name of files, "JPEG" of the format
+        image.fromarray(pixels).save(fp, format=known.get(f".{kind}", kind))
         return
     if kind != "png":
         raise RuntimeError(
             f"save_image: writing {kind!r} needs Pillow (pip install pillow); PNG does not"
         )
-    if is_path:
-        with open(fp, "wb") as file:
-            file.write(png.encode(pixels))
-    else:
-        fp.write(png.encode(pixels))
+    fp.write(png.encode(pixels))

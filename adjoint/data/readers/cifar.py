@@ -10,32 +10,10 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.readers.labelled import Labelled
+from adjoint.engine import assembly
 from adjoint.engine.backends.array.interop import from_numpy
 
 PIXELS = 3 * 32 * 32
-
-
-class _Plain(pickle.Unpickler):
-    """Python's unpickler with all names refused but those a NumPy array of bytes needs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return lambda cls, shape, code: np.ndarray((0,), "b")
-        if (module, name) == ("numpy", "ndarray"):
-            return "numpy.ndarray"  # only ever an argument of the above, which ignores it
-        if (module, name) == ("numpy", "dtype"):
-            return _bytes_dtype
-        if (module, name) == ("_codecs", "encode"):
-            return lambda text, encoding="latin1": str(text).encode("latin1")
-        raise pickle.UnpicklingError(
-            f"refused: the file asks for {module}.{name}. Nothing was executed."
-        )
-
-
-def _bytes_dtype(code: Any, *_: Any) -> Any:
-    if code not in ("u1", b"u1"):
-        raise pickle.UnpicklingError(f"refused: an array of {code!r}, expected bytes")
-    return np.dtype(np.dtype("u1").str, False, True)
 
 
 class _Cifar(Labelled):
@@ -89,12 +67,14 @@ class _Cifar(Labelled):
     def _pickled(self, path: str) -> tuple[Any, Any]:
         try:
             with open(path, "rb") as file:
-                found = _Plain(file, encoding="latin1").load()
+                found = assembly.find("io").files.load_pickle(file, path)
             images, labels = found["data"], np.asarray(found[self.label_key])
+            if labels.ndim != 1 or labels.dtype.kind not in "iu":
+                raise ValueError(f"labels of {labels.dtype} {labels.shape}")
             if images.dtype != np.uint8 or images.shape != (len(labels), PIXELS):
                 raise ValueError(f"images of {images.dtype} {images.shape}")
         except pickle.UnpicklingError as error:
-            raise pickle.UnpicklingError(f"{type(self).__name__}: {path}: {error}") from error
+            raise pickle.UnpicklingError(f"{type(self).__name__}: {error}") from error
         except Exception as error:
             raise RuntimeError(f"{type(self).__name__}: {path} is damaged ({error})") from error
         return images, labels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import zlib
 from collections.abc import Callable
@@ -13,33 +12,46 @@ import numpy as np
 
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.budget import GZIP, Budget, inflate, inflated_start
 from adjoint.engine.tensor.tensor import Tensor
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+RANK = 32
 
 
 def read_idx(path: str | os.PathLike[str]) -> Tensor:
     """The array in an idx file: two zero bytes, type, rank, big-endian sizes, elements."""
-    name = os.fspath(path)
+    what = f"read_idx: {os.fspath(path)}"
     with open(path, "rb") as file:
-        raw = file.read()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, OSError, zlib.error) as error:
-            raise RuntimeError(f"read_idx: {name}: damaged gzip file ({error})") from error
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _DTYPES:
-        raise RuntimeError(f"read_idx: {name} is not an idx file (it begins with {raw[:4]!r})")
-    rank, kind = raw[3], np.dtype(_DTYPES[raw[2]])
-    start = 4 + 4 * rank
-    shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, start, 4))
-    if len(raw) != start + prod(shape) * kind.itemsize:
+        raw: Any = file.read()
+    budget = Budget(len(raw), what)
+    zipped = raw[:2] == b"\x1f\x8b"
+    try:
+        start = inflated_start(raw, 4 + 4 * RANK, GZIP) if zipped else raw[: 4 + 4 * RANK]
+        kind, shape, begin = _header(start, what)
+        size = begin + prod(shape) * kind.itemsize
+        budget.spend(3 * size, f"an array of shape {shape}")
+        if zipped:
+            raw = inflate(raw, size, GZIP)
+    except (ValueError, zlib.error) as error:
+        raise RuntimeError(f"{what}: damaged gzip file ({error})") from error
+    if len(raw) != size:
         raise RuntimeError(
-            f"read_idx: {name}: {len(raw)} bytes, expected {start + prod(shape) * kind.itemsize} "
-            f"for shape {shape} (truncated?)"
+            f"{what}: {len(raw)} bytes, expected {size} for shape {shape} (truncated?)"
         )
-    array = np.frombuffer(raw, kind, offset=start).reshape(shape)
+    array = np.frombuffer(raw, kind, offset=begin).reshape(shape)
     return from_numpy(array.astype(kind.newbyteorder("=")))
+
+
+def _header(raw: bytes, what: str) -> tuple[Any, tuple[int, ...], int]:
+    """Type, shape, and where the elements begin."""
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _DTYPES:
+        raise RuntimeError(f"{what} is not an idx file (it begins with {raw[:4]!r})")
+    begin = 4 + 4 * raw[3]
+    shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, begin, 4))
+    if raw[3] > RANK or len(raw) < begin or prod(n or 1 for n in shape) >= 1 << 60:
+        raise RuntimeError(f"{what}: damaged: {raw[3]} dimensions of {shape[:RANK]}")
+    return np.dtype(_DTYPES[raw[2]]), shape, begin
 
 
 def find_file(folders: list[str], names: list[str], who: str) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import struct
+import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,19 @@ import numpy as np
 from adjoint.data.readers import png
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.core import libraries
+from adjoint.engine.core.budget import Budget, Refusal
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
+NPY = b"\x93NUMPY"
+# Those whose decoders decode; others run programs (EPS) or fetch further files.
+PILLOW = ("JPEG", "BMP", "WEBP", "TIFF", "GIF", "PNG", "PPM")
+STRIP = 256  # lines taken from Pillow at a time
+_SPACE = rb"(?:\s|#[^\n]{0,10000}\n){1,100}"
+_NETPBM = re.compile(rb"P[56]" + (_SPACE + rb"(\d{1,9})") * 3 + rb"\s")
+_NPY_HEADER = re.compile(
+    r"\{'descr': '([<>|=]?[a-zA-Z?]\d{0,3})', 'fortran_order': (True|False), "
+    r"'shape': \(((?:\d{1,18},? ?){0,40})\), \}\s*"
+)
 
 
 def read_image(path: str | os.PathLike[str]) -> Any:
@@ -24,13 +39,14 @@ def read_image(path: str | os.PathLike[str]) -> Any:
     source = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
-    if data[:6] == b"\x93NUMPY":
-        return np.load(path, allow_pickle=False)
+    budget = Budget(len(data), f"read_image: {source}")
+    if data[:6] == NPY:
+        return _npy(data, source)
     # Pillow has no colour of 16 bits and would cut it down to 8.
     if libraries.find("PIL") is not None and not png.is_deep_colour(data):
-        return _by_pillow(data, source)
+        return by_pillow(libraries.find("PIL.Image"), data, budget)
     if data[:8] == png.SIGNATURE:
-        return png.decode(data, source)
+        return png.decode(data, source, budget)
     if data[:2] in (b"P5", b"P6"):
         return _netpbm(data, source)
     raise RuntimeError(
@@ -39,44 +55,76 @@ def read_image(path: str | os.PathLike[str]) -> Any:
     )
 
 
-def _by_pillow(data: bytes, source: str) -> Any:
+def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None) -> Any:
+    """The pixels of an image that Pillow decodes, in one of its modes if given."""
     try:
-        with libraries.find("PIL.Image").open(io.BytesIO(data)) as image:
+        with (
+            warnings.catch_warnings(),
+            library.open(io.BytesIO(data), formats=PILLOW) as image,
+        ):
+            warnings.simplefilter("ignore")  # of sizes, which the budget sees to
+            width, height = image.size
+            budget.spend((8 if mode is None else 12) * width * height, "an image of its size")
             # One bit as bytes, places in a palette as the colours there.
-            mode = {"1": "L", "P": "RGB"}.get(image.mode)
-            return np.array(image if mode is None else image.convert(mode))
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for damaged files
-        raise RuntimeError(f"read_image: {source}: damaged, or no image ({error})") from error
+            wanted = mode or {"1": "L", "P": "RGB"}.get(image.mode)
+            shown = image if wanted is None else image.convert(wanted)
+            corner = np.asarray(shown.crop((0, 0, 1, 1)))
+            out = np.empty((height, width, *corner.shape[2:]), corner.dtype)
+            for top in range(0, height, STRIP):  # at once, Pillow would hold three copies
+                bottom = min(top + STRIP, height)
+                out[top:bottom] = np.asarray(shown.crop((0, top, width, bottom)))
+            return out
+    except Refusal:
+        raise
+    except Exception as error:  # its decoders raise whatever they like
+        raise RuntimeError(
+            f"{budget.what}: damaged, or no image of a kind that is read "
+            f"({type(error).__name__}: {str(error)[:200]})"
+        ) from error
+
+
+def _npy(data: bytes, source: str) -> Any:
+    """NumPy's format: magic, version, length of the header, header, elements."""
+    try:
+        sized = {1: "<H", 2: "<I"}[data[6]]
+        start = 8 + struct.calcsize(sized)
+        (length,) = struct.unpack_from(sized, data, 8)
+        found = _NPY_HEADER.fullmatch(data[start : start + length].decode("latin1"))
+        if found is None:
+            raise ValueError("its header")
+        dtype = np.dtype(found[1])
+        shape = tuple(int(n) for n in found[3].replace(",", " ").split())
+        count = prod(shape)
+        left = len(data) - start - length
+        if dtype.kind not in "biufc" or len(shape) > 32 or count * dtype.itemsize != left:
+            raise ValueError(f"{left} bytes for shape {shape} of {dtype}")
+        flat = np.frombuffer(data, dtype, count, start + length)
+        if dtype.kind == "b" and count and flat.view(np.uint8).max() > 1:
+            raise ValueError("booleans that are neither 0 nor 1")
+        return flat.reshape(shape, order="F" if found[2] == "True" else "C").copy()
+    except (KeyError, IndexError, ValueError, TypeError, struct.error) as error:
+        raise RuntimeError(f"read_image: {source}: damaged npy file ({error})") from error
 
 
 def _netpbm(data: bytes, source: str) -> Any:
-    fields: list[int] = []
-    position = 2
-    while len(fields) < 3:  # width, height, white; comments between
-        while data[position : position + 1].isspace():
-            position += 1
-        end = position
-        while end < len(data) and not data[end : end + 1].isspace():
-            end += 1
-        if data[position : position + 1] == b"#":
-            position = data.find(b"\n", position)
-        elif data[position:end].isdigit():
-            fields.append(int(data[position:end]))
-            position = end
-        else:
-            raise RuntimeError(f"read_image: {source}: damaged header")
-    width, height, white = fields
+    # Width, height, white; comments between. One space ends the header.
+    header = _NETPBM.match(data)
+    if header is None:
+        raise RuntimeError(f"read_image: {source}: damaged header")
+    width, height, white = (int(header[i]) for i in (1, 2, 3))
     channels = 3 if data[:2] == b"P6" else 1
     size = width * height * channels
-    if white > 255 or len(data) - position - 1 < size:
+    if not 0 < white <= 255 or not size or len(data) - header.end() < size:
         raise RuntimeError(f"read_image: {source}: truncated, or not 8 bits deep")
-    pixels = np.frombuffer(data, np.uint8, size, position + 1).reshape(height, width, channels)
+    pixels = np.frombuffer(data, np.uint8, size, header.end()).reshape(height, width, channels)
     return pixels[..., 0].copy() if channels == 1 else pixels.copy()
 
 
 def rgb(path: str) -> Any:
     """An image file as an array (H, W, 3) of bytes; transparency is dropped."""
     pixels = read_image(path)
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and not 1 <= pixels.shape[2] <= 4):
+        raise RuntimeError(f"read_image: {path}: an array of shape {pixels.shape} is no image")
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[2] in (2, 4):

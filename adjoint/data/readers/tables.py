@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from adjoint.data.dataset import Dataset
 from adjoint.engine.backends.array.interop import tensor
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.tensor.tensor import Tensor
+
+SHORT = 6  # characters; such cells take far more memory than room in a file
 
 
 def read_csv(
@@ -24,8 +29,12 @@ def read_csv(
         header: whether the first row has the names; unless given, it does if no cell of it is a
             number.
     """
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file, delimiter=delimiter) if row]
+    budget = Budget(os.path.getsize(path), f"read_csv: {os.fspath(path)}")
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = list(_rows(csv.reader(file, delimiter=delimiter), budget))
+    except (csv.Error, UnicodeDecodeError, ValueError) as error:
+        raise RuntimeError(f"{budget.what}: damaged, or no table of text: {error}") from error
     if not rows:
         raise RuntimeError(f"read_csv: {os.fspath(path)} has no rows")
     if header is None:
@@ -38,6 +47,24 @@ def read_csv(
                 f"{len(names)}"
             )
     return names, rows
+
+
+def _rows(table: Any, budget: Budget) -> Iterator[list[str]]:
+    """The rows with something in them; short cells that occur again are one string."""
+    known: dict[str, str] = {}
+    for row in table:
+        if not row:
+            continue
+        cost = 72 + 9 * len(row)
+        for i, cell in enumerate(row):
+            if len(cell) > SHORT or len(known) > 1 << 16:
+                cost += 56 + len(cell) * (1 if cell.isascii() else 4)
+            else:
+                row[i] = known.setdefault(cell, cell)
+            if "\0" in cell:
+                raise ValueError(f"a byte 0 in row {table.line_num}")
+        budget.spend(cost, "its cells")
+        yield row
 
 
 def _is_number(cell: str) -> bool:
@@ -82,17 +109,18 @@ class CSVDataset(Dataset[Any]):
             )
         self.columns = chosen
         self.categories: dict[str, list[str]] = {}
-        table = {n: [row[self.names.index(n)] for row in rows] for n in self.names}
-        features = [self._numbers(n, table[n]) for n in chosen]
-        self.features: Tensor = tensor(
-            [list(row) for row in zip(*features, strict=True)], dtype=dtype
-        )
+        place = {name: i for i, name in reversed(list(enumerate(self.names)))}
+        features = np.empty((len(rows), len(chosen)))
+        for i, name in enumerate(chosen):
+            features[:, i] = self._numbers(name, [row[place[name]] for row in rows])
+        self.features: Tensor = tensor(features, dtype=dtype)
         self.targets: Tensor | None = None
         if target is not None:
-            numbers = self._numbers(target, table[target])
-            whole = all(float(n).is_integer() for n in numbers)
-            self.targets = (
-                tensor([int(n) for n in numbers]) if whole else tensor(numbers, dtype=dtype)
+            numbers = np.array(self._numbers(target, [row[place[target]] for row in rows]))
+            whole = bool((np.isfinite(numbers) & (numbers == np.floor(numbers))).all())
+            whole = whole and bool((np.abs(numbers) < 2**62).all())
+            self.targets = tensor(
+                numbers.astype(np.int64) if whole else numbers, dtype=None if whole else dtype
             )
 
     def _numbers(self, name: str, cells: list[str]) -> list[float]:

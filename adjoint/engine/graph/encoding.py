@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
@@ -18,6 +19,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Graph, Node, Value
 
 Plain = Any  # what json.dumps takes
+RANK = 64  # NumPy's bound
 
 
 class Unreadable(ValueError):
@@ -87,9 +89,17 @@ def _encode_node(node: Node) -> Plain:
 
 
 class Decoder:
-    """Reads plain data; `place` says where what was on a device is to be."""
+    """Reads plain data.
 
-    def __init__(self, place: Callable[[Device], Device] = lambda device: device) -> None:
+    Args:
+        budget: of the file it comes from.
+        place: says where what was on a device is to be.
+    """
+
+    def __init__(
+        self, budget: Budget, place: Callable[[Device], Device] = lambda device: device
+    ) -> None:
+        self.budget = budget
         self.place = place
         self.kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
@@ -100,7 +110,7 @@ class Decoder:
             "graph": self.graph,
             "spec": self.spec,
             "tuple": lambda x: tuple([self.decode(v) for v in x]),
-            "dict": lambda x: {self.decode(k): self.decode(v) for k, v in x},
+            "dict": lambda x: {self._key(k): self.decode(v) for k, v in x},
         }
 
     def decode(self, x: Plain, values: dict[str, Value] | None = None) -> Any:
@@ -110,18 +120,23 @@ class Decoder:
         if not isinstance(x, dict):
             return x
         if len(x) != 1:
-            raise Unreadable(f"is damaged: expected an object of one key, received {sorted(x)}")
+            raise Unreadable(f"is damaged: expected an object of one key, received {len(x)}")
         ((kind, content),) = x.items()
         if kind == "value" and values is not None:
             return self.lookup(values, content)
         if kind not in self.kinds:
-            raise Unreadable(f"is damaged: there is no kind of data called {kind!r}")
+            raise Unreadable(f"is damaged: there is no kind of data called {kind[:80]!r}")
         return self.kinds[kind](content)
+
+    def _key(self, x: Plain) -> Any:
+        key = self.decode(x)
+        self.budget.check_key(key)
+        return key
 
     def lookup(self, values: dict[str, Value], name: Any) -> Value:
         """A value that has been defined."""
-        if name not in values:
-            raise Unreadable(f"is damaged: a value {name!r} is used before it is defined")
+        if not isinstance(name, str) or name not in values:
+            raise Unreadable(f"is damaged: a value {str(name)[:80]!r} is used before it is defined")
         return values[name]
 
     def device(self, x: Any) -> Device:
@@ -131,8 +146,8 @@ class Decoder:
     def spec(self, x: Any) -> Spec:
         """Shape, dtype and device."""
         shape, dtype, device = x
-        if not all(type(n) is int and n >= 0 for n in shape):
-            raise Unreadable(f"is damaged: {shape!r} is no shape")
+        if len(shape) > RANK or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
+            raise Unreadable(f"is damaged: {str(shape)[:200]} is no shape")
         return Spec(tuple(shape), named(dtype), self.device(device))
 
     def graph(self, data: Any) -> Graph:
@@ -166,14 +181,16 @@ class Decoder:
 def new_name(name: Any, values: dict[str, Value]) -> str:
     """A value's name, provided that it can be one and is not taken."""
     if not isinstance(name, str) or not name.isidentifier() or name in values:
-        raise Unreadable(f"is damaged: {name!r} cannot be the name of a value")
+        raise Unreadable(f"is damaged: {str(name)[:80]!r} cannot be the name of a value")
     return name
 
 
 def record_named(name: Any) -> Record:
     """The record of an operation."""
+    if not isinstance(name, str):
+        raise Unreadable(f"is damaged: an operation is called {str(name)[:80]}")
     if name not in REGISTRY:
         HOOKS.load_rest()
     if name not in REGISTRY:
-        raise Unreadable(f"has an operation this version does not know, {name!r}")
+        raise Unreadable(f"has an operation this version does not know, {name[:80]!r}")
     return REGISTRY[name]

@@ -6,22 +6,23 @@ failed save leaves the old file as it was.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 import zipfile
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.budget import Budget, Refusal, read_json
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import default_generator_of
+from adjoint.engine.core.zipped import Archive, BadZip
 from adjoint.engine.graph import ir
 from adjoint.engine.graph.encoding import Decoder, Unreadable, encode, encode_graph
 from adjoint.engine.graph.ir import Value
@@ -115,18 +116,10 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a graph, with the present values of its variables."""
     writer = _Writer(graph)
     text = json.dumps(writer.data(), allow_nan=False)
-    target = Path(path)
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(zipfile.ZipInfo("graph.json", _EPOCH), text)
-            for i, storage in enumerate(writer.arrays):
-                archive.writestr(zipfile.ZipInfo(f"arrays/{i}", _EPOCH), _raw(storage.buffer))
-        Path(aside).replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(aside).unlink()
-        raise
+    with atomic_write(path, "Graph.save") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("graph.json", _EPOCH), text)
+        for i, storage in enumerate(writer.arrays):
+            archive.writestr(zipfile.ZipInfo(f"arrays/{i}", _EPOCH), _raw(storage.buffer))
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -135,7 +128,7 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
 class _Reader:
     """Fills an empty graph from a file's data."""
 
-    def __init__(self, graph: Graph, archive: zipfile.ZipFile, decoder: Decoder) -> None:
+    def __init__(self, graph: Graph, archive: Archive, decoder: Decoder) -> None:
         self.graph = graph
         self.archive = archive
         self.decoder = decoder
@@ -153,7 +146,9 @@ class _Reader:
         graph.results = self.decoder.decode(data["results"])
         graph.effects = [str(name) for name in data["effects"]]
         for device, count in data["draws"].items():
-            trace.draws[default_generator_of(self.decoder.device(device))] = int(count)
+            if type(count) is not int or not 0 <= count < 1 << 62:
+                raise Unreadable(f"is damaged: {str(count)[:80]} numbers are drawn")
+            trace.draws[default_generator_of(self.decoder.device(device))] = count
         for name, writes in data["updates"].items():
             update = graph.updates[name] = Update(name)
             for i, value in writes:
@@ -181,7 +176,7 @@ class _Reader:
                 return self.draw(value, start, device, 0)
             case {"offset": int(start), "device": str(device)}:
                 return self.draw(value, start, device, 1)
-        raise Unreadable(f"is damaged: an input is described as {described!r}")
+        raise Unreadable(f"is damaged: an input is described as {str(described)[:200]}")
 
     def draw(self, value: Value, start: int, device: str, which: int) -> Source:
         """A number that places a draw in the stream of the device's generator."""
@@ -197,15 +192,20 @@ class _Reader:
     def tensor(self, value: Value, i: int) -> Tensor:
         """A variable's tensor, from the raw elements."""
         shape, dtype, device = value.spec
-        raw = self.archive.read(f"arrays/{i}")
-        if len(raw) != prod(shape) * dtype.itemsize:
+        name = f"arrays/{i}"
+        if name not in self.archive.entries:
+            raise Unreadable(f"is damaged: {name} is missing")
+        if self.archive.entries[name].size != prod(shape) * dtype.itemsize:
             raise Unreadable(
-                f"is damaged: arrays/{i} has {len(raw)} bytes, {value.spec} takes "
-                f"{prod(shape) * dtype.itemsize}"
+                f"is damaged: {name} has {self.archive.entries[name].size} bytes, {value.spec} "
+                f"takes {prod(shape) * dtype.itemsize}"
             )
-        if not raw:
+        if not prod(shape):
             return PUBLIC["", "empty"].fn(shape, dtype=dtype, device=device)
-        flat = PUBLIC["", "frombuffer"].fn(bytearray(raw), dtype=dtype)
+        raw: Any = self.archive.read(name)
+        if dtype is bool_ and max(raw) > 1:  # NumPy counts on 0 and 1
+            raise Unreadable(f"is damaged: {name} holds booleans that are neither 0 nor 1")
+        flat = PUBLIC["", "frombuffer"].fn(raw, dtype=dtype)
         return flat.reshape(shape).to(device).clone()
 
 
@@ -214,27 +214,35 @@ def checked(graph: ir.Graph) -> ir.Graph:
     try:
         return verify(graph)
     except Exception as error:  # a record given what it was not made for may fail in any way
-        raise Unreadable(f"is damaged: {error}") from error
+        raise Unreadable(f"is damaged: {str(error)[:400]}") from error
 
 
 def load(graph: Graph, path: str | os.PathLike[str], device: Any = None) -> Graph:
     """Fill an empty graph from a file."""
     place = Device(device) if device is not None else None
-    decoder = Decoder() if place is None else Decoder(lambda _: place)
     try:
-        with zipfile.ZipFile(path) as archive, CONTEXT.having(capture=None, grad_enabled=True):
-            data = json.loads(archive.read("graph.json"))
+        with open(path, "rb") as file, CONTEXT.having(capture=None, grad_enabled=True):
+            budget = Budget(file.seek(0, 2), "its contents")
+            archive = Archive(file, budget)
+            if "graph.json" not in archive.entries:
+                raise Unreadable("is no graph file: a zip archive of something else")
+            data = read_json(bytes(archive.read("graph.json")), budget)
             check_version(data)
+            decoder = Decoder(budget) if place is None else Decoder(budget, lambda _: place)
             _Reader(graph, archive, decoder).fill(data)
     except OSError:
         raise
-    except zipfile.BadZipFile as error:
+    except BadZip as error:
         raise RuntimeError(f"Graph.load: {path} is no graph file, or damaged: {error}.") from error
     except Unreadable as error:
         raise RuntimeError(f"Graph.load: {path} {error}.") from error
+    except (Refusal, RecursionError) as error:
+        reason = "refused: it nests too deeply" if isinstance(error, RecursionError) else error
+        raise RuntimeError(f"Graph.load: {path} cannot be read: {reason}.") from error
     except Exception as error:  # what damaged data leads to has no one type
         raise RuntimeError(
-            f"Graph.load: {path} cannot be read, or is damaged: {type(error).__name__}: {error}."
+            f"Graph.load: {path} cannot be read, or is damaged: {type(error).__name__}: "
+            f"{str(error)[:400]}."
         ) from error
     return graph
 

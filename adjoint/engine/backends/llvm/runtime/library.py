@@ -104,7 +104,7 @@ def _take(disk: store.Store, module: str, missing: Iterable[str]) -> None:
         names = [n for n in missing if n in defined and n not in _loaded]
         if names:
             _enter(module, code, names)
-    except jit.AssemblyError:  # not what assembling gives: as good as missing
+    except (jit.AssemblyError, ValueError, KeyError):  # not what assembling gives: not there
         disk.drop(module)
 
 
