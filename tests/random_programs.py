@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from tests.smooth_functions import SMOOTH, SMOOTH_PAIRS, floating, is_float, positive
 
 Instruction = tuple[str, int, int, int, int]
 DTYPES = [
@@ -30,6 +31,9 @@ DTYPES = [
 SIZES = [2, 1, 3, 5, 17, 0, 33]
 LAYOUTS = ["plain", "transposed", "stepped", "expanded", "offset", "first", "window"]
 MOST = 4000  # elements of a tensor; larger results are not kept
+WIDE = 50_000  # of a fused program, so that some kernels are divided among workers
+# Rows and columns of fused programs: one, less than a vector, odd, prime, whole vectors.
+LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 64, 129, 257]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Given:
     shape: tuple[int, ...]
     dtype: str
     layout: str = "plain"
+    drawn: str = "quarters"  # or "normal": no two elements are equal
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Program:
     body: tuple[Instruction, ...]
     grad: bool = False
     keep: int = 0b111  # which of the last values are returned
+    most: int = MOST
 
 
 @dataclass
@@ -71,7 +77,8 @@ class Entry:
 class Machine:
     """Runs the instructions."""
 
-    def __init__(self, states: list[Any]) -> None:
+    def __init__(self, states: list[Any], most: int = MOST) -> None:
+        self.most = most
         self.pool: list[Entry] = []
         self.states = [Entry(s) for s in states]
 
@@ -80,12 +87,12 @@ class Machine:
 
     def put(self, t: Any, *sources: Entry, exact: bool = True) -> None:
         """Keep a new value."""
-        if prod(t.shape) <= MOST and t.ndim <= 5:
+        if prod(t.shape) <= self.most and t.ndim <= 5:
             self.pool.append(Entry(t, Cell(exact and all(e.cell.exact for e in sources))))
 
     def view(self, t: Any, source: Entry, writable: bool = True) -> None:
         """Keep a view of a value."""
-        if prod(t.shape) <= MOST and t.ndim <= 5:
+        if prod(t.shape) <= self.most and t.ndim <= 5:
             self.pool.append(Entry(t, source.cell, source.writable and writable))
 
     def wrote(self, target: Entry, *sources: Entry, exact: bool = True) -> None:
@@ -106,14 +113,6 @@ def operation(fn: Operation) -> Operation:
 
 
 # -- adapting operands --------------------------------------------------------------------------
-
-
-def is_float(t: Any) -> bool:
-    return bool(t.dtype.is_floating_point)
-
-
-def floating(t: Any) -> Any:
-    return t if is_float(t) else t.to(ad.float32)
 
 
 def dims_of(t: Any, n: int) -> tuple[int, ...]:
@@ -166,16 +165,6 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "zeros_like": lambda t: ad.zeros_like(t),
     "full": lambda t: ad.full(t.shape, 3, dtype=t.dtype),
 }
-SMOOTH: dict[str, Callable[[Any], Any]] = {
-    "exp": lambda t: (-floating(t).abs()).exp(),
-    "sin": lambda t: floating(t).sin(),
-    "tanh": lambda t: floating(t).tanh(),
-    "sigmoid": lambda t: floating(t).sigmoid(),
-    "sqrt": lambda t: (floating(t).abs() + 0.5).sqrt(),
-    "log": lambda t: (floating(t).abs() + 1).log(),
-    "gelu": lambda t: F.gelu(floating(t)),
-    "softplus": lambda t: F.softplus(floating(t).clamp(-5, 5)),
-}
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y if ad.bool not in (x.dtype, y.dtype) else x ^ (y != 0),
@@ -200,6 +189,14 @@ def _register_points() -> None:
     def two(fn: Callable[[Any, Any], Any]) -> Operation:
         return lambda m, a, b, i, j: m.put(fn(a.t, fitting(b.t, tuple(a.t.shape))), a, b)
 
+    def pair(fn: Callable[[Any, Any], Any]) -> Operation:
+        def run(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+            x = floating(a.t)
+            y = fitting(floating(b.t).to(x.dtype), tuple(x.shape))
+            m.put(fn(x, y), a, b, exact=False)
+
+        return run
+
     def test(fn: Callable[[Any, Any], Any]) -> Operation:
         def run(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
             if a.cell.exact and b.cell.exact:
@@ -210,6 +207,7 @@ def _register_points() -> None:
     OPERATIONS.update({name: one(fn, True) for name, fn in EXACT.items()})
     OPERATIONS.update({name: one(fn, False) for name, fn in SMOOTH.items()})
     OPERATIONS.update({name: two(fn) for name, fn in BINARY.items()})
+    OPERATIONS.update({name: pair(fn) for name, fn in SMOOTH_PAIRS.items()})
     OPERATIONS.update({name: test(fn) for name, fn in TESTS.items()})
 
 
@@ -728,8 +726,71 @@ def programs(draw: Any, length: int = 10) -> Program:
     )
 
 
-def elements(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Quarters between -2 and 2: sums and products of a few are exact."""
+# What becomes part of one kernel: functions, and reductions with what follows them.
+REDUCING = ["softmax", "softmax", "centred", "sum", "mean", "peak", "spread"]
+MIXING = ["add", "sub", "mul", "quotient", "where", "cast_float", *SMOOTH_PAIRS]
+MOVING = ["permute", "unsqueeze", "expand", "slice", "clone", "contiguous", "detach"]
+
+
+@operation
+def peak(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    """How far below the largest; which one that is may depend on last bits, so it is a constant."""
+    if a.t.ndim and a.t.numel():
+        m.put(a.t - a.t.detach().amax(dims_of(a.t, i), keepdim=True), a)
+
+
+@operation
+def quotient(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    m.put(a.t / positive(fitting(b.t, tuple(a.t.shape))), a, b, exact=False)
+
+
+@operation
+def cast_float(m: Machine, a: Entry, b: Entry, i: int, j: int) -> None:
+    m.put(a.t.to(ad.float64 if i % 2 else ad.float32), a)
+
+
+@st.composite
+def fused_programs(draw: Any, length: int = 12) -> Program:
+    """Functions of shared values between reductions over the same dimensions.
+
+    Most become a kernel or two of several loop nests, with values that one nest keeps for another.
+    """
+    rows, columns = draw(st.sampled_from(LENGTHS)), draw(st.sampled_from(LENGTHS))
+    full = (rows, columns) if draw(st.integers(0, 3)) else (2, rows, columns)
+    shapes = st.sampled_from([full, full, full, (columns,), (rows, 1), (1,), ()])
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    layouts = st.sampled_from(["plain", "plain", "plain", "transposed", "stepped", "offset"])
+    arguments = [Given(full, dtype, draw(layouts), "normal")]
+    more = range(draw(st.integers(0, 2)))
+    arguments += [Given(draw(shapes), dtype, draw(layouts), "normal") for _ in more]
+    dim = draw(st.integers(0, len(full) - 1))  # of most reductions
+    near = st.integers(0, 4)
+
+    def instruction(names: list[str], a: int, b: int) -> Instruction:
+        name = draw(st.sampled_from(names))
+        n = draw(st.integers(0, 7))
+        if name in REDUCING and draw(st.integers(0, 9)):
+            n = dim if name == "softmax" else 1 << dim
+        return name, a, b, n, draw(st.integers(0, 5))
+
+    smooth = sorted(SMOOTH)
+    body = []
+    for _ in range(draw(st.integers(1, 3))):  # each a value that several later ones share
+        body.append(instruction(draw(st.sampled_from([MIXING, smooth])), draw(near), draw(near)))
+        body.append(instruction(smooth, 0, draw(near)))
+        count = draw(st.integers(1, 3))
+        body += [instruction(REDUCING, k, draw(near)) for k in range(count)]
+        for _ in range(draw(st.integers(0, 3))):
+            kinds = st.sampled_from([MIXING, MIXING, smooth, REDUCING, MOVING])
+            body.append(instruction(draw(kinds), draw(near), draw(near)))
+    grad, keep = draw(st.booleans()), draw(st.sampled_from([63, draw(st.integers(0, 63))]))
+    return Program(tuple(arguments), (), tuple(body[:length]), grad, keep, WIDE)
+
+
+def elements(rng: Any, shape: tuple[int, ...], dtype: str, drawn: str = "quarters") -> Any:
+    """Quarters between -2 and 2: sums and products of a few are exact. Or any numbers."""
+    if drawn == "normal":
+        return ad.tensor(rng.standard_normal(shape)).to(getattr(ad, dtype))
     if dtype == "bool":
         return ad.tensor(rng.integers(0, 2, shape).astype(bool))
     low = 0 if dtype == "uint8" else -8
@@ -740,28 +801,28 @@ def elements(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 def lay(rng: Any, given: Given, before: list[Any]) -> Any:
     """A tensor as described; some show memory of one that was made before."""
-    shape, dtype = given.shape, given.dtype
+    shape, kind = given.shape, (given.dtype, given.drawn)
     match given.layout:
         case "transposed" if len(shape) >= 2:
-            return elements(rng, (*shape[:-2], shape[-1], shape[-2]), dtype).transpose(-1, -2)
+            return elements(rng, (*shape[:-2], shape[-1], shape[-2]), *kind).transpose(-1, -2)
         case "stepped" if shape:
-            return elements(rng, (*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+            return elements(rng, (*shape[:-1], 2 * shape[-1]), *kind)[..., ::2]
         case "expanded" if shape:
-            return elements(rng, (1, *shape[1:]), dtype).expand(shape)
+            return elements(rng, (1, *shape[1:]), *kind).expand(shape)
         case "offset" if shape:
-            return elements(rng, (shape[0] + 2, *shape[1:]), dtype)[1:-1]
+            return elements(rng, (shape[0] + 2, *shape[1:]), *kind)[1:-1]
         case "first" if before:
             return before[0]
         case "window" if before and before[0].ndim:
             return before[0][1:]
-    return elements(rng, shape, dtype)
+    return elements(rng, shape, *kind)
 
 
 def function(program: Program, states: list[Any]) -> Callable[..., Any]:
     """The program as a function of tensors."""
 
     def run(*arguments: Any) -> Any:
-        machine = Machine(states)
+        machine = Machine(states, program.most)
         given = zip((*program.arguments, *program.states), (*arguments, *states), strict=True)
         cells: dict[Any, Cell] = {}
         leaves = []

@@ -1,6 +1,7 @@
 """Random programs compiled to native code: they agree with the reference interpreter.
 
-`ADJOINT_FUZZ=5000 pytest tests/test_native_programs.py` runs so many examples of each kind.
+`ADJOINT_FUZZ=5000 pytest tests/test_native_programs.py` runs so many examples of each kind;
+`pytest -m slow tests/test_native_programs.py` some thousand fused ones.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from hypothesis import HealthCheck, given, settings
 import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
-from adjoint.engine.compiler.lower import legalise
+from adjoint.engine.backends.llvm.target import LlvmTarget
 from adjoint.engine.compiler.package import draft
-from tests.random_programs import Program, function, is_float, lay, programs
+from tests.random_programs import Program, function, fused_programs, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
 CALLS = 3
 FINE = {"float64": 1e-5, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
+SLOW = 3000
+# Of fused programs, whose functions are smooth, by whether float32 occurs in them.
+FUSED = {True: 2e-3, False: 1e-8}
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +80,9 @@ def halves(program: Program) -> bool:
     return bool(named & {"float16", "bfloat16"}) or any(step[0] == "cast" for step in program.body)
 
 
-def agree(got: list[Any], want: list[Any], limit: float | None, what: str) -> None:
+def agree(
+    got: list[Any], want: list[Any], limit: float | None, what: str, by_array: bool = False
+) -> None:
     """Equal, floats within a limit (relative to the largest number around), or to the bit."""
     assert len(got) == len(want), what
     arrays = [w.astype(float) for w in want if isinstance(w, np.ndarray)]
@@ -90,6 +96,9 @@ def agree(got: list[Any], want: list[Any], limit: float | None, what: str) -> No
             assert g.tobytes() == w.tobytes(), f"{what} [{k}]:\n{g}\n{w}"
         elif w.dtype.kind in "biu":
             np.testing.assert_array_equal(g, w, err_msg=f"{what} [{k}]")
+        elif by_array:
+            largest = max(1.0, np.abs(w[np.isfinite(w)]).max(initial=0))
+            np.testing.assert_allclose(g, w, 0, limit * largest, err_msg=f"{what} [{k}]")
         else:
             fine = max(limit, FINE[w.dtype.name])
             np.testing.assert_allclose(
@@ -108,13 +117,33 @@ def check(program: Program) -> None:
         agree(observe(program, "native", 3), one, None, "3 threads against 1")
 
 
+def single(program: Program) -> bool:
+    """Whether a fused program computes something in float32."""
+    cast = any(step[0] == "cast_float" for step in program.body)
+    return cast or program.arguments[0].dtype == "float32"
+
+
+def check_fused(program: Program) -> None:
+    """Values and gradients inside, and gradients from outside."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        want = observe(program, "interpret")
+        one = observe(program, "native", 1)
+        limit = FUSED[single(program)]
+        agree(one, want, limit, "native against the interpreter", by_array=True)
+        agree(observe(program, "native", 2), one, None, "2 threads against 1")
+        outside = dataclasses.replace(program, grad=False)
+        got, want = gradients(outside, "native"), gradients(outside, "interpret")
+        agree(got, want, limit, "gradients of a native program", by_array=True)
+
+
 @contextlib.contextmanager
 def in_parts() -> Iterator[None]:
     """Have the smallest programs divided among workers, and their sums into parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draft, "ALONE", 0.0)
         patch.setattr(draft, "SERIAL", 0.0)
-        patch.setattr(legalise, "LONG", 4)
+        patch.setattr(LlvmTarget, "long", 4)
         patch.setattr(native, "disk_key", lambda task, options: None)  # others divide differently
         yield
 
@@ -168,6 +197,27 @@ def test_gradients_from_outside(program: Program) -> None:
         limit = 0.25 if halves(program) else 0.0
         got, want = gradients(program, "native"), gradients(program, "interpret")
         agree(got, want, limit, "gradients of a native program")
+
+
+@settings(max_examples=EXAMPLES // 8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(fused_programs())
+def test_fused_programs(program: Program) -> None:
+    check_fused(program)
+
+
+@pytest.mark.slow
+@settings(max_examples=SLOW, deadline=None, suppress_health_check=list(HealthCheck))
+@given(fused_programs(20))
+def test_many_fused_programs(program: Program) -> None:
+    check_fused(program)
+
+
+@pytest.mark.slow
+@settings(max_examples=SLOW // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(fused_programs(20))
+def test_many_fused_programs_in_parts(program: Program) -> None:
+    with in_parts():
+        check_fused(program)
 
 
 # -- what was found this way ---------------------------------------------------------------------

@@ -84,6 +84,7 @@ class Captured:
         *,
         dynamic: bool = False,
         whole: bool = True,
+        located: bool = False,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
@@ -95,6 +96,7 @@ class Captured:
         self.retraces = Retraces(fn)
         self.dynamic = dynamic
         self.whole = whole  # whether what cannot be recorded is an error
+        self.located = located  # whether nodes know the lines they come from
         self.breaks = Breaks(fn, name_of(fn))
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
@@ -393,7 +395,7 @@ class Captured:
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
         reached = {storage.identity for storage in seen.storages()}
         how |= {identity: "state" for identity in counts if identity in reached}
-        located = False
+        located = self.located
         restore = keep_states(seen.holders)  # from what an attempt that came to nothing made
         while True:
             trace = Trace(located=located)
@@ -462,7 +464,7 @@ class Captured:
 
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
-        trace = Trace()
+        trace = Trace(located=self.located)
         attributes = Attributes(self.environment.owners(), seen.holders)
         leaves = [
             trace.stand_in(i, x[0], requires_grad=x[1])

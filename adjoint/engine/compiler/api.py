@@ -11,6 +11,7 @@ from adjoint.engine.capture.capture import Captured
 from adjoint.engine.compiler.executors import DEFAULT, factory_for
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.validation import validating
 from adjoint.engine.graph.execution import ExecutorFactory
 
 
@@ -22,6 +23,7 @@ def compile(
     backend: str | ExecutorFactory | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    validate: bool | None = None,
     disable: bool = False,
 ) -> Any:
     """Record a function at its first call; later calls run what was recorded.
@@ -42,6 +44,9 @@ def compile(
             factory (`graph.ExecutorFactory`).
         mode: PyTorch's modes.
         options: passed on to the backend.
+        validate: whether the first call of each program is checked, kernel by kernel, against the
+            reference interpreter; a difference is a `compiler.ValidationError`. By default as
+            `ADJOINT_VALIDATE` in the environment says.
         disable: leave the function as it is.
 
     Example:
@@ -57,6 +62,7 @@ def compile(
     """
     settings: dict[str, Any]
     settings = {"backend": backend, "mode": mode, "options": options, "dynamic": dynamic}
+    settings["validate"] = validate
     settings["fullgraph"] = config.fullgraph if fullgraph is None else fullgraph
     if model is None:
         return lambda model: compile(model, disable=disable, **settings)
@@ -90,9 +96,14 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     """The compiled form of a function, for given settings of `compile`."""
     backend, mode, options = settings["backend"], settings["mode"], settings["options"]
     factory = factory_for(
-        DEFAULT if backend is None else backend, mode or "default", dict(options or {})
+        DEFAULT if backend is None else backend,
+        mode or "default",
+        dict(options or {}),
+        settings["validate"],
     )
     if isinstance(fn, Captured):
         fn = fn.fn
     dynamic, whole = bool(settings["dynamic"]), bool(settings["fullgraph"])
-    return Captured(fn, factory, dynamic=dynamic, whole=whole)
+    asked = dict(options or {}).get("validate", settings["validate"])
+    located = validating() if asked is None else bool(asked)
+    return Captured(fn, factory, dynamic=dynamic, whole=whole, located=located)

@@ -33,13 +33,20 @@ def list_backends() -> list[str]:
     return sorted({*_MAKERS, *HOOKS.backends})
 
 
-def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, Any]) -> Any:
+def factory_for(
+    backend: str | ExecutorFactory,
+    mode: str,
+    options: dict[str, Any],
+    validate: bool | None = None,
+) -> Any:
     """The executor factory that `compile`'s arguments choose."""
     if mode not in MODES:
         raise RuntimeError(
             f"compile: unrecognized mode {mode!r}, should be one of: {', '.join(MODES)}"
         )
     if not isinstance(backend, str):
+        if validate:
+            refuse_to_validate(getattr(backend, "__name__", repr(backend)))
         return backend
     if backend not in _MAKERS:
         backend = ALIASES.get(backend, backend)
@@ -49,4 +56,16 @@ def factory_for(backend: str | ExecutorFactory, mode: str, options: dict[str, An
         raise RuntimeError(
             f"compile: there is no backend {backend!r}. Available: {', '.join(list_backends())}."
         )
+    if validate is not None and backend == DEFAULT:
+        options = {**options, "validate": validate}
+    elif validate and backend != "interpret":  # which is what others are checked against
+        refuse_to_validate(backend)
     return _MAKERS[backend](mode, options)
+
+
+def refuse_to_validate(backend: str) -> None:
+    """Refuse to check what knows of no kernels."""
+    raise RuntimeError(
+        f"compile: validate=True checks the kernels of the {DEFAULT} backend, received "
+        f"backend={backend!r}. Leave out one of the two."
+    )

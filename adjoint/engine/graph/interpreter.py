@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.ir import Graph, Value
+
+# What runs the bodies of a loop or branch: `interpret`, or something that looks on.
+Run = Callable[[Graph, Sequence[Any]], list[Any]]
 
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

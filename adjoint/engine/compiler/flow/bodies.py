@@ -12,6 +12,7 @@ from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import name_of
+from adjoint.engine.compiler.package.works import Substitution
 from adjoint.engine.compiler.schedule.steps import (
     Address,
     Call,
@@ -115,23 +116,27 @@ class Body:
         """The entries for inputs at these places (the host's: `Number`s, literals) and results."""
         moved = {b: x for b, x in zip(self.plan.inputs, inputs, strict=True) if b is not None}
         moved.update({buffer: results[k] for k, buffer in self.plan.results.items()})
-        return [self.entry(entry, inputs, moved) for entry in self.entries]
+        given = Substitution(moved, {v: inputs[i] for v, i in self.hosts.items()})
+        return [self.entry(entry, inputs, given) for entry in self.entries]
 
-    def entry(self, entry: Entry, inputs: Sequence[Any], moved: dict[Buffer, Place]) -> Entry:
+    def entry(self, entry: Entry, inputs: Sequence[Any], given: Substitution) -> Entry:
+        moved = given.moved
         if isinstance(entry, Test):
             return Test(self.word(entry.byte, inputs, moved), entry.skip)
         words = [w if w.__class__ is int else self.word(w, inputs, moved) for w in entry.words]
         return Launch(
             function=entry.function,
             words=words,
-            reads=(),
-            writes=(),
+            reads=entry.reads,
+            writes=entry.writes,
             pieces=entry.pieces,
             cost=entry.cost,
             label=entry.label,
             form=entry.form,
             text=entry.text,
             skip=entry.skip,
+            works=entry.works,
+            substitutions=(*entry.substitutions, given),
         )
 
     def word(self, word: Any, inputs: Sequence[Any], moved: dict[Buffer, Place]) -> Any:

@@ -80,6 +80,7 @@ class _Held:
         """Have a kernel launched with this one."""
         assert isinstance(step, Launch)
         self.launch.kernels.insert(0, step.kernels[0])
+        self.launch.works = step.works + self.launch.works
         self.launch.reads += step.reads
         self.launch.writes += step.writes
         self.launch.cost += step.cost

@@ -7,6 +7,7 @@ from adjoint.engine.compiler.fuse.spaces import flatten, fresh
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel, Ref
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.package.works import Work
 from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.spec import Spec
@@ -45,8 +46,11 @@ def touch(kernel: Kernel, ref: Ref) -> Touch:
 
 def copy_step(target: Target, source: Place, place: Place, label: str = "copy") -> Launch:
     """A launch that copies one place to another of its shape."""
-    step = kernel_step(target.schedule(copy_kernel(source, place)))
+    unit = copy_unit(source)
+    one = _One(unit.nodes[0])
+    step = kernel_step(target.schedule(copy_kernel(unit, one, source, place)))
     step.label = label
+    step.works = [Work(unit.nodes, [(unit.nodes[0].outputs[0], place)], one, lambda _: source)]
     return step
 
 
@@ -61,14 +65,19 @@ class _One:
         return x, []
 
 
-def copy_kernel(source: Place, target: Place) -> LoopKernel:
-    """A kernel that copies one place to another of its shape."""
+def copy_unit(source: Place) -> Unit:
+    """A unit of one node, which copies a place."""
     spec = Spec(source.shape, source.buffer.dtype)
-    node = Node(CLONE, (Value("source", spec),), {})
+    node = Node(CLONE, (Value("source", spec),), {"strides": None})
     node.outputs = (Value("copy", spec, node),)
     where = fresh(source.shape)
-    unit = Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
-    nest = Nest(unit, _One(node), lambda _: source)
+    return Unit("loop", 0, [node], {node.outputs[0]: where}, flatten(where))
+
+
+def copy_kernel(unit: Unit, one: _One, source: Place, target: Place) -> LoopKernel:
+    """The kernel of a unit that copies one place to another of its shape."""
+    (node,) = unit.nodes
+    nest = Nest(unit, one, lambda _: source)
     nest.visit(node)
     nest.store(node.outputs[0], target)
     return nest.finish()

@@ -121,12 +121,7 @@ class Draft:
 
     def at(self, sizes: Mapping[str, int]) -> Image:
         """The image for given sizes, those of computed symbols included."""
-
-        def at_sizes(x: Any) -> Any:
-            if isinstance(x, Extent):
-                return evaluate(x.poly, sizes)
-            return x.at(sizes) if isinstance(x, ExtentFloat) else x
-
+        at_sizes = concrete(sizes)
         starts, arena = self.packed(at_sizes)
         segments, parallel = self.shared(at_sizes)
         words = self.words.copy()
@@ -193,6 +188,17 @@ class Draft:
             "report": [describe(step, at_sizes) for step in self.plan.steps],
             "memory": footprint(self.plan, self.blocks, arena, at_sizes),
         }
+
+
+def concrete(sizes: Mapping[str, int]) -> AtSizes:
+    """What turns an extent into the number it is at given sizes; others stay."""
+
+    def at_sizes(x: Any) -> Any:
+        if isinstance(x, Extent):
+            return evaluate(x.poly, sizes)
+        return x.at(sizes) if isinstance(x, ExtentFloat) else x
+
+    return at_sizes
 
 
 def distinct(sized: list[tuple[int, Any]]) -> tuple[Any, Any, list[Any]]:

@@ -17,6 +17,7 @@ from adjoint.engine.compiler.lower.legalise import Legal
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.works import Work
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Call, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
@@ -88,13 +89,17 @@ class Builder:
                 return []
             step = kernel_step(self.setting.target.schedule(nest.finish()))
             step.reason = unit.reason
+            step.works = [self.work(unit)]
             return [step]
         if unit.kind == "template":
             operands = [self.operand(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
-            return self.setting.template(node.record.name).steps(
-                self.setting, node, operands, results
-            )
+            template = self.setting.template(node.record.name)
+            steps = template.steps(self.setting, node, operands, results)
+            work = self.work(unit)
+            for step in steps:
+                step.works = [work]
+            return steps
         reads = tuple(
             whole(self.place_of(x).buffer)
             for x in node.inputs
@@ -104,6 +109,12 @@ class Builder:
         return [
             Call(node, reads, writes, label=node.record.name, reason=why_called(self.setting, node))
         ]
+
+    def work(self, unit: Unit) -> Work:
+        """What a unit's steps do (Note [works])."""
+        made = [value for node in unit.nodes for value in node.outputs]
+        stores = [(value, self.places[value]) for value in made if value in self.places]
+        return Work(unit.nodes, stores, self.fusion, self.place_of)
 
     def operand(self, x: Any) -> Any:
         """A template's operand: a place, a number, or None for what needs no memory."""

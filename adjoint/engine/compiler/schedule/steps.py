@@ -117,6 +117,8 @@ class Launch:
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)
     skip: int = 0  # entries left out after it; below 0: gone back (Note [entries])
+    works: list[Any] = field(default_factory=list)  # what it does or has a part in: Note [works]
+    substitutions: tuple[Any, ...] = ()  # for its works
 
 
 @dataclass(eq=False, slots=True)
@@ -157,6 +159,7 @@ class Flow:
     turns: int | None = None  # of a loop, where that is known
     label: Label = ""
     reason: str = ""
+    works: list[Any] = field(default_factory=list)  # that of all its entries together
 
 
 Step = Launch | Call | Flow

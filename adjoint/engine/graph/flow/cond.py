@@ -13,7 +13,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.flow.columns import Columns, check_operands
 from adjoint.engine.graph.flow.derive import BIND, Pulled, Reverse, batch, push, replay
 from adjoint.engine.graph.flow.trees import Shape, check_same, take_apart
-from adjoint.engine.graph.interpreter import interpret
+from adjoint.engine.graph.interpreter import Run, interpret
 from adjoint.engine.graph.ir import Graph, Value
 from adjoint.engine.graph.record.body import Body
 from adjoint.engine.ops.create.creation import FULL
@@ -33,8 +33,10 @@ def _infer(pred: Any, *operands: Any, true: Graph, false: Graph) -> tuple[Spec, 
     return tuple(yes)
 
 
-def _run(pred: Any, *operands: Any, true: Graph, false: Graph) -> tuple[Any, ...]:
-    return tuple(map(alias, interpret(true if bool(pred) else false, operands)))
+def _run(
+    pred: Any, *operands: Any, true: Graph, false: Graph, run: Run = interpret
+) -> tuple[Any, ...]:
+    return tuple(map(alias, run(true if bool(pred) else false, operands)))
 
 
 # -- derivatives --------------------------------------------------------------------------------

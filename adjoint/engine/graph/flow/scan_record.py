@@ -11,7 +11,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.flow.derive import BIND, Pulled, batch, carried, push
 from adjoint.engine.graph.flow.scan_plan import Plan, make_plan
-from adjoint.engine.graph.interpreter import interpret
+from adjoint.engine.graph.interpreter import Run, interpret
 from adjoint.engine.graph.ir import Graph, Value, extract
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack
@@ -40,7 +40,14 @@ def _infer(
 
 
 def _run(
-    *operands: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool, advance: Any
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    xs: int,
+    length: int,
+    reverse: bool,
+    advance: Any,
+    run: Run = interpret,
 ) -> tuple[Any, ...]:
     """The loop, iteration by iteration: what eager execution and the interpreter do."""
     carry = list(operands[:carries])
@@ -50,7 +57,7 @@ def _run(
     steps: list[list[Any]] = []
     order = range(length)
     for i in reversed(order) if reverse else order:
-        outs = interpret(body, [*carry, *[x.select(0, i) for x in rows], *consts])
+        outs = run(body, [*carry, *[x.select(0, i) for x in rows], *consts])
         carry = outs[:carries]
         steps.append(outs[carries:])
         for k in moving:

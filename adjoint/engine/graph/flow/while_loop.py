@@ -15,7 +15,7 @@ from adjoint.engine.graph.flow.cond import cond
 from adjoint.engine.graph.flow.derive import batch, carried, opened, push, recording, replay
 from adjoint.engine.graph.flow.scan import scan
 from adjoint.engine.graph.flow.trees import Shape, check_same, check_unwritten, take_apart
-from adjoint.engine.graph.interpreter import interpret
+from adjoint.engine.graph.interpreter import Run, interpret
 from adjoint.engine.graph.ir import Graph
 from adjoint.engine.graph.record.body import Body
 from adjoint.engine.ops.create.creation import zeros
@@ -35,10 +35,12 @@ def _infer(*operands: Any, test: Graph, body: Graph, carries: int) -> tuple[Spec
     return tuple(v.spec for v in body.outputs)
 
 
-def _run(*operands: Any, test: Graph, body: Graph, carries: int) -> tuple[Any, ...]:
+def _run(
+    *operands: Any, test: Graph, body: Graph, carries: int, run: Run = interpret
+) -> tuple[Any, ...]:
     carry, consts = list(operands[:carries]), operands[carries:]
-    while bool(interpret(test, [*carry, *consts])[0]):
-        carry = interpret(body, [*carry, *consts])
+    while bool(run(test, [*carry, *consts])[0]):
+        carry = run(body, [*carry, *consts])
     return tuple(map(alias, carry))
 
 

@@ -201,8 +201,9 @@ class Emitter:
     ) -> list[V]:
         """What happens at one place of a loop nest; returns the new totals."""
         inside = Scope(env, width)
-        for v, r in stored:
-            self.access.store(r, here, self.get(v, inside, width, here, stage))
+        # All values, then all stores: one may be written over a kept value that another needs
+        # (Note [kept values], compiler.nest).
+        values = [self.get(v, inside, width, here, stage) for v, _ in stored]
         result = []
         for k, total in zip(reductions, totals, strict=True):
             kind, x = self.form.ops[k].args[0]
@@ -212,6 +213,8 @@ class Emitter:
                 else self.code.const(x, total.kind, width)
             )
             result.append(combine(self.form.ops[k].name, total, value.convert(total.kind)))
+        for (_, r), value in zip(stored, values, strict=True):
+            self.access.store(r, here, value)
         return result
 
     def reduced(self, k: int, total: V) -> V:

@@ -9,7 +9,8 @@ from typing import Any
 from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
-from adjoint.engine.backends.llvm.program.sized import planned, shared_by, told_of
+from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned, shared_by, told_of
+from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library, store
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
@@ -166,12 +167,14 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     if shared is not None:
         believed = shared.believed(task)
         if believed is not None:
-            return Native(task, *believed, arena=shared.arena)
+            native = Native(task, *believed, arena=shared.arena)
+            return checked(native, task, None, shared) if options.validate else native
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
     ):
         return interpreted(task)
-    key = disk_key(task, options)
+    # What is checked must be known by its nodes, which images do not keep.
+    key = None if options.validate else disk_key(task, options)
     arena = None if shared is None else shared.arena
     if key is not None:
         kept = from_disk(task, key, arena)
@@ -180,7 +183,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     made = None if shared is None else planned(task, options, shared)
     if made is not None:
         image, functions = made
-        plan = None
+        plan = draft = None
     else:
         plan = plan_for(task, LLVM, options)
         functions = library.load(functions_of(plan, emit))
@@ -190,7 +193,21 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     if key is not None and None not in image.segments:
         modules = sorted({function.module for function in functions.values()})
         store.put(key, to_bytes(image, modules))
-    return Native(task, image, functions, plan, arena if plan is None else None)
+    native = Native(task, image, functions, plan, arena if plan is None else None)
+    return checked(native, task, draft, shared) if options.validate else native
+
+
+def checked(
+    native: Native, task: Task, draft: Draft | None, shared: SizedPlans | None
+) -> Executable:
+    """An executable whose first call is validated; without a draft, by that of its family."""
+    if draft is not None:
+        return Validated(native, draft, {})
+    assert shared is not None
+    assert task.sizing is not None
+    found = shared.find(task.sizing.sizes)
+    assert found is not None
+    return Validated(native, found.draft, found.scope.complete(task.sizing.sizes))
 
 
 def disk_key(task: Task, options: Any) -> str | None:
