@@ -3,8 +3,8 @@
 Note [works]
     A kernel does one work, a template's node is one work of all its steps, and kernels that are
     launched together bring theirs along. A body's launches are listed once per turn of a loop, with
-    other memory in the place of the body's inputs and results: that is a *substitution* for the works,
-    and where bodies lie within bodies there are several, the innermost first.
+    other memory in the place of the body's inputs and results: that is a *substitution*, and where
+    bodies lie within bodies there are several, the innermost first.
 """
 
 from __future__ import annotations
