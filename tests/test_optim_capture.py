@@ -356,3 +356,59 @@ def test_an_attribute_is_not_a_global_of_that_name() -> None:
     for step in range(5):  # noqa: B007
         update(ad.ones(2))
     assert update.traces <= 2
+
+
+class Lazy(ad.optim.Optimizer):
+    """A user's optimizer, which makes its state in the first step."""
+
+    def __init__(self, params: Any, lr: float = 0.1) -> None:
+        super().__init__(params, {"lr": lr})
+
+    def move(self, p: Any, state: dict[str, Any]) -> None:
+        if "m" not in state:
+            state["m"] = ad.zeros_like(p)
+        state["m"].mul_(0.9).add_(p.grad)
+
+    @ad.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.move(p, self.state[p])
+                p.sub_(self.state[p]["m"] * group["lr"])
+
+
+class Rebinding(Lazy):
+    def move(self, p: Any, state: dict[str, Any]) -> None:
+        held = state["m"] * 0.9 if state else 0.0
+        state["m"] = held + p.grad
+
+
+class FromGradient(Lazy):
+    def move(self, p: Any, state: dict[str, Any]) -> None:
+        if "m" in state:
+            state["m"].mul_(0.9).add_(p.grad)
+        else:
+            state["m"] = p.grad.clone()
+
+
+@pytest.mark.parametrize("cls", [Lazy, Rebinding, FromGradient])
+def test_state_that_the_first_step_makes(cls: Any) -> None:
+    def trained(wrap: Callable[..., Any]) -> list[Any]:
+        ps = [ad.ones(3).requires_grad_(), ad.full((2, 2), 2.0).requires_grad_()]
+        optimizer = cls(ps)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = sum(((p * x) ** 2).sum() for p in ps)
+            loss.backward()  # type: ignore[union-attr]
+            optimizer.step()
+            return loss.detach()  # type: ignore[union-attr]
+
+        run = wrap(step)
+        found = [run(ad.full((), 1.0 + i / 4)) for i in range(4)]
+        optimizer.state.clear()  # and begin again
+        found += [run(ad.full((), 1.0 + i / 4)) for i in range(3)]
+        kept = optimizer.state_dict()["state"]
+        return [*found, *[p.detach() for p in ps], *[kept[i]["m"].clone() for i in kept]]
+
+    ad.testing.assert_close(trained(ad.compile), trained(lambda step: step))

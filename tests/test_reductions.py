@@ -106,3 +106,66 @@ def test_numpy_names() -> None:
 def test_too_few_degrees_of_freedom_warn() -> None:
     with pytest.warns(UserWarning, match="degrees of freedom"):
         assert ad.ones(1).var().isnan()
+
+
+FAR_APART = {
+    "wide": [0.0, 100.0, -200.0, 50.0, 120.0],
+    "falling": [300.0, 200.0, 0.0, -100.0],
+    "rising": [-300.0, 0.0, 200.0, 500.0],
+    "nothing first": [-inf, 1.0, -inf, 2.0],
+    "nothing": [-inf, -inf],
+    "a zero": [-0.0],
+    "huge": [1e38, 10.0, -1e38],
+}
+
+
+def log_weights(x: np.ndarray[Any, Any], g: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The gradient of sum g[j] log sum exp x[..j], by its definition in double precision."""
+    total = np.zeros_like(x)
+    for j in range(len(x)):
+        part = x[: j + 1]
+        top = part.max()
+        if top > -inf:
+            share = np.exp(part - top)
+            total[: j + 1] += g[j] * share / share.sum()
+    return total
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("name", FAR_APART)
+def test_gradients_of_running_logsumexp_of_values_far_apart(name: str, dtype: Any) -> None:
+    values = FAR_APART[name]
+    weights = ad.arange(1, len(values) + 1, dtype=dtype)
+
+    def derivatives(x: Any) -> list[Any]:
+        y = x.logcumsumexp(0)
+        (g,) = ad.autograd.grad((y * weights).sum(), x, create_graph=True)
+        (second,) = ad.autograd.grad((g * weights).sum(), x)
+        return [y.detach(), g.detach(), second]
+
+    x = ad.tensor(values, dtype=dtype, requires_grad=True)
+    eager, compiled = derivatives(x), ad.compile(derivatives)(x)
+    ad.testing.assert_close(compiled, eager)
+    assert np.signbit(compiled[0].numpy()).tolist() == np.signbit(eager[0].numpy()).tolist()
+    wide = np.array(values)
+    want = log_weights(wide, weights.numpy().astype(float))
+    np.testing.assert_allclose(eager[1].numpy(), want, rtol=1e-4, atol=1e-30)
+    assert np.isfinite(eager[2].numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax"])
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 20), (5, 7), (2, 7, 9)])
+def test_running_from_the_first_element(name: str, shape: tuple[int, ...]) -> None:
+    """Infinite, missing and signed elements anywhere, along lines and columns."""
+    rng = np.random.default_rng(0)
+    drawn = rng.choice([0.0, -0.0, inf, -inf, nan, 1.5, -300.0, 300.0], shape)
+    x = ad.tensor(drawn.astype("float32"))
+    for dim in range(x.ndim):
+
+        def run(x: Any, dim: int = dim) -> Any:
+            return x.cummax(dim)[0] if name == "cummax" else getattr(x, name)(dim)
+
+        got, want = ad.compile(run)(x).numpy(), run(x).numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+        there = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(want)[there])

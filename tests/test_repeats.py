@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ import adjoint as ad
 from adjoint import nn, optim
 from adjoint.engine.backends.array.many import each
 from adjoint.graph import capture
+from adjoint.optim import rules
+from adjoint.optim.rules import OWN, RuleOptimizer
 
 Rule = Callable[..., Any]
 
@@ -158,7 +160,9 @@ def test_a_rule_that_writes_another_tensor_runs_every_time() -> None:
 
 
 @pytest.mark.parametrize(("by_element", "runs"), [(True, 1), (False, 2)])
-def test_an_update_rule_runs_once_for_each_kind_of_parameter(by_element: bool, runs: int) -> None:
+def test_an_update_rule_runs_once_for_each_kind_of_parameter(
+    by_element: bool, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What makes recording a large model's step cheap."""
 
     calls: list[Any] = []
@@ -170,6 +174,7 @@ def test_an_update_rule_runs_once_for_each_kind_of_parameter(by_element: bool, r
             calls.append(args)
             super().update(*args)
 
+    monkeypatch.setattr(rules, "OWN", {*OWN, Counting})  # as if it were the package's
     net = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
     optimizer = Counting(net.parameters(), lr=0.1)
 
@@ -207,3 +212,79 @@ def test_parameters_with_other_counts_are_of_another_kind() -> None:
         return [early, late, *[s["step"] for s in optimizer.state.values()]]
 
     ad.testing.assert_close(trained(capture), trained(lambda fn: fn))
+
+
+class Scaled(optim.SGD):
+    """Reads an attribute of the parameter, which no recording tells of."""
+
+    def update(self, p: Any, grad: Any, state: Any, group: Any) -> None:
+        p.add_(grad, alpha=-p.scale)
+
+
+class ByRank(optim.Adam):
+    """Looks at the parameter as a whole."""
+
+    def update(self, p: Any, grad: Any, state: Any, group: Any) -> None:
+        super().update(p, grad * 0.5 if p.ndim > 1 else grad, state, group)
+
+
+class Counting(optim.SGD):
+    """Keeps a table of its own."""
+
+    seen: ClassVar[list[float]] = [0.1, 0.2, 0.3, 0.4, 0.5]
+
+    def update(self, p: Any, grad: Any, state: Any, group: Any) -> None:
+        at = next(i for i, q in enumerate(self.param_groups[0]["params"]) if q is p)
+        p.sub_(grad * self.seen[at])
+
+
+class Constructed(optim.SGD):
+    """States nothing but how it is made."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr, momentum=0.9)
+
+
+def train(cls: Any, compiled: bool) -> list[Any]:
+    ps = [nn.Parameter(ad.ones(2, 2)) for _ in range(3)]
+    ps += [nn.Parameter(ad.ones(4)) for _ in range(2)]
+    for i, p in enumerate(ps):
+        p.scale = 0.1 * (i + 1)
+    optimizer = cls(ps, lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        sum((p * p).sum() for p in ps).backward()  # type: ignore[union-attr]
+        optimizer.step()
+
+    run = ad.compile(step) if compiled else step
+    for _ in range(3):
+        run()
+    return [p.detach() for p in ps]
+
+
+@pytest.mark.parametrize("cls", [Scaled, ByRank, Counting, Constructed])
+def test_rules_of_users_run_for_each_parameter(cls: Any) -> None:
+    eager, compiled = train(cls, False), train(cls, True)
+    ad.testing.assert_close(compiled, eager)
+    if cls is Scaled:
+        for i, p in enumerate(eager):
+            np.testing.assert_allclose(p.numpy(), (1 - 0.2 * (i + 1)) ** 3, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [Scaled, ByRank, Counting])
+def test_which_rules_are_the_package_s_own(cls: Any) -> None:
+    p = [ad.ones(1, requires_grad=True)]
+    assert not cls(p, lr=0.1)._has_own_rule()
+    assert Constructed(p, lr=0.1)._has_own_rule()
+    own = optim.SGD(p, lr=0.1)
+    assert own._has_own_rule()
+    own.update = lambda *given: None  # type: ignore[method-assign]
+    assert not own._has_own_rule()
+
+
+def test_every_optimizer_of_the_package_declares_its_rule() -> None:
+    found = [c for c in vars(optim).values() if isinstance(c, type)]
+    rules = [c for c in found if issubclass(c, RuleOptimizer)]
+    assert len(rules) > 10
+    assert set(rules) == OWN

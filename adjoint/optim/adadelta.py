@@ -8,11 +8,12 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move, new_counter, scalar
 from adjoint.optim.terms import average_square, decay
 
 
+@own_rule
 class Adadelta(RuleOptimizer):
     r"""Adadelta.
 

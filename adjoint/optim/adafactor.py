@@ -11,7 +11,7 @@ from adjoint.engine.ops.elementwise.bounds import minimum
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, compute, new_counter, scalar
 
 
@@ -19,6 +19,7 @@ def _mean_square(x: Tensor, dim: int) -> Tensor:
     return x.norm(dim=dim, keepdim=True).square() / x.shape[dim]
 
 
+@own_rule
 class Adafactor(RuleOptimizer):
     r"""Adafactor (Shazeer and Stern, 2018).
 

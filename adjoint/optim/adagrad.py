@@ -8,11 +8,12 @@ from adjoint.engine.ops.create.creation import full_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_fused, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import decay
 
 
+@own_rule
 class Adagrad(RuleOptimizer):
     r"""Adagrad.
 

@@ -10,11 +10,12 @@ from adjoint.engine.ops.elementwise.bounds import maximum
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_fused, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import average, average_square, decay
 
 
+@own_rule
 class Adam(RuleOptimizer):
     r"""Adam.
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from adjoint.optim.adam import Adam
 from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.rules import own_rule
 
 
+@own_rule
 class AdamW(Adam):
     r"""Adam with decoupled weight decay: :math:`\theta \leftarrow (1 - \gamma \lambda) \theta`.
 

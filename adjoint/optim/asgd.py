@@ -11,11 +11,12 @@ from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
 from adjoint.optim.terms import decay
 
 
+@own_rule
 class ASGD(RuleOptimizer):
     r"""Averaged stochastic gradient descent; the average is `state[p]["ax"]`.
 

@@ -9,11 +9,12 @@ from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move, new_counter, scalar
 from adjoint.optim.terms import average, average_square
 
 
+@own_rule
 class LAMB(RuleOptimizer):
     r"""LAMB (You et al., 2020), for large batches.
 

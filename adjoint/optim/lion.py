@@ -8,11 +8,12 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average, decay
 
 
+@own_rule
 class Lion(RuleOptimizer):
     r"""Lion (Chen et al., 2023): one momentum, and steps of equal size in every coordinate.
 

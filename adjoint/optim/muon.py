@@ -10,7 +10,7 @@ from adjoint.engine.ops.products.products import addmm
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average
 
@@ -37,6 +37,7 @@ def orthogonalise(x: Tensor, coefficients: tuple[float, ...], steps: int, eps: f
     return y.t() if tall else y
 
 
+@own_rule
 class Muon(RuleOptimizer):
     r"""Muon, for 2-D parameters; give the others to AdamW.
 

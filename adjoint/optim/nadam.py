@@ -8,7 +8,7 @@ from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import (
     advance,
     counter_dtype,
@@ -20,6 +20,7 @@ from adjoint.optim.scalars import (
 from adjoint.optim.terms import average, average_square, decay
 
 
+@own_rule
 class NAdam(RuleOptimizer):
     r"""Adam with Nesterov momentum, whose momentum mu grows towards beta1 over the steps.
 

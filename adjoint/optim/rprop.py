@@ -9,10 +9,11 @@ from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, new_counter
 
 
+@own_rule
 class Rprop(RuleOptimizer):
     r"""Resilient backpropagation.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from adjoint.engine.autodiff.tape.modes import enable_grad
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -14,6 +14,22 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
 from adjoint.optim.together import Plans
+
+OWN: set[type] = set()  # classes whose rules are the package's, and pure
+# What a user's subclass of one may state without stating another rule.
+_HARMLESS = frozenset(
+    "__init__ __module__ __qualname__ __doc__ __annotations__ __dict__ __weakref__ __repr__ "
+    "__firstlineno__ __static_attributes__ __annotate__ __annotate_func__ "
+    "__annotations_cache__ __orig_bases__ __parameters__ __type_params__".split()
+)
+
+C = TypeVar("C", bound="type[RuleOptimizer]")
+
+
+def own_rule(cls: C) -> C:
+    """Declare that a class's rule depends on nothing but what it is given (Note [own rules])."""
+    OWN.add(cls)
+    return cls
 
 
 class RuleOptimizer(Optimizer):
@@ -26,6 +42,13 @@ class RuleOptimizer(Optimizer):
     Where the rule works element by element, an eager step applies it to many parameters at once
     (Note [together]) and a captured one records it once (Note [any shape]), unless the group says
     `foreach=False`.
+
+    Note [own rules]
+        To apply a rule to many parameters at once, or to record it once for all, is right only for
+        a rule that sees nothing of a parameter but its elements, and nothing else besides. The
+        package's rules are declared to be such (`own_rule`). A user's may read an attribute of the
+        parameter, its shape, or a table of its own, so it runs for each parameter by itself. A
+        subclass that states nothing but how it is constructed has the rule it inherits.
     """
 
     elementwise: ClassVar[bool] = True  # False: the rule looks at a parameter as a whole
@@ -60,7 +83,9 @@ class RuleOptimizer(Optimizer):
             if self._together(group):
                 self._step_together(i, group)
                 continue
-            repeats = None if CONTEXT.capture is None else CONTEXT.capture.repeats()
+            repeats = None
+            if CONTEXT.capture is not None and self._has_own_rule():
+                repeats = CONTEXT.capture.repeats()
             for p in group["params"]:
                 grad = p.grad
                 if grad is not None:
@@ -80,7 +105,17 @@ class RuleOptimizer(Optimizer):
 
     def _by_element(self, group: ParamGroup) -> bool:
         """Whether the rule does the same to every element, whatever tensor it is in."""
-        return self.elementwise and group.get("foreach") is not False
+        return self.elementwise and group.get("foreach") is not False and self._has_own_rule()
+
+    def _has_own_rule(self) -> bool:
+        """Whether the rule is one that the package declares pure (Note [own rules])."""
+        for cls in type(self).__mro__:
+            if cls in OWN:
+                held = vars(self).keys() - {"step"}  # which schedulers count, and then call
+                return not any(callable(getattr(cls, name, None)) for name in held)
+            if not vars(cls).keys() <= _HARMLESS:
+                return False
+        return False
 
     def _step_together(self, index: int, group: ParamGroup) -> None:
         if self._plans is None or self._plans.state is not self.state:

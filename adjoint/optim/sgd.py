@@ -10,10 +10,11 @@ from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_fused, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import move, scalar
 
 
+@own_rule
 class SGD(RuleOptimizer):
     r"""Stochastic gradient descent.
 

@@ -9,10 +9,11 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import scalar
 
 
+@own_rule
 class SparseAdam(RuleOptimizer):
     """Adam that touches only the rows a sparse gradient has; dense gradients are refused.
 

@@ -43,10 +43,15 @@ class Case:
     wanted: list[int]  # positions of those to differentiate
     fn: Callable[..., list[Any]]  # tensors -> list of result tensors
     symmetric: list[bool]  # of each wanted tensor: a function of symmetric matrices only
+    put: Callable[..., Callable[..., list[Any]]]  # see `with_number`
 
     def floats(self, tensors: Sequence[Any]) -> list[Any]:
         """Results that can carry a gradient."""
         return [t for t in self.fn(*tensors) if t.dtype.is_inexact]
+
+    def with_number(self, path: tuple[Any, ...]) -> Callable[..., list[Any]]:
+        """The function of a number and the tensors: the number stands at a place of the call."""
+        return self.put(path)
 
 
 def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
@@ -82,7 +87,7 @@ def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
         row.path.startswith("Tensor.") and row.path.endswith("_") and not row.path.endswith("__")
     )
 
-    def fn(*given: Any) -> list[Any]:
+    def call(args: list[Any], kwargs: dict[str, Any], given: Sequence[Any]) -> list[Any]:
         def fill(x: Any) -> Any:
             if isinstance(x, _Slot):
                 return given[x.position]
@@ -96,7 +101,26 @@ def make(row: S, dtype: Any = None, device: str = "cpu") -> Case:
         out = target(*actual, **{k: fill(v) for k, v in kwargs.items()})
         return [t for t in flatten(out)[0] if isinstance(t, ad.Tensor)]
 
-    return Case(row, tensors, wanted, fn, symmetric)
+    def fn(*given: Any) -> list[Any]:
+        return call(args, kwargs, given)
+
+    def put(path: tuple[Any, ...]) -> Callable[..., list[Any]]:
+        def numbered(number: Any, *given: Any) -> list[Any]:
+            held: dict[Any, Any] = dict(enumerate(args)) | kwargs
+            held[path[0]] = _put(held[path[0]], path[1:], number)
+            named = {k: held[k] for k in kwargs}
+            return call([held[i] for i in range(len(args))], named, given)
+
+        return numbered
+
+    return Case(row, tensors, wanted, fn, symmetric, put)
+
+
+def _put(x: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """What was given with a value at a place within."""
+    if not path:
+        return value
+    return type(x)(_put(v, path[1:], value) if i == path[0] else v for i, v in enumerate(x))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import sys
 import types
 import weakref
@@ -29,7 +30,7 @@ from adjoint.engine.capture.surroundings.rebinding import put_back, rebound
 from adjoint.engine.capture.surroundings.watch import Watch
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state import forks
+from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.drawing.svg import to_svg
@@ -39,9 +40,9 @@ from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollect
 
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
-_KEPT = 64  # programs one function keeps: each may hold memory of its own
 _SIZES = 32  # of these, programs that another size's can be made into within milliseconds
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
+_clock = itertools.count(1)  # says which programs were used last
 
 
 def _opaque(leaves: Sequence[Any]) -> list[Any]:
@@ -190,6 +191,7 @@ class Captured:
                 and arguments.fit(leaves)
                 and program.holds(leaves)
             ):
+                program.used = next(_clock)
                 return program
         return None
 
@@ -206,7 +208,7 @@ class Captured:
             seen = self.environment.look(opaque)  # into objects passed as arguments too
         for program in self.programs.get(key, ()):
             if program.valid(leaves, seen):
-                self.programs[key] = self.programs.pop(key)  # used last
+                program.used = next(_clock)
                 self._watch(seen, opaque)
                 return program
         restore = keep_states(seen.holders)
@@ -217,7 +219,7 @@ class Captured:
             raise
         if made is None:  # needs the values of numbers it was to read at each call
             return self._find(leaves, structure)
-        made.restore = restore
+        made.restore, made.used = restore, next(_clock)
         if made.sizing is None:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
@@ -248,14 +250,22 @@ class Captured:
 
     def _forget_oldest(self) -> None:
         """Let go of the programs that were not used for longest, if there are too many."""
+        kept = config.recording_limit
+        if sum(map(len, self.programs.values())) <= min(kept, _SIZES):
+            return
         everyone = [(key, p) for key, held in self.programs.items() for p in held]
+        everyone.sort(key=lambda entry: entry[1].used)
         sized = [entry for entry in everyone if entry[1].sizing is not None]
-        for key, gone in {*everyone[:-_KEPT], *sized[:-_SIZES]}:
+        forgotten = {*everyone[:-kept], *sized[:-_SIZES]}
+        for key, gone in forgotten:
             self.programs[key].remove(gone)
             if not self.programs[key]:
                 del self.programs[key]
+            self.retraces.forget(gone)
+        if forgotten:
+            programs = {program for _, program in forgotten}
             watch, ready = self.ready
-            self.ready = (watch, tuple(entry for entry in ready if entry[1] is not gone))
+            self.ready = (watch, tuple(entry for entry in ready if entry[1] not in programs))
 
     def reset(self) -> None:
         """Forget every recording."""
@@ -581,6 +591,36 @@ def reset() -> None:
     """Make every compiled function forget its recordings."""
     for captured in list(_ALL):
         captured.reset()
+
+
+def set_recording_limit(count: int) -> None:
+    """Have each compiled function keep at most so many recordings, 64 unless told otherwise.
+
+    The one that was not used for longest is dropped for a new one, with its memory.
+
+    >>> import adjoint as ad
+    >>> ad.compiler.set_recording_limit(2)
+    >>> f = ad.compile(lambda x: x + 1)
+    >>> _ = [f(ad.ones(n)) for n in (1, 2, 3)]
+    >>> print(f.recordings().splitlines()[0])
+    <lambda>: 2 programs, recorded 3 times
+    >>> ad.compiler.set_recording_limit(64)
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(
+            f"set_recording_limit: expected a whole number of at least 1, received {count!r}"
+        )
+    config.recording_limit = count
+
+
+def get_recording_limit() -> int:
+    """How many recordings a compiled function keeps.
+
+    >>> import adjoint as ad
+    >>> ad.compiler.get_recording_limit()
+    64
+    """
+    return config.recording_limit
 
 
 def is_compiling() -> bool:

@@ -12,6 +12,7 @@ from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.spec import Spec
 
 LIMIT = 8  # recordings of one function before the warning
+LATEST = 64  # reasons that are kept
 
 
 def name_of(fn: Callable[..., Any]) -> str:
@@ -50,10 +51,15 @@ class Retraces:
         self.count += 1
         if self.count > 1:
             self.reasons.append(self._reason(key, programs, program))
+            del self.reasons[:-LATEST]
             self.reason_of[id(program)] = self.reasons[-1]
         if self.count > LIMIT and not self.warned:
             self.warned = True
             warn_user(self._message([*programs, key]))
+
+    def forget(self, program: Program) -> None:
+        """Keep nothing about a program that is dropped: its id will be another's."""
+        self.reason_of.pop(id(program), None)
 
     def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
         if key in programs:

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.core import dtype as dtypes
 from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef
@@ -49,12 +50,8 @@ def signature(
     for place, leaf in enumerate(leaves):
         if not is_tensor(leaf):
             _check_hashable(leaf, structure, place)
-            if type(leaf) is not float:
-                parts.append((type(leaf), leaf))
-            elif place in free:
-                parts.append((float, ANY))
-            else:  # 0.0 == -0.0, and a NaN is unlike itself
-                parts.append((float, leaf if leaf and leaf == leaf else repr(leaf)))
+            unbound = place in free and type(leaf) is float
+            parts.append((float, ANY) if unbound else number_key(leaf))
             continue
         identity = leaf._storage.identity
         group = groups.setdefault(identity, len(groups))

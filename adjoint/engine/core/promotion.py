@@ -8,7 +8,6 @@ from typing import Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state.host import HostScalar
 
 
 def _float(common: DType) -> DType:
@@ -34,10 +33,8 @@ def common_dtype(operands: Iterable[Any]) -> DType:
     zeros: list[DType] = []
     scalars: list[DType] = []
     for x in operands:
-        if isinstance(x, (bool, int, float, complex)):
+        if isinstance(x, (bool, int, float, complex)):  # the host's count as what they hold now
             scalars.append(dt.of_scalar(x))
-        elif isinstance(x, HostScalar):  # counts as the number it holds now
-            scalars.append(dt.of_scalar(x.get()))
         else:
             (dims if len(x.shape) else zeros).append(x.dtype)
     if dims and not zeros and not scalars and dims.count(dims[0]) == len(dims):

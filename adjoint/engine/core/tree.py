@@ -10,6 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.value import TensorBase
 
@@ -21,6 +22,7 @@ class TreeDef(NamedTuple):
     keys: tuple[Any, ...]
     children: tuple[TreeDef, ...]
     extra: Any = None  # a defaultdict's factory, a deque's greatest length
+    exact: tuple[Any, ...] = ()  # of keys that are no strings, what equality does not tell apart
 
     @property
     def num_leaves(self) -> int:
@@ -68,7 +70,10 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
         child_leaves, child_def = flatten(child, is_leaf)
         leaves += child_leaves
         defs.append(child_def)
-    return leaves, TreeDef(kind, keys, tuple(defs), extra)
+    exact: tuple[Any, ...] = ()
+    if keys and not all(type(k) is str for k in keys):
+        exact = tuple([number_key(k) for k in keys])
+    return leaves, TreeDef(kind, keys, tuple(defs), extra, exact)
 
 
 _NO_MORE = object()

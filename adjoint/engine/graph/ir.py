@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Number
 from typing import Any, TypeAlias
 
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.extents import ExtentFloat
 
 Where = tuple[str, int]  # a file and a line of it
 # A composite's: a graph, what makes one when it is asked for, or none.
@@ -161,7 +165,7 @@ def frozen(x: Any) -> Any:
 
     Types count, because 1, 1.0 and True promote differently; so does the sign of a zero.
     """
-    kind = x.__class__
+    kind = type(x)
     if kind is int:
         return x  # equals only ints among keys, since other numbers are wrapped
     if kind is tuple or kind is list:
@@ -169,8 +173,10 @@ def frozen(x: Any) -> Any:
             if v.__class__ is not int:
                 return (kind, *[frozen(v) for v in x])
         return tuple(x) if kind is list else x
-    if kind is bool or kind is float or kind is complex:
-        return (kind, repr(x))
     if kind is dict:
-        return (kind, *[(k, frozen(v)) for k, v in x.items()])
-    return x
+        return (kind, *[(number_key(k), frozen(v)) for k, v in x.items()])
+    if kind is str or kind is HostScalar or x is None:  # the host's has no hash
+        return x
+    if kind is ExtentFloat:  # of another value at other sizes
+        return (kind, id(x))
+    return number_key(x) if isinstance(x, (Number, frozenset)) else x

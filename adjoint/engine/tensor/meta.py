@@ -11,7 +11,6 @@ from typing import Any, Final
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.strides import result_strides
 from adjoint.engine.tensor.tensor import Tensor, mark_view, symbolic, symbolic_view
@@ -55,10 +54,7 @@ def infer_only(record: Record, operands: tuple[Any, ...], params: dict[str, Any]
     wanted = params.get("device", META)
     if wanted is not META:
         raise no_data(record.name)
-    specs = [
-        x._spec if is_tensor(x) else x.get() if isinstance(x, HostScalar) else x for x in operands
-    ]
-    inferred = record.infer(*specs, **params)
+    inferred = record.infer(*[x._spec if is_tensor(x) else x for x in operands], **params)
     if record.is_view:
         out = symbolic_view(operands[0], inferred, record, params)
         mark_view(out, operands[0])

@@ -129,7 +129,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
         else:
-            if x.__class__ is HostScalar:
+            if type(x) is HostScalar:  # its class is its number's
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import Ref
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.extents import Extent, ExtentFloat, Scope, Sizes, evaluate
@@ -222,7 +223,9 @@ class _Describe:
             return tuple([(name, self(getattr(x, name))) for name in compared])
         if callable(x) and hasattr(x, "__name__"):
             return x.__name__
-        return x
+        if isinstance(x, float):
+            return number_key(float(x))  # of sizes or not
+        return number_key(x) if isinstance(x, (bool, complex)) else x
 
     def _graph(self, graph: Graph) -> Any:
         inputs = tuple([(self(v), self(v.spec), v.host) for v in graph.inputs])

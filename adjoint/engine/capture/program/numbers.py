@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from adjoint.engine.capture.program.program import Program
-from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.host import READS, HostScalar
 from adjoint.engine.core.tree import TreeDef
 
 
@@ -72,7 +72,7 @@ def _pins(test: HostScalar) -> bool:
     if test.parts is None:
         return False
     fn, args = test.parts
-    return fn in (float, int) and any(_is_slot(x) for x in args)
+    return fn in READS and any(_is_slot(x) for x in args)
 
 
 def _is_slot(x: Any) -> bool:

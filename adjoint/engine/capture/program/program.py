@@ -18,6 +18,7 @@ from adjoint.engine.capture.surroundings.attributes import Attributes
 from adjoint.engine.capture.surroundings.environment import Fingerprint
 from adjoint.engine.capture.surroundings.places import MISSING, Table
 from adjoint.engine.capture.surroundings.rebinding import check_results
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -69,6 +70,7 @@ class Program:
     restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: Plan | None = None
+    used: int = 0  # when it was found last, in calls of all functions
 
     @property
     def effects(self) -> bool:
@@ -278,6 +280,17 @@ def _refusal(refused: tuple[str, str]) -> ErrorNode:
     return ErrorNode(message, (), name)
 
 
+def _outcome(outcome: Any) -> Any:
+    """The outcome of a test for comparison: of a float, its key."""
+    return number_key(outcome) if isinstance(outcome, (float, complex)) else outcome
+
+
+def _keyed(test: HostScalar, outcome: Any) -> HostScalar:
+    """A test that gives what `_outcome` compares."""
+    floats = isinstance(outcome, (float, complex))
+    return HostScalar.computed(number_key, test) if floats else test
+
+
 class Plan:
     """What of a program's call is known beforehand."""
 
@@ -295,8 +308,8 @@ class Plan:
         hosts = [s.scalar for s in sources if isinstance(s, Host)]
         self.host_count = len(hosts)
         self.read_hosts = reader(hosts)
-        self.test_hosts = reader([test for test, _ in program.host_guards])
-        self.outcomes = [outcome for _, outcome in program.host_guards]
+        self.test_hosts = reader([_keyed(test, outcome) for test, outcome in program.host_guards])
+        self.outcomes = [_outcome(outcome) for _, outcome in program.host_guards]
         written = [s for s, _ in program.writes]
         states = [s for s in written if isinstance(s, State)]
         self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None

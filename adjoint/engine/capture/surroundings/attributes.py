@@ -23,9 +23,9 @@ from collections.abc import Iterable
 from operator import is_
 from typing import Any, NamedTuple
 
-from adjoint.engine.capture.surroundings.environment import describe
 from adjoint.engine.capture.surroundings.places import MISSING, Slots, Table, tables_of
 from adjoint.engine.capture.surroundings.reach import plain
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
@@ -63,7 +63,7 @@ class Change(NamedTuple):
         """Whether what is there is equal to what was."""
         (old, before), (new, now) = flatten(self.held), flatten(self.value)
         return before == now and all(
-            plain(a) and describe(a) == describe(b) for a, b in zip(old, new, strict=True)
+            plain(a) and number_key(a) == number_key(b) for a, b in zip(old, new, strict=True)
         )
 
     def put_back(self) -> None:
@@ -92,9 +92,11 @@ class Attributes:
                 self.tables.append((table, dict(table), owner, type(owner)))
                 known.add(id(table))
         for holder in holders:
-            for table in tables_of(holder):
+            told = holder.capture_tables() if hasattr(type(holder), "capture_tables") else ()
+            for table in (*tables_of(holder), *told):
                 if id(table) not in known:
                     self.tables.append((table, dict(table.items()), holder, type(holder)))
+                    known.add(id(table))
 
     def changed(self) -> list[Change]:
         """The places that hold something else than before."""

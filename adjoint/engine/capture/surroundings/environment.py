@@ -30,15 +30,9 @@ from adjoint.engine.capture.surroundings.reach import (
     plain,
     reached,
 )
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
-
-
-def describe(value: Any) -> Any:
-    """A plain value for comparison. The type too: True == 1 == 1.0, yet they promote unalike."""
-    if isinstance(value, tuple):
-        return tuple(map(describe, value))
-    return (type(value), repr(value) if value != value else value)
 
 
 def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -97,7 +91,7 @@ class Structure:
                     self.entries.append(name)
                     self._add_all(value.items(), pending)
             elif plain(value):
-                self.entries.append((name, describe(value)))
+                self.entries.append((name, number_key(value)))
             else:
                 self.entries.append((name, id(value)))
                 self.kept.append(value)
@@ -245,7 +239,7 @@ class Fingerprint:
     ) -> None:
         """Add what is reached by a name; `covered` if somebody else watches what is in it."""
         if plain(value):
-            self.entries.append((name, describe(value)))
+            self.entries.append((name, number_key(value)))
             return
         self.entries.append((name, id(value)))
         self.kept.append(value)
@@ -271,7 +265,8 @@ class Fingerprint:
             self.environment.names.add(value)
         covers = value.capture_covers() if hasattr(type(value), "capture_covers") else ()
         for key, child in children(value, self.environment.names):
-            key = key if isinstance(key, (str, int)) else id(key)
+            if type(key) is not str and type(key) is not int:
+                key = number_key(key) if plain(key) else id(key)
             self._add(key, child, seen, depth + 1, covered or key in covers)
 
     def _add_structure(self, root: Any, seen: set[int], depth: int) -> None:

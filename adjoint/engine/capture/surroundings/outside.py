@@ -26,8 +26,10 @@ from adjoint.engine.capture.surroundings.reach import (
     plain,
     reached,
 )
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
+from adjoint.engine.core.state.host import is_host
 from adjoint.engine.tensor.memory import is_symbolic
 
 # The way to a value: the way to its holder, the key there, whether that is an item's. It is spelt
@@ -89,7 +91,7 @@ class Outside:
         _, _, parts, path, item, values = holder
         kept = self.kept
         for key, child in parts(holder.holder):
-            if isinstance(child, _NUMBERS):
+            if isinstance(child, _NUMBERS) and not is_host(child):
                 if child.__class__ is not bool:
                     values[key] = child
             elif isinstance(child, TrackedDict) and not child:
@@ -118,7 +120,7 @@ class Outside:
             for key, value in values.items():
                 after = now.get(key, value)
                 number = isinstance(after, _NUMBERS) and after.__class__ is not bool
-                if number and value == value and after != value:
+                if number and number_key(after) != number_key(value):
                     found[id(holder), key] = (
                         "compile: the function changes a Python number, "
                         f"{spell((path, key, item))}, from {value} to {after}; a recording would "
@@ -231,9 +233,9 @@ def _assign(holder: Any, key: Any, value: Any) -> None:
         return
     table = holder if isinstance(holder, (dict, list)) else getattr(holder, "__dict__", None)
     if isinstance(table, list):
-        if key < len(table) and table[key] != value:
+        if key < len(table) and number_key(table[key]) != number_key(value):
             table[key] = value
-    elif table is not None and key in table and table[key] != value:
+    elif table is not None and key in table and number_key(table[key]) != number_key(value):
         table[key] = value
         EPOCH.count += is_tracked(holder)
 

@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from adjoint.engine.core.state.host import is_host
+
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 32  # how far objects are followed
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
@@ -74,7 +76,7 @@ def plain(value: Any) -> bool:
     """Whether a value is immutable through and through: compared, not identified."""
     if isinstance(value, tuple):
         return type(value) is tuple and all(map(plain, value))
-    return isinstance(value, PLAIN)
+    return isinstance(value, PLAIN) and not is_host(value)
 
 
 def is_tracked(value: Any) -> bool:

@@ -26,7 +26,8 @@ def batch(steps: list[Step], fill_words: Callable[[Launch], None]) -> list[Step]
     ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
     held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
-        form = step.form if isinstance(step, Launch) else None
+        kernel = isinstance(step, Launch) and step.form is not None
+        form = step.form.key() if kernel else None  # type: ignore[union-attr]
         reads, writes = by_buffer(step.reads), by_buffer(step.writes)
         later = held.get(form) if form is not None else None
         far = later is not None and len(result) - later.at > ADJACENT

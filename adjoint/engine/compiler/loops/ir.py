@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.number_key import number_key
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
 # Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
@@ -99,6 +100,12 @@ class Form:
     stores: tuple[tuple[int, int], ...]  # (value, reference)
     hosts: tuple[str, ...]  # dtypes of the host's numbers
     spans: str = ANY  # what sizes of the vector dimension it can do
+
+    def key(self) -> Any:
+        """What tells forms apart; equal ones may differ in the sign of a zero."""
+        constants = [x for op in self.ops for kind, x in op.args if kind == "c"]
+        params = [op.params for op in self.ops if op.params]
+        return (self, number_key((*constants, *params)))
 
     def checks(self) -> list[tuple[int, int]]:
         """Indices that may be out of bounds: (operation, which of its indices)."""

@@ -28,6 +28,7 @@ from adjoint.engine.compiler.loops.ir import (
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.engine.compiler.memory.places import INPUT, Buffer, Place, expand_to, show
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.extents import Extent, ExtentFloat, is_extent
@@ -133,7 +134,7 @@ class Nest:
 
     def host(self, value: Value | float) -> int:
         """A number that the kernel is called with."""
-        key = ("host", number_key(value))
+        key = ("host", host_key(value))
         if key not in self.number:
             self.hosts.append(value)
         name = host_dtype(value)
@@ -257,8 +258,12 @@ class Nest:
         if name in ("clone", "cast", "fill", "full"):
             source = node.inputs[0]
             arg = self.operand(source, node, where)
-            have = source.spec.dtype.name if isinstance(source, Value) and not source.host else ""
-            return "cast", (arg,), None, have or out.spec.dtype.name
+            have = out.spec.dtype.name
+            if isinstance(source, Value):
+                have = host_dtype(source) if source.host else source.spec.dtype.name
+            elif is_extent(source):
+                have = host_dtype(source if integral(node) else source * 1.0)
+            return "cast", (arg,), None, have
         if name in PLACED:
             return self.placed(node, where)
         operand = self.factor if name in ("mul", "div") else self.operand
@@ -315,11 +320,13 @@ class Nest:
         )
 
 
-def number_key(value: Value | float) -> Any:
+def host_key(value: Value | float) -> Any:
     """What tells a kernel's numbers apart; extents of one value may differ at other sizes."""
     if isinstance(value, Extent):
         return frozenset(value.poly.items())
-    return id(value) if isinstance(value, ExtentFloat) else value
+    if isinstance(value, ExtentFloat):
+        return id(value)
+    return value if isinstance(value, Value) else number_key(value)
 
 
 def integral(node: Node) -> bool:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-import os
 from array import array
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from adjoint.engine.capture.surroundings.reach import is_own
@@ -38,26 +35,6 @@ def name_of(step: Launch) -> str:
 
 class Unnameable(Exception):
     """A task that holds something whose content has no name."""
-
-
-PLANNING = ("core", "ops", "tensor", "autodiff", "graph", "capture", "backends", "compiler")
-
-
-@cache
-def package_key() -> str:
-    """Which version of the package this is: sizes and times of the files that decide a plan."""
-    root = Path(__file__).parents[2]
-    entries = []
-    pending = [str(root / name) for name in PLANNING]
-    while pending:
-        with os.scandir(pending.pop()) as found:
-            for entry in found:
-                if entry.is_dir():
-                    pending.append(entry.path)
-                elif entry.name.endswith(".py"):
-                    stat = entry.stat()
-                    entries.append(f"{entry.name}{stat.st_size}{stat.st_mtime_ns}")
-    return digest(";".join(sorted(entries)))
 
 
 def task_key(task: Task, options: Any) -> str:
@@ -102,7 +79,7 @@ def graph_key(graph: Graph) -> str:
         rows([spec.shape for spec in specs]),
         "\n".join([spec.dtype.name for spec in specs]),
         *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
-        # A composition of the package's own follows from its name (and `package_key`).
+        # A composition of the package's own follows from its name (and `package_digest`).
         *[
             f"{i} {graph_key(node.subgraph)}"  # type: ignore[arg-type]
             for i, node in enumerate(nodes)

@@ -10,3 +10,6 @@ display_name = "adjoint"
 # Whether `compile` takes a function that cannot be recorded for an error unless told otherwise;
 # a PyTorch script expects it to run all the same.
 fullgraph = True
+
+# How many recordings a compiled function keeps: each may hold memory of its own.
+recording_limit = 64

@@ -6,16 +6,20 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.state.context import CONTEXT
 
 Number = bool | int | float | complex
+_KINDS = (bool, int, float, complex)
 
 
 class HostScalar:
     """A number read from its source at each call, not baked into a captured graph.
 
     Arithmetic gives further host scalars; `bool` specialises the capture on the outcome and
-    `float`/`int` on the value, each recorded as a guard.
+    `float`/`int` on the value, each recorded as a guard. To code that asks for its class it is of
+    the class of its number, and whatever reads the number (`float`, `str`, `repr`) specialises, so
+    code that knows nothing of host scalars treats one right.
 
     >>> rate = {"lr": 0.5}
     >>> scaled = HostScalar(lambda: rate["lr"]) * 2
@@ -24,7 +28,7 @@ class HostScalar:
     0.5
     """
 
-    __slots__ = ("get", "key", "name", "parts")
+    __slots__ = ("get", "key", "kind", "name", "parts")
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class HostScalar:
         self.name = name
         # Two scalars of one key have one value at all times; `get` keeps alive what it names.
         self.key = id(self) if key is None else key
+        self.kind: type | None = None  # of its number, which stays so; found when it is asked for
         self.parts = parts  # of a computed one: the function and its arguments
 
     @staticmethod
@@ -47,7 +52,7 @@ class HostScalar:
         >>> HostScalar.computed(max, HostScalar(lambda: 3), 2).get()
         3
         """
-        key = (fn, *[("h", x.key) if isinstance(x, HostScalar) else (type(x), x) for x in args])
+        key = (fn, *[("h", x.key) if isinstance(x, HostScalar) else number_key(x) for x in args])
         name = f"{fn.__name__}({', '.join(x.name for x in args if isinstance(x, HostScalar))})"
         return HostScalar(lambda: fn(*map(_value, args)), name, key=key, parts=(fn, args))
 
@@ -58,6 +63,11 @@ class HostScalar:
             CONTEXT.capture.guard_host(tested, outcome)
         return outcome
 
+    def pin(self) -> Number:
+        """The number itself; the recording then holds for no other."""
+        number: Number = self._specialise(_itself)
+        return number
+
     def __bool__(self) -> bool:
         return bool(self._specialise(bool))
 
@@ -67,8 +77,27 @@ class HostScalar:
     def __int__(self) -> int:
         return int(self._specialise(int))
 
-    __index__ = __int__
+    def __index__(self) -> int:
+        return operator.index(self._specialise(_whole))
+
+    def __str__(self) -> str:
+        return str(self.pin())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.pin(), spec)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        if self.kind is None:
+            number = self.get()  # perhaps of a subclass, whose other attributes this has not
+            self.kind = next((k for k in _KINDS if isinstance(number, k)), type(number))
+        return self.kind
+
     __hash__ = None  # type: ignore[assignment]
+
+    def capture_children(self) -> list[tuple[str, Any]]:
+        """Nothing: a recording depends on what it read of the number, which is guarded."""
+        return []
 
     if TYPE_CHECKING:  # arithmetic and comparison are put on below
 
@@ -80,7 +109,26 @@ class HostScalar:
         def __rmul__(self, other: Any) -> HostScalar: ...
 
     def __repr__(self) -> str:
+        if CONTEXT.capture is not None:
+            return repr(self.pin())
         return f"HostScalar({self.name}={self.get()!r})"
+
+
+def is_host(x: Any) -> bool:
+    """Whether a number is a host scalar, whatever class it says it is of."""
+    return type(x) is HostScalar
+
+
+def _itself(value: Number) -> Number:
+    return value
+
+
+def _whole(value: Number) -> int:
+    return operator.index(value)  # type: ignore[arg-type]
+
+
+# Tests whose outcome is the number itself: what was recorded holds for one value only.
+READS: frozenset[Any] = frozenset({float, int, _itself, _whole})
 
 
 def _value(x: Any) -> Any:
@@ -91,13 +139,18 @@ def _binary(fn: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[HostScala
     def method(self: HostScalar, other: Any) -> Any:
         if not isinstance(other, (bool, int, float, complex, HostScalar)):
             return NotImplemented
-        return HostScalar.computed(fn, *((other, self) if swap else (self, other)))
+        made = HostScalar.computed(fn, *((other, self) if swap else (self, other)))
+        if fn is operator.pow:  # of a negative float complex, of a negative int a float
+            made._specialise(type)
+        return made
 
     return method
 
 
 def _compare(fn: Callable[[Any, Any], Any]) -> Callable[[HostScalar, Any], Any]:
     def method(self: HostScalar, other: Any) -> Any:
+        if not isinstance(other, (bool, int, float, complex, HostScalar)):
+            return NotImplemented  # a tensor compares its elements
         return self._specialise(fn, other)
 
     return method

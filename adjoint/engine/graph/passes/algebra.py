@@ -155,6 +155,8 @@ def simplify_add(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     for a, c in ((x, y), (y, x)):
         negated = made_by(c, "neg")
         if negated is not None and c.spec.dtype is spec.dtype and _has_dtype(a, spec.dtype):
+            # A bool counts as a whole number here, which subtraction refuses it as.
+            a = int(a) if a.__class__ is bool else a
             return b.emit(SUB, a, negated.inputs[0])
     return None
 

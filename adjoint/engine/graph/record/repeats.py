@@ -5,9 +5,11 @@ Note [repeats]
     backward applies the same rules to tensors of the same kind. Recording a rule costs far more
     than the nodes it leaves, and for tensors like earlier ones these are the same nodes on other
     values. So a rule runs once for each kind of tensors, and for others of the kind its nodes are
-    added again with their values exchanged. This is right only while the rule does nothing else
-    that a trace notes: where it does (draws, guards, gradients read, other tensors written), it
-    runs every time.
+    added again with their values exchanged. This is right only for a rule that sees nothing of its
+    tensors but their elements and specs, which no recording can tell: those who call this vouch
+    for it, and do so for rules of the package only (those of records, of its optimizers, of
+    clipping). Nor may the rule do anything else that a trace notes: where it does (draws, guards,
+    gradients read, other tensors written), it runs every time.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.capture.surroundings.reach import is_own, per_class
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -51,8 +54,10 @@ class Repeats:
         """
         trace = self.trace
         constants = trace.constants
-        if not _ordinary() or (
-            constants and any(t._storage.identity in constants for t in tensors)
+        if (
+            not _ordinary()
+            or not all(map(_is_own_kind, {type(t) for t in tensors}))
+            or (constants and any(t._storage.identity in constants for t in tensors))
         ):
             return rule()
         values = [trace.value_of(t) for t in tensors]
@@ -85,6 +90,12 @@ class Repeats:
     def forget(self) -> None:
         """Have the rule run for every kind met so far: it did something no trace notes."""
         self.held = dict.fromkeys(self.held)
+
+
+@per_class
+def _is_own_kind(kind: type) -> bool:
+    """Whether operations on tensors of a class are the package's."""
+    return is_own(kind)
 
 
 def _common_shape(specs: list[Spec]) -> tuple[int, ...] | None:

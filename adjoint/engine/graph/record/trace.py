@@ -80,6 +80,27 @@ _PLAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
+def settled(params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with numbers in the place of host scalars: a node keeps them as they are."""
+    for value in params.values():
+        if _has_hosts(value):
+            return {name: _pinned(value) for name, value in params.items()}
+    return params
+
+
+def _has_hosts(x: Any) -> bool:
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return any(type(v) is not int and _has_hosts(v) for v in x)
+    return kind is HostScalar
+
+
+def _pinned(x: Any) -> Any:
+    if isinstance(x, HostScalar):
+        return x.pin()
+    return type(x)(map(_pinned, x)) if type(x) in (tuple, list) else x
+
+
 class Realias(Exception):
     """Two tensors turned out to share a storage; trace again with the storage as a whole."""
 
@@ -94,7 +115,7 @@ def has_symbols(x: Any) -> bool:
         return any(map(has_symbols, x))
     if isinstance(x, dict):
         return any(map(has_symbols, x.values()))
-    return isinstance(x, (int, float)) and x.__class__ not in (int, float, bool)
+    return isinstance(x, (int, float)) and type(x) not in (int, float, bool)
 
 
 class Cell:
@@ -265,11 +286,9 @@ class Trace:
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Add a node for an operation; a view only makes a window."""
-        specs = [
-            x._spec if is_tensor(x) else x.get() if isinstance(x, HostScalar) else x
-            for x in operands
-        ]
-        inferred = record.infer(*specs, **params)
+        if params:
+            params = settled(params)
+        inferred = record.infer(*_specs(operands), **params)
         if record.is_view:
             source = operands[0]
             out = symbolic_view(source, inferred, record, params)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -265,7 +266,11 @@ def cut(graph: ir.Graph, outputs: list[Value], fed: list[Value]) -> tuple[ir.Gra
 def check_guards(trace: Building) -> None:
     """Refuse to run a graph whose recording depended on something that is otherwise now."""
     broken = [reason for holds, reason in trace.guards if not holds()]
-    broken += [f"the {t.name}" for t, outcome in trace.host_guards.values() if t.get() != outcome]
+    broken += [
+        f"the {t.name}"
+        for t, outcome in trace.host_guards.values()
+        if number_key(t.get()) != number_key(outcome)
+    ]
     broken += [
         f"{'a gradient of None' if grad is None else 'a gradient that is there'}"
         for tensor, grad in trace.grads_seen.items()

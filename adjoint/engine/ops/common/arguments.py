@@ -9,8 +9,7 @@ from typing import Any
 from adjoint.engine.core.dtype import BOOL, COMPLEX, DTYPES, FLOAT, INT, DType, uint8
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.ops.common.scalars import fits
+from adjoint.engine.ops.common.scalars import converted, fits
 
 Shape = tuple[int, ...]
 
@@ -57,6 +56,18 @@ def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     return shape
 
 
+def whole(name: str, argument: str, x: Any) -> int:
+    """An integer; a float is refused, not rounded. One of a class of its own stays one."""
+    if isinstance(x, int) and x.__class__ is not bool:
+        return x
+    try:
+        return index(x)
+    except TypeError:
+        raise TypeError(
+            f"{name}(): argument {argument!r} must be int, not {type(x).__name__}"
+        ) from None
+
+
 def need_tensor(name: str, x: Any) -> None:
     """Refuse what is no tensor."""
     if not is_tensor(x):
@@ -80,11 +91,13 @@ def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
             raise RuntimeError(f"{name}: expected a number, received a tensor of {value._spec}")
         value = value.item()
     if not isinstance(value, (bool, int, float, complex)):
-        if isinstance(value, HostScalar):
-            return value  # read when it is used
         if not hasattr(value, "item"):
             raise TypeError(f"{name}: expected a number, received {type(value).__name__}")
         value = value.item()
+    return converted(_checked, value, name, dtype)
+
+
+def _checked(value: Any, name: str, dtype: DType) -> Any:
     if dtype.category == BOOL:
         return bool(value)
     if isinstance(value, complex) and dtype.category < COMPLEX and not value.imag:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
@@ -15,12 +16,12 @@ from adjoint.engine.core.state.host import HostScalar
 
 def dtype_of(x: Any) -> DType:
     """The dtype of a tensor, or of a number standing alone."""
-    return x.dtype if is_tensor(x) else dt.of_scalar(number(x))
+    return x.dtype if is_tensor(x) else dt.of_scalar(x)
 
 
-def number(x: Any) -> Any:
-    """A host scalar's present value; a number itself."""
-    return x.get() if isinstance(x, HostScalar) else x
+def converted(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
+    """`fn(x, *args)`, of a number of the host at each call."""
+    return HostScalar.computed(fn, x, *args) if isinstance(x, HostScalar) else fn(x, *args)
 
 
 def reciprocal(x: Any) -> Any:
@@ -34,7 +35,10 @@ def log(x: Any) -> Any:
     """The logarithm, of a number as of an element: -inf at 0, NaN below it."""
     if is_tensor(x):
         return x.log()
-    x = number(x)
+    return converted(_log, x)
+
+
+def _log(x: Any) -> Any:
     if isinstance(x, complex):
         return cmath.log(x) if x else complex(-math.inf, 0)
     return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
@@ -67,7 +71,7 @@ def fits(x: Any, d: DType) -> bool:
 
 def require_fit(name: str, x: Any, d: DType) -> None:
     """PyTorch's error for a number that does not fit a tensor's dtype."""
-    if not is_tensor(x) and not isinstance(x, HostScalar) and not fits(x, d):
+    if not is_tensor(x) and not fits(x, d):
         raise RuntimeError(
             f"{name}: value cannot be converted to type {d.name} without overflow: {x}. "
             "Convert the tensor to a wider dtype."

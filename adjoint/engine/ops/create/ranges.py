@@ -13,6 +13,7 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.create.creation import ARANGE, finish, place
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ def eye(
 @method
 def new_arange(self: Tensor, length: int) -> Tensor:
     """0, 1, ... length - 1 on this tensor's device (used by derivative and batching rules)."""
+    length = whole("new_arange", "length", length)
     return ARANGE(start=0, step=1, length=length, dtype=dt.int64, device=self.device)
 
 

@@ -12,8 +12,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.ops.common.scalars import dtype_of, require_fit, require_tensors
+from adjoint.engine.ops.common.scalars import converted, dtype_of, require_fit, require_tensors
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -165,9 +164,12 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 def _value(name: str, value: Any, *tensors: Any) -> Any:
     """The factor in the dtype of the result: whole, where that is an integer type."""
     require_tensors(name, *tensors)
-    if isinstance(value, HostScalar) or (value.__class__ is float and tensors[0].dtype.is_inexact):
+    if value.__class__ is float and tensors[0].dtype.is_inexact:
         return value
-    common = common_dtype(tensors)
+    return converted(_whole_in, value, name, common_dtype(tensors))
+
+
+def _whole_in(value: Any, name: str, common: DType) -> Any:
     require_fit(name, value, common)
     return int(value) if common.category == dt.INT else value
 

@@ -12,7 +12,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.ops.common.scalars import log, number, require_fit, require_tensors
+from adjoint.engine.ops.common.scalars import converted, log, require_fit, require_tensors
 from adjoint.engine.ops.elementwise.arithmetic import MUL
 
 if TYPE_CHECKING:
@@ -30,10 +30,9 @@ def _pow_base(x: Any, y: Any) -> Any:
 def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
     """x**y log x, zero where x is zero and y is not negative."""
     if not is_tensor(x):
-        x = number(x)
         if x == 0:
             return (out * -math.inf).masked_fill(y.real >= 0, 0)
-        return out * log(complex(x) if y.dtype.is_complex else x)
+        return out * log(converted(complex, x) if y.dtype.is_complex else x)
     if y.dtype.is_complex and not x.dtype.is_complex:
         x = x.to(y.dtype)  # a negative base has a complex logarithm
     return out * x.masked_fill((x == 0) & (y.real >= 0), 1).log()
@@ -69,6 +68,8 @@ def power(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent`, elementwise."""
     if exponent.__class__ is int and not 0 <= exponent < 128 and is_tensor(input):
         _check_exponent(input, exponent)
+    if exponent.__class__ is bool and is_tensor(input) and input.dtype is dt.bool_:
+        return input.clone() if exponent else input.new_ones(input.shape)
     return POW(input, exponent)
 
 
@@ -92,7 +93,7 @@ def pow_method(self: Tensor, exponent: Any) -> Tensor:
 def _double(x: Any, common: DType) -> Any:
     if is_tensor(x):
         return x.to(common)
-    return complex(number(x)) if common.is_complex else float(number(x))
+    return converted(complex if common.is_complex else float, x)
 
 
 def _float_power_dtype(input: Any, exponent: Any) -> DType:

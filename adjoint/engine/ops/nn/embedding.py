@@ -10,6 +10,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
@@ -344,6 +345,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             "one_hot: is only applicable to index tensor of type LongTensor, received "
             f"{tensor.dtype.name}. Convert it with .long()."
         )
+    num_classes = whole("one_hot", "num_classes", num_classes)
     if num_classes == -1:
         if not tensor.numel():
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor.")

@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.create.creation import ARANGE, FULL
 from adjoint.engine.ops.elementwise.records import where
 
@@ -109,6 +110,7 @@ def _equal_edges(
 ) -> list[Tensor]:
     """Edges for numbers of bins, over `range` or the extremes of each dimension."""
     dims = len(bins)
+    bins = [whole(name, "bins", n) for n in bins]
     if range is not None:
         if len(range) != 2 * dims:
             raise RuntimeError(

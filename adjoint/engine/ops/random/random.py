@@ -14,7 +14,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator, generator_for
-from adjoint.engine.ops.common.arguments import need_tensor, sizes
+from adjoint.engine.ops.common.arguments import need_tensor, sizes, whole
 from adjoint.engine.ops.create.creation import EMPTY, finish, place, shape_of
 
 if TYPE_CHECKING:
@@ -360,6 +360,7 @@ def randperm(
     check_out("randperm", dtype, out)
     if dtype is None:
         dtype = dt.int64 if out is None else out.dtype
+    n = whole("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"randperm: n must be non-negative, received {n}")
     if dtype.is_complex or dtype is dt.bool_:

@@ -116,15 +116,30 @@ CUMPROD: Record = primitive(
 
 
 def _safe_exp(low: Tensor, high: Tensor) -> Tensor:
-    """exp(low - high), 0 where low is -inf (whatever high is)."""
+    """exp(low - high), 0 where low is -inf (whatever high is).
+
+    Such elements are left out before the difference is taken, or its derivative would be a NaN.
+    """
     empty = low.isinf() & ((low.real if low.dtype.is_complex else low) < 0)
-    return (low - high).exp().masked_fill(empty, 0)
+    difference = low.masked_fill(empty, 0) - high.masked_fill(empty, 0)
+    return difference.exp().masked_fill(empty, 0)
+
+
+def _falling(out: Tensor, dim: int) -> Tensor:
+    """exp(out[t] - out[t+1]) of running sums, at most 1; 0 at the last, which none follows."""
+    n = out.shape[dim]
+    if n == 0:
+        return out
+    low, high = out.narrow(dim, 0, n - 1), out.narrow(dim, 1, n - 1)
+    endless = low.isinf() & high.isinf() & (low == high)  # from here on it grows no more
+    steps = _safe_exp(low, high.masked_fill(endless, 0)).masked_fill(endless, 1)
+    return cat([steps, out.new_zeros((*out.shape[:dim], 1, *out.shape[dim + 1 :]))], dim)
 
 
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     """sum over j >= i of g[j] exp(x[i] - out[j]); every exponent that appears is at most 0."""
-    ratio = _safe_exp(out, delay(out, dim, reverse=True)).conj()
-    return LINEAR_SCAN(ratio, g, dim=dim, reverse=True) * _safe_exp(x, out).conj()
+    tail = LINEAR_SCAN(_falling(out, dim).conj(), g, dim=dim, reverse=True)
+    return tail * _safe_exp(x, out).conj()
 
 
 LOGCUMSUMEXP = primitive(

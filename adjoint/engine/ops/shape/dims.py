@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Size, wrap_dim, wrap_dims
 from adjoint.engine.core.spec import broadcast_shapes as _broadcast_shapes
-from adjoint.engine.ops.common.arguments import ints, listed
+from adjoint.engine.ops.common.arguments import ints, listed, whole
 from adjoint.engine.ops.shape.views import PERMUTE, RESHAPE, resolve_shape
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def adjoint(input: Tensor) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with dimensions moved to new places, the others keeping their order."""
     ndim = input.ndim
-    src, dst = listed(source), listed(destination)
+    src = tuple([whole("movedim", "source", d) for d in listed(source)])
+    dst = tuple([whole("movedim", "destination", d) for d in listed(destination)])
     if len(src) != len(dst):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(src)} dims) should "

@@ -9,6 +9,7 @@ from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import slice_bounds, wrap_dim
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.shape.views import SLICE, scatter
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def index_at(name: str, x: Tensor, dim: int, index: Any) -> Index:
     shape = x._array.shape
     if not shape:
         raise IndexError(f"{name}: cannot be applied to a 0-dim tensor.")
-    d, i = wrap_dim(name, dim, len(shape)), index.__index__()
+    d, i = wrap_dim(name, dim, len(shape)), whole(name, "index", index)
     if not -shape[d] <= i < shape[d]:
         raise IndexError(
             f"{name}: index {i} out of range for tensor of size {list(shape)} at dimension {d}"
@@ -51,7 +52,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     if is_tensor(start) and (start.ndim or start.dtype.category != INT):
         raise RuntimeError("narrow: start must be an 0-dim integral Tensor.")
     d = wrap_dim("narrow", dim, input.ndim)
-    size, first, count = input._array.shape[d], start.__index__(), length.__index__()
+    size, count = input._array.shape[d], whole("narrow", "length", length)
+    first = whole("narrow", "start", start)
     if count < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, received {count}")
     if not -size <= first <= size:

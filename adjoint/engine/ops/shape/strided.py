@@ -9,7 +9,7 @@ from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, wrap_dim
-from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.common.arguments import ints, whole
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
 from adjoint.engine.ops.shape.select import check_source
 from adjoint.engine.ops.shape.views import scatter
@@ -290,7 +290,9 @@ def _strided_params(
             f"{list(sizes)} and strides {list(strides)}"
         )
     here = x.storage_offset()
-    offset = here if storage_offset is None else storage_offset
+    offset = here
+    if storage_offset is not None:
+        offset = whole("as_strided", "storage_offset", storage_offset)
     if offset < 0:
         raise RuntimeError(f"as_strided: invalid storage offset {offset}")
     needed = offset + span(sizes, strides)

@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.placement import chosen
+from adjoint.engine.ops.common.arguments import whole
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -66,6 +67,8 @@ def _indices(
 ) -> Tensor:
     name = "tril_indices" if lower else "triu_indices"
     check_layout(name, layout)
+    row, col = whole(name, "row", row), whole(name, "col", col)
+    offset = whole(name, "offset", offset)
     if row < 0 or col < 0:
         raise RuntimeError(f"{name}: row and col must be non-negative, got {row} and {col}")
     return TRIANGLE_INDICES(

@@ -10,6 +10,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.core.state.placement import chosen
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.create.creation import ARANGE
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
         )
     if dtype.is_complex:
         raise NotImplementedError(f"{name}: not implemented for {dtype.name!r}")
+    n = whole(name, "n", n)
     if n < 0:
         raise RuntimeError(f"{name}: wanted a number of points >= 0, received {n}")
     k = ARANGE(

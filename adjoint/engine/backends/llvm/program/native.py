@@ -32,13 +32,14 @@ from adjoint.engine.compiler.package.image import (
     from_bytes,
     to_bytes,
 )
-from adjoint.engine.compiler.package.naming import Unnameable, package_key, task_key
+from adjoint.engine.compiler.package.naming import Unnameable, task_key
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.calls import Called
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Call
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.code_digest import package_digest
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.engine.graph.record.sources import State
 
@@ -221,7 +222,7 @@ def disk_key(task: Task, options: Any) -> str | None:
 @cache
 def disk_prefix() -> str:
     """What the names of all images begin with: the machine and the versions."""
-    return f"{target_key()};{library.writer_key()};{package_key()};{FORMAT}"
+    return f"{target_key()};{package_digest()};{FORMAT}"
 
 
 def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None:

@@ -7,20 +7,20 @@ is kept itself remembers its modules, and reads these instead of sixty names.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.llvm.runtime import jit, store
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.state import forks
+from adjoint.engine.core.state.code_digest import package_digest
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Function:
     """Code that is loaded; it stays as long as this object does."""
 
@@ -29,17 +29,10 @@ class Function:
     module: str  # the key under which the code that holds it is kept on disk
 
 
-@cache
-def writer_key() -> str:
-    """A digest of the code that writes kernels: what it wrote before it changed is not used."""
-    here = Path(__file__).parents[1]
-    digest = hashlib.blake2b(digest_size=12)
-    for path in sorted([*here.rglob("*.py"), here.parents[1] / "compiler/loops/ir.py"]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-_loaded: dict[str, Function] = {}
+# Programs keep the functions they call. Some that were asked for last stay without one, since what
+# is compiled next is often like what was dropped.
+_loaded: MutableMapping[str, Function] = WeakValueDictionary()
+_latest: deque[Function] = deque(maxlen=128)
 _lock = forks.lock(forks.Order.LIBRARY)
 
 
@@ -66,22 +59,26 @@ def load(
     are where the functions were found before; they are looked at first.
     """
     with _lock:
-        missing = {n: make for n, make in wanted.items() if n not in _loaded}
+        found = {n: function for n in wanted if (function := _loaded.get(n)) is not None}
+        missing = {n: make for n, make in wanted.items() if n not in found}
         if missing:
-            _bring(missing, modules)
-        return {n: _loaded[n] for n in wanted}
+            _bring(missing, modules, found)
+        _latest.extend(found[n] for n in missing)
+        return {n: found[n] for n in wanted}
 
 
-def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) -> None:
+def _bring(
+    missing: Mapping[str, Callable[[], Text]], modules: Iterable[str], found: dict[str, Function]
+) -> None:
     """Load functions from disk; assemble those that are not there, together."""
-    disk, target = store.default(), f"{jit.target_key()};{writer_key()}"
+    disk, target = store.default(), f"{jit.target_key()};{package_digest()}"
     for module in modules:
-        _take(disk, module, missing)
-    listed = [disk.get(key_of("function", target, n)) for n in missing if n not in _loaded]
+        _take(disk, module, missing, found)
+    listed = [disk.get(key_of("function", target, n)) for n in missing if n not in found]
     for held in dict.fromkeys(listed):
         if held is not None:
-            _take(disk, held.decode("ascii", "replace"), missing)
-    absent = [n for n in missing if n not in _loaded]
+            _take(disk, held.decode("ascii", "replace"), missing, found)
+    absent = [n for n in missing if n not in found]
     if absent:
         texts = [missing[n]() for n in absent]
         declarations = sorted({d for _, needed in texts for d in needed})
@@ -91,24 +88,26 @@ def _bring(missing: Mapping[str, Callable[[], Text]], modules: Iterable[str]) ->
         disk.put(module, code)
         for name in absent:
             disk.put(key_of("function", target, name), module.encode())
-        _enter(module, code, absent)
+        _enter(module, code, absent, found)
 
 
-def _take(disk: store.Store, module: str, missing: Iterable[str]) -> None:
+def _take(
+    disk: store.Store, module: str, missing: Iterable[str], found: dict[str, Function]
+) -> None:
     """Load those of the missing functions that a module on disk has, if it is still there."""
     code = disk.get(module) if store.is_key(module) else None
     if code is None:
         return
     try:
         defined = set(jit.unpack(code)[0])
-        names = [n for n in missing if n in defined and n not in _loaded]
+        names = [n for n in missing if n in defined and n not in found]
         if names:
-            _enter(module, code, names)
+            _enter(module, code, names, found)
     except (jit.AssemblyError, ValueError, KeyError):  # not what assembling gives: not there
         disk.drop(module)
 
 
-def _enter(module: str, code: bytes, names: list[str]) -> None:
+def _enter(module: str, code: bytes, names: list[str], found: dict[str, Function]) -> None:
     library = jit.link(code)
     for name in names:
-        _loaded[name] = Function(library.address(name), library, module)
+        found[name] = _loaded[name] = Function(library.address(name), library, module)

@@ -53,12 +53,12 @@ class Running:
     def start(self, code: Code, lanes: int) -> list[V]:
         """What is carried into the first step."""
         match self.name:
-            case "cumsum" | "linear_scan":
-                return [code.const(0, self.wide, lanes)]
+            case "cumsum":  # 0.0 + -0.0 would be 0.0
+                return [code.const(-0.0 if self.wide[0] == "f" else 0, self.wide, lanes)]
+            case "linear_scan" | "logcumsumexp":  # whether there is a result before, and it
+                return [code.const(0, "i1", lanes), code.const(0, self.wide, lanes)]
             case "cumprod":
                 return [code.const(1, self.wide, lanes)]
-            case "logcumsumexp":
-                return [code.const(float("-inf"), self.wide, lanes)]
         none = code.const(0, "i64", lanes)
         return [identity(code, EXTREMES[self.name], self.wide, lanes), none]
 
@@ -70,10 +70,13 @@ class Running:
                 return [combine("sum", held[0], x)]
             case "cumprod":
                 return [combine("prod", held[0], x)]
-            case "linear_scan":
-                return [given[1].convert(self.wide) + x * held[0]]
+            case "linear_scan":  # nothing times an infinite factor would be a NaN
+                offset = given[1].convert(self.wide)
+                later = select(held[0], offset + x * held[1], offset)
+                return [x.code.const(1, "i1", x.lanes), later]
             case "logcumsumexp":
-                return [LOWER["logaddexp"](held[0], x)]
+                later = select(held[0], LOWER["logaddexp"](held[1], x), x)
+                return [x.code.const(1, "i1", x.lanes), later]
         best = combine(EXTREMES[self.name], held[0], x)
         hit = x.eq(best) | x.isnan() if x.is_float else x.eq(best)
         return [best, select(hit, at, held[1])]
