@@ -236,8 +236,8 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        num_replicas = default_group().size if num_replicas is None else num_replicas
-        rank = default_group().rank if rank is None else rank
+        num_replicas = default_group().size() if num_replicas is None else num_replicas
+        rank = default_group().rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"DistributedSampler: Invalid rank {rank}, rank should be in the interval "

@@ -1,240 +1,144 @@
-"""PyTorch's process groups for a single process: collectives of one.
+"""PyTorch's process groups and collectives: on MPI between CPUs, on NCCL between GPUs.
 
-A program written for many processes runs as it does when started with one. More are refused by
-`init_process_group`.
+One process alone needs no engine: a program written for many runs as it does when started with
+one. `adjoint launch` starts several.
 """
 
 from __future__ import annotations
 
 import os
-from enum import Enum
 from typing import Any
 
-from adjoint.engine.core.state.processes import STATE, ProcessGroup, default_group
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.distributed import kernels as kernels
+from adjoint.distributed.collectives import all_gather as all_gather
+from adjoint.distributed.collectives import all_gather_coalesced as all_gather_coalesced
+from adjoint.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
+from adjoint.distributed.collectives import all_reduce as all_reduce
+from adjoint.distributed.collectives import all_reduce_coalesced as all_reduce_coalesced
+from adjoint.distributed.collectives import all_to_all as all_to_all
+from adjoint.distributed.collectives import all_to_all_single as all_to_all_single
+from adjoint.distributed.collectives import barrier as barrier
+from adjoint.distributed.collectives import broadcast as broadcast
+from adjoint.distributed.collectives import gather as gather
+from adjoint.distributed.collectives import monitored_barrier as monitored_barrier
+from adjoint.distributed.collectives import reduce as reduce
+from adjoint.distributed.collectives import reduce_scatter as reduce_scatter
+from adjoint.distributed.collectives import reduce_scatter_tensor as reduce_scatter_tensor
+from adjoint.distributed.collectives import scatter as scatter
+from adjoint.distributed.constants import default_pg_timeout as default_pg_timeout
+from adjoint.distributed.engines import mpi as _mpi
+from adjoint.distributed.engines import nccl as _nccl
+from adjoint.distributed.errors import DistBackendError as DistBackendError
+from adjoint.distributed.errors import DistError as DistError
+from adjoint.distributed.errors import DistNetworkError as DistNetworkError
+from adjoint.distributed.errors import DistStoreError as DistStoreError
+from adjoint.distributed.group import Backend as Backend
+from adjoint.distributed.group import GroupMember as GroupMember
+from adjoint.distributed.group import ProcessGroup as ProcessGroup
+from adjoint.distributed.group import get_backend as get_backend
+from adjoint.distributed.group import get_global_rank as get_global_rank
+from adjoint.distributed.group import get_group_rank as get_group_rank
+from adjoint.distributed.group import get_process_group_ranks as get_process_group_ranks
+from adjoint.distributed.group import get_rank as get_rank
+from adjoint.distributed.group import get_world_size as get_world_size
+from adjoint.distributed.group import group as group
+from adjoint.distributed.group import new_group as new_group
+from adjoint.distributed.group import new_subgroups as new_subgroups
+from adjoint.distributed.group import new_subgroups_by_enumeration as new_subgroups_by_enumeration
+from adjoint.distributed.objects import all_gather_object as all_gather_object
+from adjoint.distributed.objects import broadcast_object_list as broadcast_object_list
+from adjoint.distributed.objects import gather_object as gather_object
+from adjoint.distributed.objects import recv_object_list as recv_object_list
+from adjoint.distributed.objects import scatter_object_list as scatter_object_list
+from adjoint.distributed.objects import send_object_list as send_object_list
+from adjoint.distributed.point_to_point import P2POp as P2POp
+from adjoint.distributed.point_to_point import batch_isend_irecv as batch_isend_irecv
+from adjoint.distributed.point_to_point import irecv as irecv
+from adjoint.distributed.point_to_point import isend as isend
+from adjoint.distributed.point_to_point import recv as recv
+from adjoint.distributed.point_to_point import send as send
+from adjoint.distributed.reduce_op import ReduceOp as ReduceOp
+from adjoint.distributed.reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
+from adjoint.distributed.rendezvous import LAUNCHERS as _LAUNCHERS
+from adjoint.distributed.rendezvous import rendezvous as rendezvous
+from adjoint.distributed.start import destroy_process_group as destroy_process_group
+from adjoint.distributed.start import init_process_group as init_process_group
+from adjoint.distributed.start import is_initialized as is_initialized
+from adjoint.distributed.store import FileStore as FileStore
+from adjoint.distributed.store import HashStore as HashStore
+from adjoint.distributed.store import PrefixStore as PrefixStore
+from adjoint.distributed.store import Store as Store
+from adjoint.distributed.store import TCPStore as TCPStore
+from adjoint.distributed.work import Work as Work
 
-
-class ReduceOp(Enum):
-    """How values of several processes become one."""
-
-    SUM = "sum"
-    AVG = "avg"
-    PRODUCT = "product"
-    MIN = "min"
-    MAX = "max"
-    BAND = "band"
-    BOR = "bor"
-    BXOR = "bxor"
-
-
-class Work:
-    """A collective that is under way; of one process, it is done at once."""
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Wait for its end."""
-        return True
-
-    def is_completed(self) -> bool:
-        """Whether it has ended."""
-        return True
-
-    is_success = is_completed
-
-
-class group:
-    """Names of groups."""
-
-    WORLD: Any = None
+reduce_op = ReduceOp
 
 
 def is_available() -> bool:
-    """Whether process groups can be made: of one process."""
+    """Whether process groups can be made: of one process always, of more with an engine."""
     return True
 
 
-def is_initialized() -> bool:
-    """Whether `init_process_group` was called."""
-    return STATE.group is not None
-
-
 def is_nccl_available() -> bool:
-    """Whether NCCL can be used; not yet."""
-    return False
+    """Whether NCCL can be used: its library and a CUDA device are there."""
+    return _nccl.is_usable()
 
 
 def is_gloo_available() -> bool:
-    """Whether gloo can be used; it has no part here."""
-    return False
+    """Whether `init_process_group("gloo")` reaches other processes; MPI answers for it."""
+    return _mpi.is_installed()
 
 
 def is_mpi_available() -> bool:
-    """Whether MPI can be used; not yet."""
+    """Whether MPI can be used: mpi4py is installed."""
+    return _mpi.is_installed()
+
+
+def is_ucc_available() -> bool:
+    """Whether UCC can be used; it has no part here."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """Whether XCCL can be used; it has no part here."""
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process."""
+    """Whether a launcher started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def init_process_group(
-    backend: str | None = None,
-    init_method: str | None = None,
-    timeout: Any = None,
-    world_size: int = -1,
-    rank: int = -1,
-    store: Any = None,
-    group_name: str = "",
-    pg_options: Any = None,
-    device_id: Any = None,
-) -> None:
-    """Set up the group of this one process.
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend can be used, by its name."""
+    known = {"gloo": is_gloo_available, "mpi": is_mpi_available, "nccl": is_nccl_available}
+    found = known.get(backend.lower())
+    return found is not None and found()
 
-    Args:
-        backend: what would carry messages; kept for `get_backend`.
-        init_method: accepted as PyTorch has it.
-        timeout: accepted as PyTorch has it.
-        world_size: how many processes; `$WORLD_SIZE` unless given.
-        rank: which one this is; `$RANK` unless given.
-        store: accepted as PyTorch has it.
-        group_name: accepted as PyTorch has it.
-        pg_options: accepted as PyTorch has it.
-        device_id: accepted as PyTorch has it.
 
-    Example:
-        >>> init_process_group("gloo", world_size=1, rank=0)
-        >>> get_rank(), get_world_size()
-        (0, 1)
-        >>> destroy_process_group()
-    """
-    if STATE.group is not None:
-        raise ValueError("trying to initialize the default process group twice!")
-    size = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", "1"))
-    place = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
-    if size != 1 or place != 0:
-        raise NotImplementedError(
-            f"init_process_group: {size} processes (this one of rank {place}) are not supported "
-            "yet. Start the program with a single process."
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """Which process of this machine this is, as the launcher says."""
+    for _, _, name in _LAUNCHERS.values():
+        if name in os.environ:
+            return int(os.environ[name])
+    if fallback_rank is None:
+        raise RuntimeError(
+            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+            "get_node_local_rank to work, or start the program with `adjoint launch`."
         )
-    STATE.group = ProcessGroup(backend or "gloo")
-    group.WORLD = STATE.group
+    return int(fallback_rank)
 
 
-def destroy_process_group(group: Any = None) -> None:
-    """Forget the group."""
-    STATE.group = None
+def get_pg_count() -> int:
+    """How many groups there are."""
+    from adjoint.distributed.group import GROUPS
+
+    return len(GROUPS)
 
 
-def get_rank(group: Any = None) -> int:
-    """Which process of the group this is."""
-    return default_group().rank
+def __getattr__(name: str) -> Any:
+    if name in ("DeviceMesh", "init_device_mesh"):
+        from adjoint.distributed import device_mesh
 
-
-def get_world_size(group: Any = None) -> int:
-    """How many processes the group has."""
-    return default_group().size
-
-
-def get_backend(group: Any = None) -> str:
-    """What `init_process_group` was told."""
-    return default_group().backend
-
-
-def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """A group of some of the processes, which are one."""
-    found = default_group()
-    if ranks is not None and list(ranks) != [0]:
-        raise ValueError(f"new_group: ranks must be [0] in a group of one, received {ranks}")
-    return found
-
-
-def _done(async_op: bool, *tensors: Any) -> Work | None:
-    default_group()
-    for tensor in tensors:
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"expected a Tensor, received {type(tensor).__name__}")
-    return Work() if async_op else None
-
-
-def barrier(
-    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None
-) -> Work | None:
-    """Wait for all processes."""
-    return _done(async_op)
-
-
-def broadcast(
-    tensor: Tensor, src: int | None = 0, group: Any = None, async_op: bool = False, **_: Any
-) -> Work | None:
-    """Give every process the tensor of one."""
-    return _done(async_op, tensor)
-
-
-def all_reduce(
-    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Combine the processes' tensors in place: of one, nothing changes."""
-    return _done(async_op, tensor)
-
-
-def reduce(
-    tensor: Tensor, dst: int | None = 0, op: Any = ReduceOp.SUM, group: Any = None,
-    async_op: bool = False, **_: Any,
-) -> Work | None:  # fmt: skip
-    """Combine the processes' tensors in one of them."""
-    return _done(async_op, tensor)
-
-
-def all_gather(
-    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Give every process the tensors of all."""
-    found = _done(async_op, tensor, *tensor_list)
-    for slot in tensor_list:
-        slot.detach().copy_(tensor.detach())
-    return found
-
-
-def all_gather_into_tensor(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Give every process the tensors of all, joined."""
-    found = _done(async_op, output_tensor, input_tensor)
-    output_tensor.detach().copy_(input_tensor.detach().reshape(output_tensor.shape))
-    return found
-
-
-def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Combine the processes' tensors and give each a part."""
-    return all_gather_into_tensor(output, input, group, async_op)
-
-
-def gather(
-    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = 0,
-    group: Any = None, async_op: bool = False, **_: Any,
-) -> Work | None:  # fmt: skip
-    """Give one process the tensors of all."""
-    return all_gather(gather_list or [], tensor, group, async_op)
-
-
-def scatter(
-    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = 0,
-    group: Any = None, async_op: bool = False, **_: Any,
-) -> Work | None:  # fmt: skip
-    """Give each process one of a list of tensors."""
-    if not scatter_list or len(scatter_list) != 1:
-        raise ValueError("scatter: the source process must give one tensor per process")
-    return all_gather([tensor], scatter_list[0], group, async_op)
-
-
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Give every process the objects of all."""
-    _done(False)
-    object_list[0] = obj
-
-
-def broadcast_object_list(object_list: list[Any], src: int | None = 0, *_: Any, **__: Any) -> None:
-    """Give every process the objects of one."""
-    _done(False)
+        return getattr(device_mesh, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,24 +1,23 @@
-"""Collective operations that return their results, for a group of one process.
+"""Collectives that return their results, with derivatives: `torch.distributed.nn.functional`.
 
-Each gives a new tensor on the tape of what it was given.
+Every member must run backward too: the derivative of a collective is a collective.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from adjoint.distributed import ReduceOp
-from adjoint.engine.core.state.processes import default_group
+from adjoint.distributed import operations
+from adjoint.distributed.collectives import check_reduction, root_of
+from adjoint.distributed.group import resolve
+from adjoint.distributed.reduce_op import ReduceOp
+from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
 
 
-def _of_one(tensor: Tensor) -> Tensor:
-    default_group()
-    return tensor.clone()
-
-
-def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The processes' tensors combined.
+def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The members' tensors combined.
 
     >>> import adjoint as ad
     >>> import adjoint.distributed as dist
@@ -30,24 +29,68 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -
     tensor([3., 3.])
     >>> dist.destroy_process_group()
     """
-    return _of_one(tensor)
+    return operations.all_reduce(tensor, check_reduction("all_reduce", tensor, op), resolve(group))
 
 
 def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
-    """The tensors of all processes."""
-    return (_of_one(tensor),)
+    """The tensors of all members."""
+    return tuple(operations.all_gather(tensor, resolve(group)).unbind(0))
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
-    """The tensors of all processes, for one of them."""
-    return (_of_one(tensor),)
+    """The tensors of all members for one of them; zeros for the others."""
+    chosen = resolve(group)
+    found = operations.all_gather(tensor, chosen)
+    if chosen.rank() != root_of("gather", chosen, dst, None):
+        found = found * 0
+    return tuple(found.unbind(0))
 
 
-def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The processes' tensors combined, for one of them."""
-    return _of_one(tensor)
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+    """Of the tensors of one member, this member's."""
+    chosen = resolve(group)
+    whole = operations.broadcast(
+        stack(list(tensors)), root_of("scatter", chosen, src, None), chosen
+    )
+    return whole[chosen.rank()]
+
+
+def reduce(tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The members' tensors summed, for one of them; zeros for the others."""
+    chosen = resolve(group)
+    if op is not ReduceOp.SUM:
+        raise NotImplementedError("distributed.nn.reduce: only ReduceOp.SUM is supported")
+    return operations.reduce(tensor, root_of("reduce", chosen, dst, None), chosen)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None
+) -> Tensor:
+    """The members' lists combined, of which this member gets its place's tensor."""
+    return operations.reduce_scatter(stack(list(input_list)), op, resolve(group))
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+) -> tuple[Tensor, ...]:
+    """A tensor for every member, exchanged for one from each; all of one shape."""
+    found = operations.all_to_all(stack(list(input_tensor_list)), resolve(group))
+    return tuple(found.unbind(0))
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
+    group: Any = None,
+) -> Tensor:  # fmt: skip
+    """Equal parts of the first dimension exchanged with every member."""
+    chosen = resolve(group)
+    if output_split_sizes or input_split_sizes:
+        raise NotImplementedError("distributed.nn.all_to_all_single: parts must be equal")
+    rows = input.reshape(chosen.size(), -1, *input.shape[1:])
+    return operations.all_to_all(rows, chosen).reshape(output.shape)
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
-    """The tensor of one process."""
-    return _of_one(tensor)
+    """The tensor of one member."""
+    chosen = resolve(group)
+    return operations.broadcast(tensor, root_of("broadcast", chosen, src, None), chosen)

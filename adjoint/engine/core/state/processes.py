@@ -1,27 +1,25 @@
-"""The process group, as far as one process needs to know it."""
+"""The process group, as far as layers below `distributed` need to know it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, Protocol
 
 
-@dataclass(slots=True, frozen=True)
-class ProcessGroup:
+class Group(Protocol):
     """Processes that train together, and which of them this is."""
 
-    backend: str
-    rank: int = 0
-    size: int = 1
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
 
 
 class _State:
-    group: ProcessGroup | None = None
+    group: Any = None
 
 
 STATE = _State()
 
 
-def default_group() -> ProcessGroup:
+def default_group() -> Any:
     """The group that was set up; an error where none was."""
     if STATE.group is None:
         raise ValueError(

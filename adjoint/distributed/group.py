@@ -1,0 +1,263 @@
+"""Process groups: some processes, in an order, and the channel between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from adjoint.distributed.constants import seconds_of
+from adjoint.distributed.engines.base import Engine
+from adjoint.distributed.progress import PROGRESS, Channel
+from adjoint.distributed.store.base import Store
+from adjoint.engine.core.state.processes import STATE, default_group
+
+
+class Backend(str):
+    """The name of what carries messages: `Backend("GLOO") == "gloo"`."""
+
+    GLOO = "gloo"
+    NCCL = "nccl"
+    MPI = "mpi"
+    UNDEFINED = "undefined"
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: expected a name, received {name!r}")
+        return super().__new__(cls, name.lower())
+
+
+class ProcessGroup:
+    """Processes that take part in collectives together.
+
+    Made by `init_process_group` (all processes) and `new_group` (some of them).
+    """
+
+    def __init__(
+        self, engine: Engine, channel: Channel, backend: str, store: Store | None, desc: str = ""
+    ) -> None:
+        self.engine = engine
+        self.channel = channel
+        self.backend = backend
+        self.store = store
+        self.group_desc = desc or "undefined"
+        self.device_channels: dict[str, Any] = {}  # of other engines, made at first use
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The members' ranks in the world."""
+        return self.channel.members
+
+    def rank(self) -> int:
+        """Which member this process is."""
+        return self.channel.data.rank
+
+    def size(self) -> int:
+        """How many members there are."""
+        return self.channel.data.size
+
+    def name(self) -> str:
+        """What carries its messages."""
+        return self.backend
+
+    @property
+    def group_name(self) -> str:
+        return self.channel.name
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProcessGroup {self.group_name}: rank {self.rank()} of {list(self.ranks)} on "
+            f"{self.engine.name}>"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ProcessGroup cannot be pickled: make it anew in each process")
+
+
+class NonMember:
+    """What `new_group` gives to processes that are not in the group."""
+
+    def __repr__(self) -> str:
+        return "<not a member of this group>"
+
+
+class _Names(type):
+    @property
+    def WORLD(cls) -> Any:
+        """All processes, or None before `init_process_group`."""
+        return STATE.group
+
+
+class GroupMember(metaclass=_Names):
+    """`GroupMember.WORLD`: all processes; `NON_GROUP_MEMBER`: what is no group of this one's."""
+
+    NON_GROUP_MEMBER = NonMember()
+
+
+class group(metaclass=_Names):
+    """`group.WORLD`: all processes, or None before `init_process_group`."""
+
+
+GROUPS: dict[str, ProcessGroup] = {}  # by name: what recorded collectives refer to
+
+
+def resolve(given: Any = None) -> ProcessGroup:
+    """The group a collective was given; the world's for None."""
+    if given is None:
+        return default_group()
+    if isinstance(given, ProcessGroup):
+        return given
+    if isinstance(given, str):
+        if given not in GROUPS:
+            raise ValueError(f"there is no process group called {given!r}")
+        return GROUPS[given]
+    found = getattr(given, "get_group", None)  # a mesh of one dimension
+    if found is not None:
+        return resolve(found())
+    if isinstance(given, NonMember):
+        raise ValueError("this process is not a member of the group that was passed")
+    raise TypeError(f"group: expected a ProcessGroup, received {type(given).__name__}")
+
+
+def is_member(given: Any) -> bool:
+    """Whether this process is in a group."""
+    return not isinstance(given, NonMember)
+
+
+def get_rank(group: Any = None) -> int:
+    """Which member of the group this process is; -1 if it is none."""
+    return resolve(group).rank() if is_member(group) else -1
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many members the group has; -1 if this process is none."""
+    return resolve(group).size() if is_member(group) else -1
+
+
+def get_backend(group: Any = None) -> str:
+    """What the program asked for: "gloo", "nccl" or "mpi".
+
+    On CPUs, "gloo" and "mpi" are both answered by MPI; `group.engine.name` says what carries.
+    """
+    return Backend(resolve(group).backend)
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """The members' ranks in the world."""
+    return list(resolve(group).ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the world of a group's member."""
+    members = resolve(group).ranks
+    if not 0 <= group_rank < len(members):
+        raise ValueError(f"Group rank {group_rank} is not part of group {resolve(group)}")
+    return members[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The place in a group of a rank in the world."""
+    members = resolve(group).ranks
+    if global_rank not in members:
+        raise ValueError(f"Global rank {global_rank} is not part of group {resolve(group)}")
+    return members.index(global_rank)
+
+
+class _Counter:
+    made = 0
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some of the processes; all processes call it, in the same order.
+
+    Args:
+        ranks: the members' ranks in the world; all unless given.
+        timeout: how long collectives of the group wait; the world's limit unless given.
+        backend: the name `get_backend` says; the world's unless given.
+        pg_options: accepted as PyTorch has it.
+        use_local_synchronization: accepted; only members take part in any case.
+        group_desc: what the group is for.
+        device_id: accepted as PyTorch has it.
+
+    Returns:
+        The group, or `GroupMember.NON_GROUP_MEMBER` for a process that is not in it.
+    """
+    world = default_group()
+    members = sorted(range(world.size()) if ranks is None else ranks)
+    if len(set(members)) < len(members) or not set(members) <= set(range(world.size())):
+        raise ValueError(
+            f"new_group: expected different ranks from 0 to {world.size() - 1}, received {ranks}"
+        )
+    if not members:
+        raise ValueError("new_group: expected at least one rank, received none")
+    _Counter.made += 1
+    name = f"group{_Counter.made}"
+    if world.rank() not in members:
+        return GroupMember.NON_GROUP_MEMBER
+    limit = world.channel.timeout if timeout is None else seconds_of(timeout)
+    channel = open_channel(world.channel, members, name, limit)
+    made = ProcessGroup(
+        world.engine, channel, backend or world.backend, world.store, group_desc or name
+    )
+    GROUPS[name] = made
+    return made
+
+
+def open_channel(world: Channel, members: Sequence[int], name: str, timeout: float) -> Channel:
+    """A channel among some members of the world."""
+
+    def split() -> Channel:
+        data = world.data.split(members)
+        check = None if len(members) == 1 else world.data.split(members)
+        return Channel(data, check, tuple(members), name, timeout)
+
+    return PROGRESS.blocking(f"new_group({list(members)})", split, timeout)
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: Any = None,
+    timeout: Any = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """Groups of `group_size` neighbours each; this process's, and all of them."""
+    size = resolve(group).size()
+    count = group_size or int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if count <= 0 or size % count:
+        raise ValueError(
+            f"new_subgroups: {size} processes cannot be divided into groups of {count}"
+        )
+    parts = [list(range(at, at + count)) for at in range(0, size, count)]
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: Any = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """Groups of the given ranks; this process's (or None), and all of them."""
+    seen = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
+    if len(set(seen)) < len(seen):
+        raise ValueError("new_subgroups_by_enumeration: a rank is in more than one group")
+    mine, made = None, []
+    for ranks in ranks_per_subgroup_list:
+        each = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        made.append(each)
+        if is_member(each):
+            mine = each
+    return mine, made

@@ -1,0 +1,115 @@
+"""Collectives as operations: with derivatives, and nodes of a captured program.
+
+A group is named by a string, so that a recorded program can be kept and printed. The derivative
+of a collective is a collective, so every member must also run its backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.distributed.group import ProcessGroup, resolve
+from adjoint.distributed.reduce_op import RedOpType
+from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
+
+
+def _same(x: Spec, **_: Any) -> Spec:
+    return x
+
+
+def _refuse_batch(name: str) -> Any:
+    def batch(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            f"{name}: inside vmap there is one process, so a collective cannot be batched. Call it "
+            "outside, on the whole batch."
+        )
+
+    return batch
+
+
+def _collective(family: Any, name: str, infer: Any, *rules: Any) -> Record:
+    return family(name, infer, *rules, batch=_refuse_batch(name))
+
+
+# Each member's cotangent reaches every member's operand: the transpose of a sum is a sum.
+ALL_REDUCE = _collective(
+    primitive, "all_reduce", _same,
+    lambda g, x, out, op, group: _all_reduce_vjp(g, x, out, op, group),
+)  # fmt: skip
+BROADCAST = _collective(
+    linear, "broadcast_from", _same, lambda g, root, group: REDUCE(g, root=root, group=group)
+)
+REDUCE = _collective(
+    linear, "reduce_to", _same, lambda g, root, group: BROADCAST(g, root=root, group=group)
+)
+ALL_GATHER = _collective(
+    linear,
+    "all_gather",
+    lambda x, group: Spec((resolve(group).size(), *x.shape), x.dtype, x.device),
+    lambda g, group: REDUCE_SCATTER(g, group=group),
+)
+REDUCE_SCATTER = _collective(
+    linear,
+    "reduce_scatter",
+    lambda x, group: Spec(x.shape[1:], x.dtype, x.device),
+    lambda g, group: ALL_GATHER(g, group=group),
+)
+ALL_TO_ALL = _collective(linear, "all_to_all", _same, lambda g, group: ALL_TO_ALL(g, group=group))
+
+
+def _all_reduce_vjp(g: Any, x: Any, out: Any, op: str, group: str) -> Any:
+    total = ALL_REDUCE(g, op="sum", group=group)
+    match op:
+        case "sum":
+            return total
+        case "avg":
+            return total / resolve(group).size()
+        case "product":  # not out / x, which may be zero by zero
+            place, rows = resolve(group).rank(), ALL_GATHER(x, group=group)
+            return total * cat([rows[:place], rows[place + 1 :]]).prod(0)
+        case "min" | "max":
+            mine = (x == out).to(g.dtype)
+            return total * mine / ALL_REDUCE(mine, op="sum", group=group)
+        case _:
+            raise NotImplementedError(f"all_reduce: {op} has no derivative")
+
+
+def all_reduce(tensor: Tensor, op: Any, group: ProcessGroup) -> Tensor:
+    """The members' tensors combined, as a new tensor."""
+    if isinstance(op, RedOpType):
+        return ALL_REDUCE(tensor, op=op.value, group=group.group_name)
+    return ALL_REDUCE(tensor * op.factor, op="sum", group=group.group_name)
+
+
+def broadcast(tensor: Tensor, root: int, group: ProcessGroup) -> Tensor:
+    """The tensor of one member."""
+    return BROADCAST(tensor, root=root, group=group.group_name)
+
+
+def reduce(tensor: Tensor, root: int, group: ProcessGroup) -> Tensor:
+    """The sum of the members' tensors on one member, zeros on the others."""
+    return REDUCE(tensor, root=root, group=group.group_name)
+
+
+def all_gather(tensor: Tensor, group: ProcessGroup) -> Tensor:
+    """The members' tensors stacked along a new first dimension."""
+    return ALL_GATHER(tensor, group=group.group_name)
+
+
+def reduce_scatter(rows: Tensor, op: Any, group: ProcessGroup) -> Tensor:
+    """Row r of the members' tensors, summed, on member r."""
+    if op not in (RedOpType.SUM, RedOpType.AVG):
+        raise NotImplementedError(
+            f"reduce_scatter: as an operation it is sum or avg, received {op.value}"
+        )
+    found = REDUCE_SCATTER(rows, group=group.group_name)
+    return found / group.size() if op is RedOpType.AVG else found
+
+
+def all_to_all(rows: Tensor, group: ProcessGroup) -> Tensor:
+    """Row r goes to member r; the rows received, in the members' order."""
+    return ALL_TO_ALL(rows, group=group.group_name)

@@ -1,0 +1,217 @@
+"""Messages from one process to another.
+
+A message is a line that says what it is and then its elements, so that a receiver that expects
+another shape or dtype raises instead of reading garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.distributed.buffers import describe, read, require_tensor, written
+from adjoint.distributed.collectives import skips, together
+from adjoint.distributed.engines.base import Communicator, Request
+from adjoint.distributed.errors import DistBackendError
+from adjoint.distributed.group import ProcessGroup, get_group_rank, resolve
+from adjoint.distributed.progress import LINE, PROGRESS
+from adjoint.distributed.work import Work, settle
+from adjoint.engine.tensor.tensor import Tensor
+
+ANY = -1
+DATA = 1 << 19  # tags from here on are of elements, by the message's number
+NUMBERS = 1 << 19
+
+
+class _Sent:
+    count = 0
+
+
+class Sending:
+    """A line and elements on their way."""
+
+    def __init__(self, comm: Communicator, array: Any, what: str, peer: int, tag: int) -> None:
+        _Sent.count += 1
+        number = _Sent.count % NUMBERS
+        text = f"{number}|{comm.rank}|{what}".encode()
+        if len(text) > LINE:
+            raise ValueError(f"send: {what} takes more than {LINE} bytes to describe")
+        self.line = np.frombuffer(text.ljust(LINE, b"\0"), np.uint8).copy()
+        self.requests = [comm.send(self.line, peer, tag), comm.send(array, peer, DATA + number)]
+
+    def done(self) -> bool:
+        """Whether both are gone."""
+        self.requests = [r for r in self.requests if not r.done()]
+        return not self.requests
+
+
+class Receiving:
+    """A line, and then the elements it announces."""
+
+    def __init__(self, comm: Communicator, array: Any, what: str, peer: int, tag: int) -> None:
+        self.comm, self.array, self.what = comm, array, what
+        self.line = np.empty(LINE, np.uint8)
+        self.source = peer
+        self.request: Request = comm.receive(self.line, peer, tag)
+        self.announced = False
+
+    def done(self) -> bool:
+        """Whether the elements are here."""
+        if not self.request.done():
+            return False
+        if self.announced:
+            return True
+        number, source, what = bytes(self.line).rstrip(b"\0").decode().split("|", 2)
+        if what != self.what:
+            raise DistBackendError(
+                f"recv: expected {self.what}, but member {source} sent {what}. Receive into a "
+                "tensor of the sender's shape and dtype."
+            )
+        self.source, self.announced = int(source), True
+        self.request = self.comm.receive(self.array, self.source, DATA + int(number))
+        return self.request.done()
+
+
+def check_tag(tag: int) -> None:
+    """Refuse tags that are not numbers of this module's."""
+    if not 0 <= tag < DATA:
+        raise ValueError(f"tag: expected a number from 0 to {DATA - 1}, received {tag}")
+
+
+def peer_of(name: str, group: ProcessGroup, world: int | None, place: int | None) -> int:
+    """The other's place in the group."""
+    if world is not None and place is not None:
+        raise ValueError(f"{name}: pass a rank of the world or of the group, not both")
+    if world is None and place is None:
+        return ANY
+    found = get_group_rank(group, world) if world is not None else place
+    if found is None or not 0 <= found < group.size():
+        raise ValueError(f"{name}: the group has no member {found}")
+    return found
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Begin to send a tensor to one process."""
+    if skips(group, "isend"):
+        return None
+    chosen = resolve(group)
+    peer = peer_of("send", chosen, dst, group_dst)
+    if peer == ANY:
+        raise ValueError("send: expected dst, the rank that the tensor is for")
+    if peer == chosen.rank() and chosen.size() > 1:
+        raise ValueError("send: invalid destination rank: it is this process's own")
+    require_tensor("send", tensor)
+    check_tag(tag)
+    array, what, comm = read(tensor), describe(tensor), chosen.channel.data
+    operation = PROGRESS.submit(
+        chosen.channel,
+        f"send {what} to rank {chosen.ranks[peer]}",
+        lambda: Sending(comm, array, what, peer, tag),
+        peers=(chosen.ranks[peer],),
+    )
+    return settle(operation, True, [tensor])
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Begin to receive a tensor from one process, or from any if none is named."""
+    if skips(group, "irecv"):
+        return None
+    chosen = resolve(group)
+    peer = peer_of("recv", chosen, src, group_src)
+    require_tensor("recv", tensor)
+    check_tag(tag)
+    array, finish = written(tensor)
+    what, comm = describe(tensor), chosen.channel.data
+    begun: list[Receiving] = []
+
+    def begin() -> Request:
+        begun.append(Receiving(comm, array, what, any_source(comm, peer), tag))
+        return begun[0]
+
+    others = tuple(r for r in chosen.ranks if r != chosen.ranks[chosen.rank()])
+    peers = others if peer == ANY else (chosen.ranks[peer],)
+    whom = "any rank" if peer == ANY else f"rank {chosen.ranks[peer]}"
+    work = Receipt(
+        PROGRESS.submit(chosen.channel, f"receive {what} from {whom}", begin, finish, peers=peers),
+        tensor,
+        lambda: chosen.ranks[begun[0].source],
+    )
+    PROGRESS.wake()
+    return work
+
+
+def any_source(comm: Communicator, peer: int) -> int:
+    """MPI's name for any process, where none is named."""
+    return peer if peer != ANY else getattr(comm, "any_source", 0)
+
+
+class Receipt(Work):
+    """A message to come."""
+
+    def __init__(self, operation: Any, tensor: Tensor, source: Callable[[], int]) -> None:
+        super().__init__(operation, [tensor])
+        self._find_source = source
+
+    def source_rank(self) -> int:
+        return self._find_source()
+
+
+def send(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """Send a tensor to one process."""
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> int:  # fmt: skip
+    """Receive a tensor from one process, or from any; returns whose it was."""
+    work = irecv(tensor, src, group, tag, group_src)
+    if work is None:
+        return -1
+    work.wait()
+    return work.source_rank()
+
+
+class P2POp:
+    """A message for `batch_isend_irecv`: `P2POp(isend, tensor, peer)`."""
+
+    def __init__(
+        self, op: Callable[..., Any], tensor: Tensor, peer: int | None = None, group: Any = None,
+        tag: int = 0, group_peer: int | None = None,
+    ) -> None:  # fmt: skip
+        if op not in (isend, irecv):
+            raise ValueError("P2POp: expected distributed.isend or distributed.irecv")
+        self.op, self.tensor, self.group, self.tag = op, tensor, group, tag
+        self.peer, self.group_peer = peer, group_peer
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Begin several messages at once; in whatever order, they do not wait for one another."""
+    if not p2p_op_list:
+        raise ValueError("batch_isend_irecv: expected at least one P2POp")
+    works = []
+    for each in p2p_op_list:
+        if not isinstance(each, P2POp):
+            raise ValueError(f"batch_isend_irecv: expected P2POp, received {type(each).__name__}")
+        other = {"group_dst" if each.op is isend else "group_src": each.group_peer}
+        works.append(each.op(each.tensor, each.peer, each.group, each.tag, **other))
+    return [w for w in works if w is not None]
+
+
+def all_done(works: Sequence[Work]) -> None:
+    """Wait for all of some messages."""
+    together(works, False)

@@ -1,0 +1,246 @@
+"""Setting the group of all processes up, and leaving it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+import sys
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlparse
+
+from adjoint.distributed.constants import seconds_of
+from adjoint.distributed.engines import mpi, nccl
+from adjoint.distributed.engines.alone import AloneEngine
+from adjoint.distributed.engines.base import Engine
+from adjoint.distributed.engines.process_manager import under_process_manager
+from adjoint.distributed.errors import DistError
+from adjoint.distributed.group import GROUPS, ProcessGroup
+from adjoint.distributed.monitor import Monitor
+from adjoint.distributed.progress import PROGRESS, Channel
+from adjoint.distributed.rendezvous import Place, meet, place_from, reach_store
+from adjoint.distributed.store.base import PrefixStore, Store
+from adjoint.distributed.store.files import FileStore
+from adjoint.distributed.store.tcp import TCPStore
+from adjoint.engine.core.state.processes import STATE
+
+BACKENDS = ("gloo", "mpi", "nccl")
+FAREWELL = 30.0  # seconds a process that has ended waits for the others, to end MPI together
+WORLD = "world"
+
+
+class _Job:
+    """What outlives a group: MPI can be started only once."""
+
+    engine: Engine | None = None
+    store: TCPStore | None = None
+    name = ""
+    size = 1
+    started = 0
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` was called."""
+    return STATE.group is not None
+
+
+def check_backend(backend: str | None) -> str:
+    """The backend a program asks for; refused where it cannot be had."""
+    asked = (backend or ("nccl" if nccl.is_usable() else "gloo")).lower()
+    parts = [p.split(":")[-1] for p in asked.split(",")]
+    for part in parts:
+        if part not in BACKENDS:
+            raise ValueError(
+                f"init_process_group: Invalid backend: {backend!r}. Expected gloo, mpi or nccl "
+                "(or cpu:gloo,cuda:nccl)."
+            )
+    if parts == ["nccl"] and not nccl.is_usable():
+        raise RuntimeError(
+            "init_process_group: NCCL is not available: it needs a CUDA device, CuPy and "
+            f"`{nccl.INSTALL}`. On CPUs use backend='gloo'."
+        )
+    return asked
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | float | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the processes that were started together; every one of them calls this.
+
+    Between CPUs MPI carries the messages (`pip install 'adjoint[mpi]'`), also for a program that
+    asks for "gloo"; between GPUs NCCL does. One process alone needs neither.
+
+    Args:
+        backend: "gloo", "mpi" or "nccl"; what is asked for is what `get_backend` says.
+        init_method: "env://" (the default), "tcp://host:port" or "file:///path".
+        timeout: how long collectives wait for other processes; 30 minutes unless given.
+        world_size: how many processes; what the launcher says unless given.
+        rank: which one this is; what the launcher says unless given.
+        store: a store that all processes have, instead of `init_method`.
+        group_name: accepted as PyTorch has it.
+        pg_options: accepted as PyTorch has it.
+        device_id: accepted as PyTorch has it.
+
+    Example:
+        >>> import adjoint.distributed as dist
+        >>> dist.init_process_group("gloo", world_size=1, rank=0)
+        >>> dist.get_rank(), dist.get_world_size()
+        (0, 1)
+        >>> dist.destroy_process_group()
+    """
+    if STATE.group is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    asked, seconds = check_backend(backend), seconds_of(timeout)
+    place = place_from(os.environ, rank, world_size, init_method)
+    if place.size == 1:
+        engine: Engine = AloneEngine(asked)
+        STATE.group = _world(engine, place, asked, store, seconds)
+    elif _Job.engine is not None:
+        _rejoin(place, asked, seconds)
+    else:
+        _join(place, asked, seconds, init_method, store)
+    GROUPS[WORLD] = STATE.group
+
+
+def _world(
+    engine: Engine, place: Place, backend: str, store: Store | None, seconds: float
+) -> ProcessGroup:
+    members = tuple(range(place.size))
+    check = None if place.size == 1 else engine.world.split(members)
+    data = engine.world if place.size == 1 else engine.world.split(members)
+    channel = Channel(data, check, members, WORLD, seconds)
+    return ProcessGroup(engine, channel, backend, store, "default_pg")
+
+
+def _rejoin(place: Place, backend: str, seconds: float) -> None:
+    """A second group of all processes, after the first was destroyed."""
+    engine = _Job.engine
+    if engine is None or (engine.world.rank, engine.world.size) != (place.rank, place.size):
+        raise DistError(
+            f"init_process_group: this process was rank {engine and engine.world.rank} of "
+            f"{_Job.size} and cannot become rank {place.rank} of {place.size}: start it anew"
+        )
+    STATE.group = PROGRESS.blocking(
+        "init_process_group", lambda: _world(engine, place, backend, _Job.store, seconds), seconds
+    )
+
+
+def _join(
+    place: Place, backend: str, seconds: float, init_method: str | None, store: Store | None
+) -> None:
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    job = f"{os.environ.get('TORCHELASTIC_RUN_ID', 'job')}/{attempt}"
+    mpi.load()  # the clearest error first
+    if under_process_manager():
+        engine = mpi.start(None, place.rank, place.size)
+        kept = _share_store(engine, place, seconds)
+    else:
+        kept = _agreed_store(place, seconds, init_method, store)
+        meet(PrefixStore(job, kept), place, seconds)
+        engine = mpi.start(PrefixStore(f"{job}/mpi", kept), place.rank, place.size)
+    PROGRESS.monitor = Monitor(kept, job, place.rank, PROGRESS.report)
+    _Job.engine, _Job.store, _Job.name, _Job.size = engine, kept, job, place.size
+    atexit.register(_leave)
+    STATE.group = PROGRESS.blocking(
+        "init_process_group", lambda: _world(engine, place, backend, kept, seconds), seconds
+    )
+
+
+def _agreed_store(
+    place: Place, seconds: float, init_method: str | None, given: Store | None
+) -> TCPStore:
+    """A store over the network; another kind serves to say where it is."""
+    if isinstance(given, TCPStore):
+        return given
+    if init_method is not None and init_method.startswith("file://"):
+        given = FileStore(urlparse(init_method).path, place.size)
+    if given is None:
+        return reach_store(place, seconds, os.environ)
+    if place.rank == 0:
+        made = TCPStore(_own_address(), 0, is_master=True, timeout=seconds)
+        given.set("adjoint/store", f"{made.host} {made.port}")
+        return made
+    host, port = given.get("adjoint/store").decode().split()
+    return TCPStore(host, int(port), timeout=seconds)
+
+
+def _share_store(engine: Any, place: Place, seconds: float) -> TCPStore:
+    """Under mpiexec: rank 0 keeps a store, and MPI says where."""
+    comm = engine.world.comm
+    hosts = comm.allgather(socket.gethostname())
+    secret = comm.bcast(secrets.token_bytes(32) if place.rank == 0 else None)
+    local = len(set(hosts)) == 1
+    made = None
+    if place.rank == 0:
+        host = "127.0.0.1" if local else _own_address()
+        made = TCPStore(host, 0, is_master=True, timeout=seconds, secret=secret)
+    where = comm.bcast(None if made is None else (made.host, made.port))
+    return made or TCPStore(*where, timeout=seconds, secret=secret)
+
+
+def _own_address() -> str:
+    """An address under which other machines reach this one; this machine's own if there is none."""
+    host = socket.gethostname()
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return "127.0.0.1"
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Forget a group, or all of them.
+
+    Example:
+        >>> import adjoint.distributed as dist
+        >>> dist.init_process_group("gloo")
+        >>> dist.destroy_process_group()
+        >>> dist.is_initialized()
+        False
+    """
+    if STATE.group is None:
+        raise ValueError("Invalid process group specified: none has been initialized")
+    everything = group is None or group is STATE.group
+    chosen = list(GROUPS.values()) if everything else [group]
+    for each in chosen:
+        for channel in each.device_channels.values():
+            channel.data.close()
+        GROUPS.pop(each.group_name, None)
+    if everything:
+        STATE.group = None
+
+
+def _leave() -> None:
+    """At the end of the process: say goodbye, and end MPI together with the others."""
+    monitor, store, engine = PROGRESS.monitor, _Job.store, _Job.engine
+    if monitor is None or store is None or engine is None:
+        return
+    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if failed is not None:
+        monitor.leave(f"it ended with {type(failed).__name__}: {failed}")
+        return
+    if PROGRESS.broken is not None:
+        monitor.leave(f"it ended: {PROGRESS.broken}")
+        return
+    with suppress(DistError):
+        if store.add(f"{_Job.name}/ended", 1) == _Job.size:
+            store.set(f"{_Job.name}/all ended", b"")
+        end = time.monotonic() + FAREWELL
+        while not store.check([f"{_Job.name}/all ended"]):
+            if monitor.gone or monitor.lost or time.monotonic() > end:
+                monitor.leave()
+                return
+            time.sleep(0.01)
+        engine.close(orderly=True)
+    monitor.leave()

@@ -1,0 +1,66 @@
+"""The secret that processes of one job share, and the proof that both ends of a line know it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from multiprocessing.connection import Connection
+
+from adjoint.distributed.errors import DistNetworkError
+from adjoint.engine.backends.llvm.runtime.store import place
+
+VARIABLE = "ADJOINT_JOB_SECRET"
+GREETING = b"adjoint store 1 "
+PATIENCE = 10.0  # seconds one end of a new line waits for the other's proof
+
+
+def job_secret() -> bytes:
+    """What `adjoint launch` gave its processes, else a secret of this user on this machine.
+
+    Processes of several machines that were not started by one launcher need $ADJOINT_JOB_SECRET,
+    unless they share the folder of caches.
+    """
+    given = os.environ.get(VARIABLE)
+    if given:
+        return given.encode()
+    path = place() / "job-secret"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        made = path.with_name(f"job-secret.{secrets.token_hex(4)}")
+        made.touch(mode=0o600)
+        made.write_text(secrets.token_hex(32))
+        try:
+            os.link(made, path)  # whole or not at all, whoever is first
+        finally:
+            made.unlink()
+    return path.read_bytes()
+
+
+def _proof(secret: bytes, who: bytes, challenge: bytes) -> bytes:
+    return hmac.new(secret, who + challenge, hashlib.sha256).digest()
+
+
+def _receive(line: Connection, limit: int) -> bytes:
+    if not line.poll(PATIENCE):
+        raise DistNetworkError("the other end of the line did not prove that it knows the secret")
+    return line.recv_bytes(limit)
+
+
+def prove(line: Connection, secret: bytes, *, listening: bool) -> None:
+    """Both ends show that they know the secret, without saying it."""
+    mine, theirs = (b"server", b"client") if listening else (b"client", b"server")
+    challenge = secrets.token_bytes(32)
+    line.send_bytes(GREETING + challenge)
+    heard = _receive(line, 256)
+    if not heard.startswith(GREETING):
+        raise DistNetworkError("what answers on this port is no store of Adjoint's")
+    line.send_bytes(_proof(secret, mine, heard[len(GREETING) :]))
+    answer = _receive(line, 256)
+    if not hmac.compare_digest(answer, _proof(secret, theirs, challenge)):
+        raise DistNetworkError(
+            "the other process does not have this job's secret. Start all processes with one "
+            f"`adjoint launch`, or give them all the same ${VARIABLE}."
+        )
