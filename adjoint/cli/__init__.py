@@ -1,4 +1,4 @@
-"""The `adjoint` command: run, train, info."""
+"""The `adjoint` command: run, train, launch, info."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     What the user got wrong is said in one line, with status 2; an interrupt gives 130.
     `ADJOINT_DEBUG=1` shows tracebacks as well.
     """
-    chosen = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == ["launch"]:  # its own options stand before the program's
+        from adjoint.distributed.launch import launch, parse
+
+        return launch(parse(given[1:]))
+    chosen = parser().parse_args(given)
     try:
         status = dispatch(chosen)
         sys.stdout.flush()
@@ -75,6 +80,11 @@ def parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a built-in recipe, or run a Python file")
     train.add_argument("recipe", nargs="?", help="a recipe's name or a .py file; none lists them")
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
+
+    start = commands.add_parser(
+        "launch", help="start a program in several processes (torchrun's options)", add_help=False
+    )
+    start.add_argument("args", nargs=argparse.REMAINDER, help="adjoint launch --help shows them")
 
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")

@@ -46,6 +46,7 @@ def run_script(
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
+        sys.last_value = error  # as Python does for those at exit who ask how it went
         print_error(error, full_traceback)
         return 1
     return 0

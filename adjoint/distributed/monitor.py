@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from adjoint.distributed.rendezvous import SERVED
 from adjoint.distributed.store.tcp import TCPStore, reach
 from adjoint.distributed.store.wire import receive, send, texts
 
@@ -43,6 +46,8 @@ class Monitor:
                     send(self._line, "report", self.report())
         except (OSError, EOFError, TypeError):  # TypeError: closed by another thread
             if not self._leaving:
+                if os.environ.get(SERVED) == "1":  # the launcher itself
+                    os.kill(os.getpid(), signal.SIGTERM)
                 self.lost = ("the process that keeps the store is gone", time.monotonic())
 
     def others(self) -> dict[int, str]:

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import timedelta
+from multiprocessing.util import Finalize
 from typing import Any
 from urllib.parse import urlparse
 
@@ -30,6 +31,7 @@ from adjoint.engine.core.state.processes import STATE
 
 BACKENDS = ("gloo", "mpi", "nccl")
 FAREWELL = 30.0  # seconds a process that has ended waits for the others, to end MPI together
+AWAITED = 3  # so many looks in a row at others that wait show that they wait in vain
 WORLD = "world"
 
 
@@ -153,6 +155,7 @@ def _join(
     PROGRESS.monitor = Monitor(kept, job, place.rank, PROGRESS.report)
     _Job.engine, _Job.store, _Job.name, _Job.size = engine, kept, job, place.size
     atexit.register(_leave)
+    Finalize(None, _leave, exitpriority=1)  # a forked child of multiprocessing knows no atexit
     STATE.group = PROGRESS.blocking(
         "init_process_group", lambda: _world(engine, place, backend, kept, seconds), seconds
     )
@@ -221,26 +224,43 @@ def destroy_process_group(group: Any = None) -> None:
         STATE.group = None
 
 
+def abandon(why: str) -> None:
+    """Have the others know at once that this process ends early, and why."""
+    if PROGRESS.broken is None:
+        PROGRESS.broken = why
+
+
 def _leave() -> None:
     """At the end of the process: say goodbye, and end MPI together with the others."""
     monitor, store, engine = PROGRESS.monitor, _Job.store, _Job.engine
     if monitor is None or store is None or engine is None:
         return
+    PROGRESS.monitor = None
     failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if failed is not None:
         monitor.leave(f"it ended with {type(failed).__name__}: {failed}")
-        return
-    if PROGRESS.broken is not None:
+    elif PROGRESS.broken is not None:
         monitor.leave(f"it ended: {PROGRESS.broken}")
-        return
-    with suppress(DistError):
-        if store.add(f"{_Job.name}/ended", 1) == _Job.size:
-            store.set(f"{_Job.name}/all ended", b"")
-        end = time.monotonic() + FAREWELL
-        while not store.check([f"{_Job.name}/all ended"]):
-            if monitor.gone or monitor.lost or time.monotonic() > end:
-                monitor.leave()
-                return
-            time.sleep(0.01)
-        engine.close(orderly=True)
-    monitor.leave()
+    else:
+        with suppress(DistError):
+            if _all_end(monitor, store):
+                engine.close(orderly=True)
+        monitor.leave()
+
+
+def _all_end(monitor: Monitor, store: TCPStore) -> bool:
+    """Wait until all processes end, unless some wait for this one, which ends without them."""
+    if store.add(f"{_Job.name}/ended", 1) == _Job.size:
+        store.set(f"{_Job.name}/all ended", b"")
+    begun = time.monotonic()
+    looked, awaited = begun, 0
+    while not store.check([f"{_Job.name}/all ended"]):
+        now = time.monotonic()
+        if monitor.gone or monitor.lost or now > begun + FAREWELL or awaited >= AWAITED:
+            return False
+        if now > looked + 1.0:
+            looked = now
+            waiting = any(text.startswith("waits in") for text in monitor.others().values())
+            awaited = awaited + 1 if waiting else 0
+        time.sleep(0.01)
+    return True

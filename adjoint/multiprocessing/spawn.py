@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import wait
@@ -51,6 +52,7 @@ def _call(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Any
     except BaseException as error:
         if isinstance(error, SystemExit):
             raise
+        sys.last_value = error  # as Python does for those at exit who ask how it went
         errors.send(traceback.format_exc())
         raise SystemExit(1) from None
 

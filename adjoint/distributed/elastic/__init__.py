@@ -1,0 +1,1 @@
+"""Parts of torchrun's machinery that programs import."""

@@ -1,0 +1,290 @@
+"""The launcher: starts processes, watches them, ends all when one fails, starts them anew.
+
+With several machines there is one launcher on each; the first keeps the store, and through it the
+others learn who they are and that a process elsewhere has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from adjoint.distributed.errors import DistError, DistNetworkError
+from adjoint.distributed.launch.names import ERROR_FILE, LAUNCHER
+from adjoint.distributed.launch.options import Options
+from adjoint.distributed.rendezvous import SERVED
+from adjoint.distributed.store.base import PrefixStore, Store
+from adjoint.distributed.store.secret import VARIABLE, job_secret
+from adjoint.distributed.store.tcp import TCPStore
+
+MEETING = 600.0  # seconds machines wait for one another
+MERCY = 5.0  # seconds a process has to end before it is killed
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first process that failed."""
+
+    rank: int
+    host: str
+    pid: int
+    why: str
+    message: str
+
+    def __str__(self) -> str:
+        said = f"\n  {self.message}" if self.message else ""
+        return f"rank {self.rank} (process {self.pid} on {self.host}) {self.why}{said}"
+
+
+class Stopped(Exception):
+    """The launcher was told to end."""
+
+
+@dataclass(slots=True)
+class Process:
+    """A process of this machine."""
+
+    rank: int
+    popen: subprocess.Popen[bytes]
+    error_file: Path
+
+    def failure(self) -> Failure | None:
+        """How it failed, if it has ended and did."""
+        code = self.popen.poll()
+        if not code:
+            return None
+        if code < 0:
+            why = f"was killed by {signal.Signals(-code).name}"
+        else:
+            why = f"failed with exit code {code}"
+        message = ""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            message = str(json.loads(self.error_file.read_text())["message"])
+        return Failure(self.rank, socket.gethostname(), self.popen.pid, why, message)
+
+
+def launch(options: Options) -> int:
+    """Run a job to its end; returns the exit code."""
+    secret = os.environ.get(VARIABLE)
+    key = secret.encode() if secret else None
+    if key is None:
+        key = secrets.token_hex(32).encode() if options.machines == 1 else job_secret()
+    try:
+        store, first = meet_machines(options, key)
+        before = {each: signal.signal(each, stop) for each in STOPS}
+        try:
+            return Agent(options, store, key, first).run()
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+            store.close()
+    except DistError as error:
+        print(f"adjoint launch: {error}", file=sys.stderr)
+        return 1
+
+
+def stop(number: int, frame: Any) -> None:
+    """A signal handler that ends the job."""
+    raise Stopped(signal.Signals(number).name)
+
+
+def meet_machines(options: Options, key: bytes) -> tuple[TCPStore, bool]:
+    """The store all launchers share, and whether this one keeps it."""
+    keeps = options.machines == 1 or options.machine in (0, None)
+    if keeps:
+        try:
+            made = TCPStore(options.host, options.port, is_master=True, timeout=MEETING, secret=key)
+        except DistNetworkError:
+            if options.machine == 0 or options.machines == 1:
+                raise
+        else:
+            return made, True
+    return TCPStore(options.host, options.port, timeout=MEETING, secret=key), False
+
+
+class Agent:
+    """One machine's launcher."""
+
+    def __init__(self, options: Options, store: TCPStore, key: bytes, first: bool) -> None:
+        self.options, self.store, self.key = options, store, key
+        self.job: Store = PrefixStore(f"launch/{options.run_id}", store)
+        self.machine = self._number(first)
+        self.folder = Path(options.log_dir or tempfile.mkdtemp(prefix="adjoint-launch-"))
+        self.temporary = options.log_dir is None
+        self.processes: list[Process] = []
+        self.pumps: list[threading.Thread] = []
+
+    def _number(self, first: bool) -> int:
+        if self.options.machine is not None:
+            return self.options.machine
+        return self.job.add("machines", 1) - 1 if not first else self.job.add("machines", 1) * 0
+
+    def run(self) -> int:
+        """Attempt after attempt, until one succeeds or none is left."""
+        try:
+            for attempt in range(self.options.max_restarts + 1):
+                failure = self.attempt(attempt)
+                if failure is None:
+                    return 0
+                print(f"adjoint launch: {failure}", file=sys.stderr)
+                if attempt < self.options.max_restarts:
+                    left = self.options.max_restarts - attempt
+                    print(
+                        f"adjoint launch: all processes are started anew ({left} more)",
+                        file=sys.stderr,
+                    )
+            return 1
+        except Stopped as stopped:
+            print(f"adjoint launch: ended by {stopped}", file=sys.stderr)
+            return 128 + int(getattr(signal.Signals, str(stopped)))
+        finally:
+            self.end()
+            if self.temporary:
+                for path in sorted(self.folder.rglob("*"), reverse=True):
+                    path.rmdir() if path.is_dir() else path.unlink()
+                self.folder.rmdir()
+
+    def attempt(self, number: int) -> Failure | str | None:
+        """Start all processes and wait; the failure that ended them, if one did."""
+        place = PrefixStore(f"attempt{number}", self.job)
+        place.set(f"machine{self.machine}", str(self.options.processes))
+        counts = [int(place.get(f"machine{m}")) for m in range(self.options.machines)]
+        offset, size = sum(counts[: self.machine]), sum(counts)
+        try:
+            for local in range(self.options.processes):
+                self.start(number, offset + local, local, size)
+            return self.watch(place)
+        finally:
+            self.end()
+
+    def watch(self, place: Store) -> Failure | str | None:
+        """Wait until all processes everywhere have ended well, or one has failed anywhere."""
+        said_done = False
+        while True:
+            failures = [f for p in self.processes if (f := p.failure()) is not None]
+            if failures:
+                worst = failures[0]
+                place.compare_set("failed", "", str(worst))
+                return place.get("failed").decode() if self.options.machines > 1 else worst
+            if not said_done and all(p.popen.poll() == 0 for p in self.processes):
+                said_done = True
+                if place.add("done", 1) == self.options.machines:
+                    place.set("all done", b"")
+                if self.options.machines == 1:
+                    return None
+            if self.options.machines > 1:
+                if place.check(["failed"]):
+                    return place.get("failed").decode()
+                if said_done and place.check(["all done"]):
+                    return None
+            time.sleep(self.options.interval)
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def start(self, attempt: int, rank: int, local: int, size: int) -> None:
+        """Start one process."""
+        options = self.options
+        folder = self.folder / f"attempt_{attempt}" / str(rank)
+        folder.mkdir(parents=True, exist_ok=True)
+        error_file = folder / "error.json"
+        environment = dict(os.environ)
+        environment.update(
+            {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(local),
+                "WORLD_SIZE": str(size),
+                "LOCAL_WORLD_SIZE": str(options.processes),
+                "GROUP_RANK": str(self.machine),
+                "GROUP_WORLD_SIZE": str(options.machines),
+                "ROLE_RANK": str(rank),
+                "ROLE_NAME": options.role,
+                "ROLE_WORLD_SIZE": str(size),
+                "MASTER_ADDR": self.store.host,
+                "MASTER_PORT": str(self.store.port),
+                "TORCHELASTIC_RESTART_COUNT": str(attempt),
+                "TORCHELASTIC_MAX_RESTARTS": str(options.max_restarts),
+                "TORCHELASTIC_RUN_ID": options.run_id,
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+                ERROR_FILE: str(error_file),
+                SERVED: "1",
+                LAUNCHER: str(os.getpid()),
+                VARIABLE: self.key.decode(),
+            }
+        )
+        if options.processes > 1:  # else every process takes every core
+            environment.setdefault("OMP_NUM_THREADS", "1")
+        command = [*options.program]
+        if options.python:
+            mark = ["-m"] if options.as_module else []
+            module = "adjoint.distributed.launch.worker"
+            command = [sys.executable, "-u", "-m", module, *mark, *command]
+        outputs = [self.output(folder, 1), self.output(folder, 2)]
+        popen = subprocess.Popen(
+            command, env=environment, stdout=outputs[0], stderr=outputs[1], start_new_session=True
+        )
+        self.processes.append(Process(rank, popen, error_file))
+        for number, output, pipe in ((1, outputs[0], popen.stdout), (2, outputs[1], popen.stderr)):
+            if pipe is not None:
+                self.pump(pipe, folder, number)
+            elif output is not None and not isinstance(output, int):
+                output.close()
+
+    def output(self, folder: Path, number: int) -> Any:
+        """Where stdout (1) or stderr (2) of a process goes."""
+        if self.options.tee & number:
+            return subprocess.PIPE
+        if self.options.redirects & number:
+            return open(folder / NAMES[number], "wb")
+        return None
+
+    def pump(self, pipe: IO[bytes], folder: Path, number: int) -> None:
+        """Copy a process's output to a file and to ours."""
+        ours = sys.stdout if number == 1 else sys.stderr
+
+        def run() -> None:
+            with open(folder / NAMES[number], "wb") as file:
+                for line in pipe:
+                    file.write(line)
+                    file.flush()
+                    ours.write(line.decode(errors="replace"))
+                    ours.flush()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.pumps.append(thread)
+
+    def end(self) -> None:
+        """End what still runs, with all it has started."""
+        for process in self.processes:
+            send_group(process.popen, signal.SIGTERM)
+        deadline = time.monotonic() + MERCY
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.popen.wait(max(0.0, deadline - time.monotonic()))
+            send_group(process.popen, signal.SIGKILL)
+            process.popen.wait()
+        for thread in self.pumps:
+            thread.join(MERCY)
+        self.processes, self.pumps = [], []
+
+
+NAMES = {1: "stdout.log", 2: "stderr.log"}
+
+
+def send_group(popen: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process and its children; they have a group of their own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(popen.pid, number)
