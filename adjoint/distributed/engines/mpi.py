@@ -6,6 +6,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ class MPIEngine:
     def __init__(self, MPI: Any) -> None:
         self.MPI = MPI
         self.world = MPICommunicator(MPI, MPI.COMM_WORLD.Dup())
+        forget_shared_memory()
 
     def close(self, *, orderly: bool) -> None:
         """Finalize MPI, at the end of the process; skipped where some process is gone."""
@@ -100,6 +102,17 @@ class MPIEngine:
         ending = threading.Thread(target=_library().MPI_Finalize, daemon=True)
         ending.start()
         ending.join(FINALIZE_PATIENCE)
+
+
+def forget_shared_memory() -> None:
+    """Take the names off MPICH's shared memory, which all have by now: a killed job leaves none."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return
+    for line in maps.read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if path.startswith("/dev/shm/mpich_shm_"):
+            Path(path).unlink(missing_ok=True)
 
 
 class MPIRequest:
