@@ -48,6 +48,7 @@ from adjoint import distributions as distributions
 from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import functional as functional
+from adjoint import futures as futures
 from adjoint import graph as graph
 from adjoint import hub as hub
 from adjoint import io as io

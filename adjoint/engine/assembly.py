@@ -184,6 +184,7 @@ SUBMODULES = (
     "distributions",
     "fft",
     "func",
+    "futures",
     "functional",
     "graph",
     "hub",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.distributed.group import resolve
+from adjoint.distributed.operations import all_reduce
+from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.ops.create.creation import empty, ones, zeros
+from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.lazy import LazyModuleMixin
@@ -216,8 +221,16 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all processes.
 
-    In one process it is batch normalisation. Statistics of several need a process group, which is
-    not here yet: passing one is an error.
+    In training, mean and variance are those of the elements of every process of the group, and
+    gradients flow to all of them. In one process it is batch normalisation.
+
+    Args:
+        num_features: the number of channels.
+        eps: added to the variance.
+        momentum: how far the running statistics move at each batch; None keeps plain averages.
+        affine: whether there is a weight and a bias per channel.
+        track_running_stats: whether running statistics are kept.
+        process_group: the processes; all unless given.
 
     Shape:
         (N, C, ...) -> the same
@@ -236,15 +249,48 @@ class SyncBatchNorm(_BatchNorm):
         *,
         bias: bool = True,
     ) -> None:
-        if process_group is not None:
-            raise NotImplementedError(
-                "SyncBatchNorm: statistics over a process group are not implemented. Leave "
-                "process_group out to normalise over this process's batch."
-            )
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
         self.process_group = process_group
+
+    def forward(self, input: Tensor) -> Tensor:
+        group = STATE.group if self.process_group is None else resolve(self.process_group)
+        batch = self.training or self.running_mean is None
+        if group is None or group.size() == 1 or not batch:
+            return super().forward(input)
+        self._check_input_dim(input)
+        self._check_channels(input, 1)
+        x = input.float() if input.dtype.is_half else input
+        over = [d for d in range(x.ndim) if d != 1]
+        count = x.new_full((1,), x.numel() // max(x.shape[1], 1))
+        sums = all_reduce(cat([x.sum(over), count]), RedOpType.SUM, group)
+        total = sums[-1].detach()
+        mean = sums[:-1] / total
+        shape = [1, -1] + [1] * (x.ndim - 2)
+        centred = x - mean.reshape(shape)
+        variance = all_reduce((centred * centred).sum(over), RedOpType.SUM, group) / total
+        if self.training and self.track_running_stats:
+            self._follow(mean.detach(), variance.detach() * total / (total - 1).clamp(min=1))
+        out = centred * (variance + self.eps).rsqrt().reshape(shape)
+        if self.weight is not None:
+            out = out * self.weight.reshape(shape)
+        if self.bias is not None:
+            out = out + self.bias.reshape(shape)
+        return out.to(input.dtype)
+
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics towards those of a batch."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        factor: Any = self.momentum
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                factor = 1.0 / self.num_batches_tracked.to(mean.dtype)
+        with no_grad():
+            for kept, found in ((self.running_mean, mean), (self.running_var, variance)):
+                kept.add_((found.to(kept.dtype) - kept) * factor)
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -52,6 +53,31 @@ def running_for_targets() -> bool:
     return _ACTIVE.depth > 0
 
 
+def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:
+    """By id of each leaf that wants its gradient early: how many edges lead there."""
+    counts: dict[int, int] = {}
+    seen: set[Node] = set()
+    stack = [e[0] for e, _ in roots if isinstance(e[0], Node)]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for edge in node.edges:
+            if edge is None:
+                continue
+            if isinstance(edge[0], Node):
+                stack.append(edge[0])
+            elif id(edge[0]) in EARLY_LEAVES:
+                counts[id(edge[0])] = counts.get(id(edge[0]), 0) + 1
+    return counts
+
+
+# Leaves, by id, whose gradient is to arrive when it is whole rather than when all are: what is
+# done with it then (sending it to other processes) goes on beside the rest of backward.
+EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
 class Backward:
     """One run of the engine."""
 
@@ -94,6 +120,7 @@ class Backward:
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.targets is None and not CONTEXT.anomaly
+        early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
         while queue:
             node = heappop(queue)[1]
             grads = buffers.pop(node)
@@ -104,6 +131,8 @@ class Backward:
             else:
                 results = self.step(node, grads)
             self.send(node.edges, results)
+            if early:
+                self.arrive_early(node.edges, early)
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
@@ -127,6 +156,16 @@ class Backward:
                 buffer = buffers[target] = [None] * target.outputs
             held = buffer[nr]
             buffer[nr] = grad if held is None else add(held, grad)
+
+    def arrive_early(self, edges: Sequence[Edge | None], left: dict[int, int]) -> None:
+        """Count edges that have been gone along; a leaf with none left has its whole gradient."""
+        for edge in edges:
+            if edge is None or id(edge[0]) not in left:
+                continue
+            left[id(edge[0])] -= 1
+            if not left[id(edge[0])] and id(edge[0]) in self.leaves:
+                leaf, grad, _ = self.leaves.pop(id(edge[0]))
+                self.arrive(leaf, grad)
 
     def send_leaf(self, leaf: Any, grad: Any) -> None:
         """Add to a leaf's total. The order of last contributions is the order of arrival."""

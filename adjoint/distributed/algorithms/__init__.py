@@ -1,0 +1,1 @@
+"""Ways of communicating beside the plain ones."""

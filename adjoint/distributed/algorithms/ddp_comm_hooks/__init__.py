@@ -1,0 +1,1 @@
+"""What DistributedDataParallel can do with buckets of gradients."""

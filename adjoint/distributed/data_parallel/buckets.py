@@ -1,0 +1,214 @@
+"""Gradients in buckets: flat tensors that travel together while backward goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.distributed.collectives import all_reduce
+from adjoint.distributed.group import ProcessGroup
+from adjoint.distributed.reduce_op import RedOpType
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.ops.create.creation import zeros, zeros_like
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.futures import Future
+
+MIB = 1 << 20
+FIRST = 1 * MIB  # bytes of the first bucket: small, so that sending begins soon
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """Parameters whose gradients travel together."""
+
+    number: int
+    parameters: list[Tensor]
+    names: list[str]
+    ready: set[int] = field(default_factory=set)
+    flat: Any = None
+    answer: Future | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self.ready) == len(self.parameters)
+
+
+class GradBucket:
+    """A bucket as communication hooks see it."""
+
+    def __init__(self, bucket: Bucket, last: bool) -> None:
+        self._bucket, self._last = bucket, last
+
+    def index(self) -> int:
+        """Its number, in the order of sending."""
+        return self._bucket.number
+
+    def buffer(self) -> Tensor:
+        """All gradients, flat."""
+        return self._bucket.flat
+
+    def set_buffer(self, tensor: Tensor) -> None:
+        """Replace the gradients."""
+        self._bucket.flat = tensor
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters."""
+        return list(self._bucket.parameters)
+
+    def gradients(self) -> list[Tensor]:
+        """Each parameter's part of the buffer."""
+        return cut(self._bucket.flat, self._bucket.parameters)
+
+    def is_last(self) -> bool:
+        """Whether no bucket comes after it."""
+        return self._last
+
+
+def cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """A flat tensor as views in the shapes of others."""
+    found, at = [], 0
+    for each in like:
+        count = each.shape.numel()
+        found.append(flat[at : at + count].reshape(each.shape))
+        at += count
+    return found
+
+
+def fill_buckets(named: Sequence[tuple[str, Tensor]], limit: int) -> list[Bucket]:
+    """Parameters in buckets, the last ones first: their gradients come first."""
+    buckets: list[Bucket] = []
+    open_: dict[Any, tuple[Bucket, int]] = {}
+    for name, parameter in reversed(named):
+        kind = (parameter.dtype, parameter.device)
+        size = parameter.shape.numel() * parameter.dtype.itemsize
+        bucket, used = open_.get(kind, (None, 0))
+        most = FIRST if bucket is not None and bucket.number == 0 else limit
+        if bucket is None or used + size > min(most, limit):
+            bucket, used = Bucket(len(buckets), [], []), 0
+            buckets.append(bucket)
+        bucket.parameters.append(parameter)
+        bucket.names.append(name)
+        open_[kind] = (bucket, used + size)
+    return buckets
+
+
+Hook = Callable[[GradBucket], Future]
+
+
+class Reducer:
+    """Collects gradients as they come and averages them over a group, bucket after bucket."""
+
+    def __init__(
+        self, named: Sequence[tuple[str, Tensor]], group: ProcessGroup, limit: int, unused: bool
+    ) -> None:
+        self.group = group
+        self.buckets = fill_buckets(named, limit)
+        self.place = {id(p): b for b in self.buckets for p in b.parameters}
+        self.find_unused = unused
+        self.armed = False
+        self.hook: Hook | None = None
+        self.next = 0
+        self.absent: set[int] = set()  # parameters without a gradient here
+
+    def arm(self, unused: set[int]) -> None:
+        """Expect a backward, in which some parameters get no gradient."""
+        self.armed = True
+        self.next = 0
+        self.absent = unused
+        for bucket in self.buckets:
+            bucket.ready = {id(p) for p in bucket.parameters if id(p) in unused}
+            bucket.flat, bucket.answer = None, None
+
+    def arrived(self, parameter: Tensor) -> None:
+        """A parameter's gradient is whole."""
+        if not self.armed:
+            return
+        self.place[id(parameter)].ready.add(id(parameter))
+        self.send_full()
+
+    def send_full(self) -> None:
+        """Send buckets that are full, in order; after the last, wait for all."""
+        while self.next < len(self.buckets) and self.buckets[self.next].full:
+            self.send(self.buckets[self.next])
+            self.next += 1
+        if self.next == len(self.buckets):
+            self.armed = False
+            self.finish()
+
+    def send(self, bucket: Bucket) -> None:
+        """Begin to average a bucket."""
+        with no_grad():
+            gradients = [
+                zeros_like(p) if p.grad is None else p.grad.detach() for p in bucket.parameters
+            ]
+            for name, gradient in zip(bucket.names, gradients, strict=True):
+                if gradient.is_sparse:
+                    raise NotImplementedError(
+                        f"DistributedDataParallel: the gradient of {name!r} is sparse. Make the "
+                        "layer with sparse=False."
+                    )
+            bucket.flat = cat([g.reshape(-1) for g in gradients])
+        last = bucket.number == len(self.buckets) - 1
+        bucket.answer = (self.hook or self.average)(GradBucket(bucket, last))
+
+    def average(self, bucket: GradBucket) -> Future:
+        """What is done with a bucket unless a hook does it."""
+        flat = bucket.buffer()
+        work = all_reduce(flat, RedOpType.AVG, self.group, async_op=True)
+        future = Future()
+        if work is None:
+            future.set_result(flat)
+            return future
+        return work.get_future().then(lambda done: done.value()[0])
+
+    def finish(self) -> None:
+        """Wait for all buckets and give parameters their averaged gradients."""
+        used = self.used_anywhere()
+        with no_grad():
+            for bucket in self.buckets:
+                flat = bucket.answer.wait() if bucket.answer is not None else bucket.flat
+                flat = flat[0] if isinstance(flat, (list, tuple)) else flat
+                for parameter, part in zip(
+                    bucket.parameters, cut(flat, bucket.parameters), strict=True
+                ):
+                    if parameter.grad is not None:
+                        parameter.grad.copy_(part)
+                    elif used is None or id(parameter) in used:
+                        parameter.grad = part.clone().to(parameter.dtype)
+                bucket.flat, bucket.answer = None, None
+
+    def used_anywhere(self) -> set[int] | None:
+        """The parameters some process has a gradient for; None if nobody looks for the others."""
+        if not self.find_unused:
+            return None
+        every = [p for b in self.buckets for p in b.parameters]
+        flags = zeros(len(every))
+        for at, parameter in enumerate(every):
+            if id(parameter) not in self.absent:
+                flags[at] = 1.0
+        all_reduce(flags, RedOpType.MAX, self.group)
+        return {id(p) for p, flag in zip(every, flags.tolist(), strict=True) if flag}
+
+    def missing(self) -> list[str]:
+        """The parameters an unfinished backward gave no gradient."""
+        return [
+            name
+            for bucket in self.buckets
+            for name, p in zip(bucket.names, bucket.parameters, strict=True)
+            if id(p) not in bucket.ready
+        ]
+
+    def shadow(self) -> None:
+        """Take part in the others' averages without gradients of one's own."""
+        for bucket in self.buckets:
+            first = bucket.parameters[0]
+            size = sum(p.shape.numel() for p in bucket.parameters)
+            bucket.flat = zeros(size, dtype=first.dtype, device=first.device)
+            last = bucket.number == len(self.buckets) - 1
+            (self.hook or self.average)(GradBucket(bucket, last)).wait()
+            bucket.flat = None
+        if self.find_unused:
+            self.absent = {id(p) for b in self.buckets for p in b.parameters}
+            self.used_anywhere()

@@ -1,0 +1,286 @@
+"""A module trained by the processes of a group on different data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from adjoint.distributed.collectives import all_gather_into_tensor, broadcast
+from adjoint.distributed.data_parallel.buckets import MIB, Reducer, cut
+from adjoint.distributed.group import resolve
+from adjoint.distributed.objects import gathered
+from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.ops.create.creation import full, zeros
+from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.futures import Future
+from adjoint.nn.modules.module import Module
+
+
+class DistributedDataParallel(Module):
+    """Wraps a module whose replicas, one per process, are trained together.
+
+    At the start every process gets the parameters and buffers of the first. In backward, gradients
+    are averaged over the group in buckets, each sent as soon as it is full while backward goes on.
+    Every process must run the same backward passes.
+
+    Args:
+        module: the module to call; its parameters are under `module.`.
+        device_ids: the device the module is on, to which inputs are moved; None leaves them.
+        output_device: accepted as PyTorch has it.
+        dim: accepted as PyTorch has it.
+        broadcast_buffers: whether buffers of the first process replace the others' before a forward.
+        init_sync: whether to begin with the first process's parameters and buffers.
+        process_group: the processes; all unless given.
+        bucket_cap_mb: how many MiB of gradients travel together, 25 unless given.
+        find_unused_parameters: whether some parameters may have no part in a forward.
+        check_reduction: accepted as PyTorch has it.
+        gradient_as_bucket_view: accepted; gradients are always their own memory.
+        static_graph: whether every iteration uses the same parameters (then nothing is looked for).
+
+    Example:
+        >>> import adjoint as ad, adjoint.distributed as dist
+        >>> dist.init_process_group("gloo")
+        >>> net = ad.nn.parallel.DistributedDataParallel(ad.nn.Linear(2, 1))
+        >>> list(net.state_dict())
+        ['module.weight', 'module.bias']
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        object.__setattr__(self, "process_group", resolve(process_group))
+        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter "
+                "that requires a gradient."
+            )
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError(
+                "DistributedDataParallel: device_ids must be one device per process, received "
+                f"{device_ids}"
+            )
+        self.module = module
+        self.device_ids = list(device_ids) if device_ids else None
+        self.output_device = output_device
+        self.dim = dim
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.static_graph = static_graph
+        self.require_backward_grad_sync = True
+        self.require_forward_param_sync = True
+        self._joining = False
+        limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
+        reducer = Reducer(named, self.process_group, limit, find_unused_parameters)
+        object.__setattr__(self, "reducer", reducer)
+        self._alone = self.process_group.size() == 1
+        if self._alone:
+            return
+        check_replicas(self.process_group, named)
+        if init_sync:
+            states = [p.detach() for p in module.parameters()]
+            self._spread([*states, *(b.detach() for b in module.buffers())], 0)
+        for _, parameter in named:
+            EARLY_LEAVES[id(parameter)] = parameter
+            parameter.register_post_accumulate_grad_hook(reducer.arrived)
+
+    def _spread(self, tensors: list[Tensor], source: int) -> None:
+        """Replace tensors by those of one process, few messages for many of them."""
+        kinds: dict[Any, list[Tensor]] = {}
+        for each in tensors:
+            kinds.setdefault((each.dtype, each.device), []).append(each)
+        with no_grad():
+            for same in kinds.values():
+                flat = cat([t.reshape(-1) for t in same])
+                broadcast(flat, group=self.process_group, group_src=source)
+                for tensor, part in zip(same, cut(flat, same), strict=True):
+                    tensor.copy_(part)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        inputs, kwargs = self._moved((inputs, kwargs))
+        if self._alone:
+            return self.module(*inputs, **kwargs)
+        source = self._announce() if self._joining else 0
+        if self.broadcast_buffers and self.require_forward_param_sync and self.training:
+            buffers = [b.detach() for b in self.module.buffers()]
+            if buffers:
+                self._spread(buffers, source)
+        expects = CONTEXT.grad_enabled and self.require_backward_grad_sync
+        reducer: Reducer = self.reducer
+        if expects and reducer.armed and 0 < reducer.next + len(reducer.buckets[0].ready):
+            self._refuse_unfinished(reducer)
+        out = self.module(*inputs, **kwargs)
+        if expects:
+            self._arm(reducer, out)
+        else:
+            reducer.armed = False
+        return out
+
+    def _refuse_unfinished(self, reducer: Reducer) -> None:
+        names = reducer.missing()
+        began = any(b.ready - reducer.absent for b in reducer.buckets)
+        if names and began:
+            raise RuntimeError(
+                "DistributedDataParallel: Expected to have finished reduction in the prior "
+                f"iteration before starting a new one. No gradient came for {', '.join(names)}: "
+                "they have no part in the loss. Pass find_unused_parameters=True, or freeze them."
+            )
+
+    def _arm(self, reducer: Reducer, out: Any) -> None:
+        unused: set[int] = set()
+        tensors = [t for t in flatten(out)[0] if isinstance(t, Tensor) and t.requires_grad]
+        if self.find_unused_parameters:
+            reached = leaves_of(tensors)
+            unused = {i for i in reducer.place if i not in reached}
+        reducer.arm(unused)
+        if unused and tensors:
+            # A bucket of parameters without gradients is sent as soon as backward begins.
+            first = next((t for t in tensors if t.grad_fn is not None), None)
+            if first is not None:
+                first.register_hook(lambda g: reducer.send_full() if reducer.armed else None)
+
+    def _moved(self, tree: Any) -> Any:
+        if not self.device_ids:
+            return tree
+        given = self.device_ids[0]
+        device = Device("cuda", given) if isinstance(given, int) else given
+        leaves, structure = flatten(tree)
+        return unflatten(structure, [x.to(device) if isinstance(x, Tensor) else x for x in leaves])
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Leave gradients of this process as they are inside a `with` block.
+
+        They add up, and the next backward outside averages the sums.
+        """
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Future]) -> None:
+        """Have `hook(state, bucket)` do what is done with a bucket of gradients."""
+        if self.reducer.hook is not None:
+            raise RuntimeError("register_comm_hook can only be called once")
+        self.reducer.hook = partial(hook, state)
+
+    # -- uneven inputs ---------------------------------------------------------------------------
+
+    def _announce(self) -> int:
+        """Say that this process still has inputs; the first that does."""
+        active = self._active(1)
+        return active.index(1)
+
+    def _active(self, mine: int) -> list[int]:
+        flags = zeros(self.process_group.size())
+        all_gather_into_tensor(flags, full((1,), float(mine)), self.process_group)
+        return [int(f) for f in flags.tolist()]
+
+    @contextmanager
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:
+        """Train on inputs of which processes have different numbers.
+
+        A process that is done goes on taking part in the others' averages with zeros. In the end
+        all get the parameters of one that was active last.
+        """
+        if not enable or self._alone:
+            yield
+            return
+        if not divide_by_initial_world_size:
+            raise NotImplementedError("join: divide_by_initial_world_size=False is not supported")
+        self._joining = True
+        try:
+            yield
+            last = 0
+            while True:
+                active = self._active(0)
+                if not any(active):
+                    break
+                if throw_on_early_termination:
+                    raise RuntimeError("join: some process has no more inputs")
+                last = active.index(1)
+                self._shadow(last)
+            last_seen = gathered(self.process_group, last, "join")
+            self._spread([p.detach() for p in self.module.parameters()], max(last_seen))
+        finally:
+            self._joining = False
+
+    def _shadow(self, source: int) -> None:
+        buffers = [b.detach() for b in self.module.buffers()]
+        if self.broadcast_buffers and buffers:
+            self._spread(buffers, source)
+        if self.require_backward_grad_sync:
+            self.reducer.shadow()
+
+
+def check_replicas(group: Any, named: list[tuple[str, Tensor]]) -> None:
+    """Refuse on every process that their modules differ."""
+    mine = [f"{name} {tuple(p.shape)} {p.dtype}" for name, p in named]
+    digest = hashlib.blake2b("\n".join(mine).encode(), digest_size=16).hexdigest()
+    digests = gathered(group, digest, "DistributedDataParallel check")
+    if len(set(digests)) == 1:
+        return
+    every = gathered(group, mine, "DistributedDataParallel parameters")
+    for rank, other in enumerate(every):
+        if other != every[0]:
+            pairs = zip([*every[0], ""], [*other, ""], strict=False)
+            here, there = next((a, b) for a, b in pairs if a != b)
+            raise RuntimeError(
+                f"DistributedDataParallel: the module of rank {rank} differs from that of rank 0: "
+                f"{there or 'no parameter'!s} instead of {here or 'no parameter'!s}"
+            )
+
+
+def leaves_of(tensors: list[Tensor]) -> set[int]:
+    """The ids of the leaves that some tensors were computed from."""
+    found: set[int] = set()
+    seen: set[Any] = set()
+    stack: list[Any] = []
+    for tensor in tensors:
+        if tensor.grad_fn is None:
+            found.add(id(tensor))
+        else:
+            stack.append(tensor.grad_fn)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for edge in node.edges:
+            if edge is None:
+                continue
+            if isinstance(edge[0], Node):
+                stack.append(edge[0])
+            else:
+                found.add(id(edge[0]))
+    return found
