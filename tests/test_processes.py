@@ -189,5 +189,11 @@ def test_without_a_group() -> None:
         dist.get_rank()
     with pytest.raises(ValueError, match="has not been initialized"):
         ad.nn.parallel.DistributedDataParallel(ad.nn.Linear(2, 1))
-    with pytest.raises(NotImplementedError, match="2 processes"):
-        dist.init_process_group("gloo", rank=0, world_size=2)
+    with pytest.raises(dist.DistStoreError, match=r"rank\(s\) 1 of 2 have not come"):
+        dist.init_process_group("gloo", "tcp://127.0.0.1:0", timeout=0.2, rank=0, world_size=2)
+    with pytest.raises(ValueError, match="rank must be from 0 to 1"):
+        dist.init_process_group("gloo", rank=2, world_size=2)
+    with pytest.raises(ValueError, match="Invalid backend"):
+        dist.init_process_group("carrier pigeon")
+    with pytest.raises(RuntimeError, match="NCCL is not available"):
+        dist.init_process_group("nccl")

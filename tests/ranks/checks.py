@@ -1,0 +1,37 @@
+"""Running every `check_*` function of a program on every rank; the first failure ends it."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+import adjoint.distributed as dist
+
+
+def run(module: ModuleType | Any) -> None:
+    dist.init_process_group("gloo", timeout=60)
+    chosen = sys.argv[1:]
+    for name, check in list(vars(module).items()):
+        if name.startswith("check_") and (not chosen or name in chosen):
+            ad.manual_seed(0)
+            try:
+                check(dist.get_rank(), dist.get_world_size())
+            except BaseException:
+                print(f"failed: {name}", file=sys.stderr)
+                raise
+            dist.barrier()
+    if dist.get_rank() == 0:
+        print("passed")
+
+
+def same(x: Any, y: Any, tolerance: float = 0.0) -> None:
+    x = x.detach().numpy() if isinstance(x, ad.Tensor) else np.asarray(x)
+    y = y.detach().numpy() if isinstance(y, ad.Tensor) else np.asarray(y)
+    assert x.shape == y.shape, (x.shape, y.shape)
+    np.testing.assert_allclose(
+        x.astype(np.complex128), y.astype(np.complex128), rtol=tolerance, atol=tolerance
+    )

@@ -1,0 +1,265 @@
+"""Collectives on real ranks, against the same values computed by NumPy."""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+import adjoint.distributed.nn as dist_nn
+from tests.ranks.checks import run, same
+
+DTYPES = [
+    ad.bool, ad.uint8, ad.int8, ad.int16, ad.int32, ad.int64, ad.float16, ad.bfloat16, ad.float32,
+    ad.float64, ad.complex64, ad.complex128,
+]  # fmt: skip
+
+
+def values(rank: int, dtype: Any, shape: tuple[int, ...] = (3, 4)) -> Any:
+    drawn = np.random.default_rng(rank).integers(0, 3, shape)
+    return ad.tensor(drawn.tolist()).to(dtype)
+
+
+COMBINE: dict[Any, Any] = {
+    dist.ReduceOp.SUM: np.add,
+    dist.ReduceOp.PRODUCT: np.multiply,
+    dist.ReduceOp.MIN: np.minimum,
+    dist.ReduceOp.MAX: np.maximum,
+    dist.ReduceOp.BAND: np.bitwise_and,
+    dist.ReduceOp.BOR: np.bitwise_or,
+    dist.ReduceOp.BXOR: np.bitwise_xor,
+}
+
+
+def as_numpy(x: Any) -> Any:
+    return x.float().numpy() if x.dtype is ad.bfloat16 else x.numpy()
+
+
+def check_reductions(rank: int, size: int) -> None:
+    for dtype in DTYPES:
+        every = [as_numpy(values(r, dtype)) for r in range(size)]
+        for op, combine in COMBINE.items():
+            x = values(rank, dtype)
+            exact = not (dtype.is_floating_point or dtype.is_complex)
+            bitwise = op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR)
+            ordered = op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX)
+            if (bitwise and not exact) or (ordered and dtype.is_complex):
+                with pytest.raises(RuntimeError):
+                    dist.all_reduce(x, op)
+                continue
+            dist.all_reduce(x, op)
+            same(as_numpy(x), reduce(combine, every))
+            part = ad.zeros(12 // size, dtype=dtype)
+            dist.reduce_scatter_tensor(part, values(rank, dtype).reshape(-1), op)
+            whole = reduce(combine, every).reshape(size, -1)
+            same(as_numpy(part), whole[rank])
+        y = values(rank, dtype)
+        dist.reduce(y, dst=size - 1)
+        if rank == size - 1:
+            same(as_numpy(y), reduce(np.add, every))
+    x = ad.full((2,), float(rank))
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    same(x, [(size - 1) / 2] * 2)
+    x = ad.tensor([float("nan") if rank == 1 else 1.0, 2.0])
+    dist.all_reduce(x, dist.ReduceOp.MAX)
+    assert np.isnan(x.tolist()[0])
+    assert x.tolist()[1] == 2
+
+
+def check_moving(rank: int, size: int) -> None:
+    for dtype in DTYPES:
+        every = [as_numpy(values(r, dtype)) for r in range(size)]
+        x = values(rank, dtype)
+        dist.broadcast(x, src=1)
+        same(as_numpy(x), every[1])
+        found = [ad.zeros(3, 4, dtype=dtype) for _ in range(size)]
+        dist.all_gather(found, values(rank, dtype))
+        for got, wanted in zip(found, every, strict=True):
+            same(as_numpy(got), wanted)
+        out = ad.zeros(4, 3 * size, dtype=dtype).T  # not contiguous
+        dist.all_gather_into_tensor(out, values(rank, dtype))
+        same(as_numpy(out), np.concatenate(every))
+        part = ad.zeros(3, 4, dtype=dtype)
+        dist.scatter(part, [values(r, dtype) for r in range(size)] if rank == 0 else None, src=0)
+        same(as_numpy(part), every[rank])
+        kept = [ad.zeros(3, 4, dtype=dtype) for _ in range(size)] if rank == 1 else None
+        dist.gather(values(rank, dtype), kept, dst=1)
+        for got, wanted in zip(kept or [], every, strict=False):
+            same(as_numpy(got), wanted)
+        rows = ad.arange(size).to(dtype) if dtype is not ad.bool else ad.ones(size).to(dtype)
+        swapped = ad.zeros(size, dtype=dtype)
+        dist.all_to_all_single(swapped, rows)
+        same(as_numpy(swapped), as_numpy(rows[rank].expand(size)))
+    gives = [(rank + r) % 3 for r in range(size)]
+    takes = gives  # symmetric
+    out = ad.zeros(sum(takes), 2)
+    dist.all_to_all_single(out, ad.full((sum(gives), 2), float(rank)), takes, gives)
+    same(out[:, 0], np.repeat(np.arange(size), takes))
+    with pytest.raises(dist.DistBackendError, match="expects"):
+        wrong = [1] * size
+        mine = [2, *([1] * (size - 2)), 0] if rank == 0 else wrong
+        dist.all_to_all_single(ad.zeros(size), ad.zeros(size), wrong, mine)
+
+
+def check_messages(rank: int, size: int) -> None:
+    peer = rank ^ 1
+    for dtype in DTYPES:
+        got = ad.zeros(3, 4, dtype=dtype)
+        works = dist.batch_isend_irecv(
+            [
+                dist.P2POp(dist.irecv, got, peer),
+                dist.P2POp(dist.isend, values(rank, dtype), peer),
+            ]
+        )
+        for work in works:
+            work.wait()
+        same(as_numpy(got), as_numpy(values(peer, dtype)))
+    if rank == 0:
+        for _ in range(size - 1):
+            got = ad.zeros(1)
+            source = dist.recv(got, tag=3)
+            assert got.tolist() == [source]
+    else:
+        dist.send(ad.full((1,), float(rank)), 0, tag=3)
+    if rank == 0:
+        dist.send_object_list(["a", {"b": 1}], 1)
+        big = ad.ones(1 << 18)
+        dist.send(big, 1)
+    if rank == 1:
+        objects: list[Any] = [None, None]
+        assert dist.recv_object_list(objects, 0) == 0
+        assert objects == ["a", {"b": 1}]
+        big = ad.zeros(1 << 18)
+        dist.recv(big, 0)
+        assert big.sum().item() == 1 << 18
+
+
+def check_objects(rank: int, size: int) -> None:
+    every: list[Any] = [None] * size
+    dist.all_gather_object(every, "x" * rank)
+    assert every == ["x" * r for r in range(size)]
+    held = [rank, {"deep": [rank]}]
+    dist.broadcast_object_list(held, src=1)
+    assert held == [1, {"deep": [1]}]
+    out: list[Any] = [None]
+    dist.scatter_object_list(out, list("abcd"[:size]) if rank == 0 else None, src=0)
+    assert out == ["abcd"[rank]]
+    kept: Any = [None] * size if rank == 0 else None
+    dist.gather_object(rank, kept, dst=0)
+    assert rank or kept == list(range(size))
+
+
+def check_asynchronous(rank: int, size: int) -> None:
+    tensors = [ad.full((1000 * (i + 1),), float(rank + i)) for i in range(8)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    for i, (tensor, work) in enumerate(zip(tensors, works, strict=True)):
+        assert work is not None
+        assert work.wait()
+        assert work.is_completed()
+        assert tensor[0].item() == sum(r + i for r in range(size))
+    future = dist.all_reduce(ad.ones(2), async_op=True).get_future()  # type: ignore[union-attr]
+    assert future.then(lambda f: f.value()[0].tolist()).wait() == [size, size]
+
+
+def check_groups(rank: int, size: int) -> None:
+    pair = dist.new_group([0, size - 1])
+    if rank in (0, size - 1):
+        x = ad.ones(1)
+        dist.all_reduce(x, group=pair)
+        assert x.item() == 2
+        assert dist.get_rank(pair) == (0 if rank == 0 else 1)
+        assert dist.get_global_rank(pair, 1) == size - 1
+    else:
+        assert pair is dist.GroupMember.NON_GROUP_MEMBER
+        assert dist.get_rank(pair) == -1
+    mine, _ = dist.new_subgroups(size // 2 or 1)
+    x = ad.full((1,), float(rank))
+    dist.all_reduce(x, group=mine)
+    assert x.item() == sum(dist.get_process_group_ranks(mine))
+    with pytest.raises(ValueError, match="different ranks"):
+        dist.new_group([0, size])
+
+
+def check_mismatches(rank: int, size: int) -> None:
+    with pytest.raises(dist.DistBackendError, match=r"rank 1: all_reduce sum \(3,\)"):
+        dist.all_reduce(ad.ones(3 if rank == 1 else 2))
+    with pytest.raises(dist.DistBackendError, match="rank 0: broadcast"):
+        if rank == 0:
+            dist.broadcast(ad.ones(2), 0)
+        else:
+            dist.all_reduce(ad.ones(2))
+    with pytest.raises(dist.DistBackendError, match="float64"):
+        dist.all_reduce(ad.ones(2, dtype=ad.float64 if rank == 0 else ad.float32))
+    x = ad.ones(2)  # and all go on
+    dist.all_reduce(x)
+    assert x.tolist() == [size, size]
+
+
+def check_derivatives(rank: int, size: int) -> None:
+    """Each rule against the transpose: <A x, y> = <x, A' y>, summed over ranks."""
+    rng = np.random.default_rng(100 + rank)
+
+    def draw(*shape: int) -> Any:
+        return ad.tensor(rng.normal(size=shape).tolist(), dtype=ad.float64)
+
+    functions = [
+        (lambda x: dist_nn.all_reduce(x), (3,)),
+        (lambda x: dist_nn.all_reduce(x, dist.ReduceOp.AVG), (3,)),
+        (lambda x: dist_nn.broadcast(x, 1), (3,)),
+        (lambda x: dist_nn.reduce(x, 1), (3,)),
+        (lambda x: ad.stack(list(dist_nn.all_gather(x))), (2, 3)),
+        (lambda x: dist_nn.reduce_scatter(x[0], list(x)), (size, 3)),
+        (lambda x: ad.stack(list(dist_nn.all_to_all([x], list(x)))), (size, 3)),
+    ]
+    for f, shape in functions:
+        x = draw(*shape).requires_grad_()
+        out = f(x)
+        y = draw(*out.shape)
+        (grad,) = ad.autograd.grad(out, x, y)
+        t = draw(*shape)
+        sides = ad.stack([(f(t) * y).sum(), (t * grad).sum()]).detach()
+        dist.all_reduce(sides)
+        assert abs(sides[0].item() - sides[1].item()) < 1e-9, f
+    x = draw(3).requires_grad_()
+    dist_nn.all_reduce(x, dist.ReduceOp.PRODUCT).sum().backward()
+    every = [ad.zeros(3, dtype=ad.float64) for _ in range(size)]
+    dist.all_gather(every, x.detach())
+    others = reduce(np.multiply, [e.numpy() for r, e in enumerate(every) if r != rank])
+    same(x.grad, others * size, 1e-12)
+    x = draw(3).requires_grad_()
+    dist_nn.all_reduce(x, dist.ReduceOp.MAX).sum().backward()
+    total = x.grad.clone()
+    dist.all_reduce(total)
+    same(total, np.full(3, float(size)), 1e-12)
+
+
+def check_compiled(rank: int, size: int) -> None:
+    @ad.compile
+    def step(x: Any) -> Any:
+        y = x * 2
+        dist.all_reduce(y)
+        return y.sum() + dist_nn.all_reduce(x).mean()
+
+    x = ad.arange(4.0) + rank
+    wanted = sum(2 * (np.arange(4.0) + r) for r in range(size))
+    mean = sum(np.arange(4.0) + r for r in range(size)).mean()
+    for _ in range(3):
+        same(step(x), wanted.sum() + mean, 1e-6)
+
+
+def check_again(rank: int, size: int) -> None:
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo", timeout=60)
+    x = ad.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == size
+
+
+if __name__ == "__main__":
+    run(sys.modules[__name__])
