@@ -1,0 +1,211 @@
+"""Training on real ranks follows the losses of one process that sees the whole batch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+from adjoint import nn
+from adjoint.models import GPT2, GPT2Config
+from adjoint.nn import functional as F
+from adjoint.nn.parallel import DistributedDataParallel as DDP
+from tests.ranks.checks import run, same
+
+STEPS = 4
+
+
+def mlp() -> Any:
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def cnn() -> Any:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3)
+    )
+
+
+def gpt() -> Any:
+    return GPT2(
+        GPT2Config(vocab_size=17, n_positions=8, n_embd=16, n_layer=2, n_head=2, dropout=0.0)
+    )
+
+
+def gpt_loss(model: Any, x: Any) -> Any:
+    out = model(x)
+    logits = getattr(out, "logits", out)
+    logits = logits[0] if isinstance(logits, tuple) else logits
+    return F.cross_entropy(logits[:, :-1].reshape(-1, 17), x[:, 1:].reshape(-1))
+
+
+def square(model: Any, x: Any) -> Any:
+    return (model(x) ** 2).mean()
+
+
+CASES: dict[str, Any] = {
+    "mlp": (mlp, lambda: ad.randn(STEPS, 8, 6), square),
+    "cnn": (cnn, lambda: ad.randn(STEPS, 8, 1, 6, 6), square),
+    "gpt": (gpt, lambda: ad.randint(0, 17, (STEPS, 8, 8)), gpt_loss),
+}
+
+
+def train(model: Any, batches: Any, loss_of: Any, compiled: bool = False) -> list[float]:
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(model, x)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run_step = ad.compile(step) if compiled else step
+    return [run_step(x).item() for x in batches]
+
+
+def follows(rank: int, size: int, name: str, wrap: Any, compiled: bool = False) -> Any:
+    make, draw, loss_of = CASES[name]
+    ad.manual_seed(5)
+    alone, model, batches = make(), make(), draw()
+    model.load_state_dict(alone.state_dict())
+    if name == "cnn":
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    if rank:  # DistributedDataParallel begins with the first process's parameters
+        for p in model.parameters():
+            p.data.add_(1.0)
+    model = wrap(model)
+    wanted = train(alone, batches, loss_of)
+    share = 8 // size
+    mine = train(model, batches[:, rank * share : (rank + 1) * share], loss_of, compiled)
+    total = ad.tensor(mine)
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    same(total, wanted, 2e-5)
+    for a, b in zip(alone.parameters(), model.parameters(), strict=True):
+        same(a, b, 1e-3)
+    return alone, model
+
+
+def check_replicas_follow_one_process(rank: int, size: int) -> None:
+    for name in CASES:
+        alone, model = follows(rank, size, name, DDP)
+        if name == "cnn":
+            for a, b in zip(alone.buffers(), model.buffers(), strict=True):
+                same(a, b, 1e-5)
+
+
+def check_compiled_replicas(rank: int, size: int) -> None:
+    for name in ("mlp", "gpt"):
+        follows(rank, size, name, DDP, compiled=True)
+
+
+def check_small_buckets(rank: int, size: int) -> None:
+    follows(rank, size, "gpt", lambda m: DDP(m, bucket_cap_mb=0.001))
+
+
+def check_early_sending(rank: int, size: int) -> None:
+    """Buckets leave before backward ends: the last layer's is sent when the first's is not there."""
+    model = DDP(mlp(), bucket_cap_mb=0.0001)
+    seen: list[bool] = []
+    plain = model.reducer.send
+
+    def send(bucket: Any) -> None:
+        seen.append(model.module[0].weight.grad is None)
+        plain(bucket)
+
+    model.reducer.send = send
+    model(ad.randn(4, 6)).sum().backward()
+    assert len(seen) > 1
+    assert seen[0]
+    assert not seen[-1]
+
+
+def check_accumulation(rank: int, size: int) -> None:
+    alone = mlp()
+    model = DDP(mlp())
+    alone.load_state_dict(model.module.state_dict())
+    x = ad.randn(2, 8, 6)
+    share = 8 // size
+    mine = x[:, rank * share : (rank + 1) * share]
+    with model.no_sync():
+        model(mine[0]).mean().backward()
+    local = model.module[0].weight.grad.clone()
+    every = [ad.zeros_like(local) for _ in range(size)]
+    dist.all_gather(every, local)
+    assert not all(e.equal(local) for e in every)
+    model(mine[1]).mean().backward()
+    (alone(x[0]).mean() + alone(x[1]).mean()).backward()
+    for a, b in zip(alone.parameters(), model.parameters(), strict=True):
+        same(a.grad, b.grad, 1e-6)
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.never = nn.Linear(2, 1), nn.Linear(2, 1), nn.Linear(2, 1)
+
+    def forward(self, x: Any, which: str) -> Any:
+        return getattr(self, which)(x)
+
+
+def check_unused(rank: int, size: int) -> None:
+    model = DDP(Branches(), find_unused_parameters=True)
+    x = ad.ones(3, 2)
+    for _ in range(2):
+        model.zero_grad()
+        model(x, "a" if rank == 0 else "b").sum().backward()
+        same(model.module.a.weight.grad, [[3.0 / size] * 2], 1e-6)
+        same(model.module.b.weight.grad, [[3.0 * (size - 1) / size] * 2], 1e-6)
+        assert model.module.never.weight.grad is None
+    strict = DDP(Branches())
+    strict(x, "a").sum().backward()
+    with pytest.raises(RuntimeError, match=r"b\.weight"):
+        strict(x, "a")
+
+
+def check_uneven_inputs(rank: int, size: int) -> None:
+    model = DDP(mlp())
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    with model.join():
+        for _ in range(2 + rank):
+            optimizer.zero_grad()
+            model(ad.ones(2, 6)).sum().backward()
+            optimizer.step()
+    for p in model.parameters():
+        first = p.detach().clone()
+        dist.broadcast(first, 0)
+        same(p, first)
+
+
+def check_hooks(rank: int, size: int) -> None:
+    from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    grads = []
+    for hook in (None, default_hooks.allreduce_hook, default_hooks.bf16_compress_hook):
+        ad.manual_seed(1)
+        model = DDP(mlp())
+        if hook is not None:
+            model.register_comm_hook(None, hook)
+        model(ad.ones(2, 6) * (rank + 1)).sum().backward()
+        grads.append(model.module[0].weight.grad)
+    same(grads[0], grads[1], 1e-6)
+    same(grads[0], grads[2], 2e-2)
+
+
+def check_different_modules(rank: int, size: int) -> None:
+    with pytest.raises(RuntimeError, match="rank 1 differs"):
+        DDP(nn.Linear(2, 3 if rank == 1 else 2))
+
+
+def check_sampler(rank: int, size: int) -> None:
+    sampler = ad.utils.data.DistributedSampler(range(10), shuffle=True)  # type: ignore[arg-type]
+    sampler.set_epoch(3)
+    every: list[Any] = [None] * size
+    dist.all_gather_object(every, list(sampler))
+    assert sorted({i for part in every for i in part}) == list(range(10))
+
+
+if __name__ == "__main__":
+    run(sys.modules[__name__])
