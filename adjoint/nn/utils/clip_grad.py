@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adjoint.distributed.operations import all_reduce
+from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.backends.array.many import bundles, each, join, update_many
 from adjoint.engine.core.dtype import float32, float64
@@ -129,10 +131,33 @@ def clip_grad_norm_(
         tensor([0.6000, 0.8000])
     """
     listed = _listed(parameters, "parameters")
-    grads = [p.grad for p in listed if p.grad is not None]
-    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    total = _norm_over_processes(listed, float(norm_type), error_if_nonfinite, foreach)
     clip_grads_with_norm_(listed, max_norm, total, foreach)
     return total
+
+
+def _norm_over_processes(
+    parameters: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None
+) -> Tensor:
+    """The joint norm, where processes may keep parts of a parameter (`split_over` a group)."""
+    groups: dict[Any, list[Tensor]] = {}
+    for each_one in parameters:
+        if each_one.grad is not None:
+            groups.setdefault(getattr(each_one, "split_over", None), []).append(each_one.grad)
+    if not set(groups) - {None}:
+        return get_total_norm(groups.get(None, []), norm_type, error_if_nonfinite, foreach)
+    norms = []
+    for group, grads in groups.items():
+        norm = get_total_norm(grads, norm_type, False, foreach)
+        if group is not None:
+            largest = norm_type == float("inf")
+            power = norm if largest else norm**norm_type
+            kind = RedOpType.MAX if largest else RedOpType.SUM
+            with no_grad():
+                power = all_reduce(power, kind, group)
+            norm = power if largest else power ** (1.0 / norm_type)
+        norms.append(norm)
+    return get_total_norm(norms, norm_type, error_if_nonfinite)
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:

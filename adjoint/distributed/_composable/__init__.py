@@ -1,0 +1,3 @@
+"""Composable parallelism, at PyTorch's older path."""
+
+from adjoint.distributed.sharded.fully_shard import fully_shard as fully_shard

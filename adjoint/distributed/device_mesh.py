@@ -1,0 +1,153 @@
+"""Processes arranged in a grid, one group along each of its lines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.distributed.group import is_member, new_group
+from adjoint.distributed.start import init_process_group, is_initialized
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.state.processes import default_group
+from adjoint.engine.tensor.tensor import Tensor
+
+
+class DeviceMesh:
+    """A grid of processes; every process makes it, in the same order.
+
+    Args:
+        device_type: the kind of device tensors are on.
+        mesh: the ranks, as a nested list or tensor.
+        mesh_dim_names: a name for each dimension.
+
+    Example:
+        >>> import adjoint.distributed as dist
+        >>> dist.init_process_group("gloo")
+        >>> mesh = DeviceMesh("cpu", [0], mesh_dim_names=("dp",))
+        >>> mesh.size(), mesh["dp"].get_local_rank()
+        (1, 0)
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None,
+        _groups: list[Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.device_type = device_type
+        self._ranks = np.asarray(mesh.tolist() if isinstance(mesh, Tensor) else mesh, np.int64)
+        if self._ranks.ndim == 0:
+            self._ranks = self._ranks.reshape(1)
+        self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        if self.mesh_dim_names is not None and len(self.mesh_dim_names) != self._ranks.ndim:
+            raise ValueError(
+                f"DeviceMesh: {len(self.mesh_dim_names)} names for {self._ranks.ndim} dimensions"
+            )
+        if len(set(self._ranks.ravel().tolist())) != self._ranks.size:
+            raise ValueError(f"DeviceMesh: a rank is in the mesh twice: {self._ranks.tolist()}")
+        self._groups = self._make_groups() if _groups is None else _groups
+
+    def _make_groups(self) -> list[Any]:
+        groups: list[Any] = []
+        everyone = self._ranks.ndim == 1 and self._ranks.size == default_group().size()
+        for dim in range(self._ranks.ndim):
+            if everyone and self._ranks.tolist() == sorted(self._ranks.tolist()):
+                groups.append(default_group())
+                continue
+            mine = None
+            others = [range(n) for d, n in enumerate(self._ranks.shape) if d != dim]
+            for at in itertools.product(*others):
+                index: list[Any] = list(at)
+                index.insert(dim, slice(None))
+                made = new_group(self._ranks[tuple(index)].tolist())
+                mine = made if is_member(made) else mine
+            groups.append(mine)
+        return groups
+
+    @property
+    def mesh(self) -> Tensor:
+        """The ranks."""
+        return from_numpy(self._ranks.copy())
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return self._ranks.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many processes there are along each dimension."""
+        return tuple(self._ranks.shape)
+
+    def size(self, mesh_dim: int | str | None = None) -> int:
+        """How many processes there are, in all or along a dimension."""
+        return math.prod(self.shape) if mesh_dim is None else self.shape[self._dim(mesh_dim)]
+
+    def _dim(self, given: int | str | None) -> int:
+        if given is None:
+            if self.ndim != 1:
+                raise RuntimeError(f"a mesh of {self.ndim} dimensions: say which (mesh_dim=)")
+            return 0
+        if isinstance(given, str):
+            if self.mesh_dim_names is None or given not in self.mesh_dim_names:
+                raise KeyError(f"no dimension of the mesh is called {given!r}")
+            return self.mesh_dim_names.index(given)
+        return given
+
+    def get_group(self, mesh_dim: int | str | None = None) -> Any:
+        """The processes along a dimension that this one is among."""
+        return self._groups[self._dim(mesh_dim)]
+
+    def get_all_groups(self) -> list[Any]:
+        """The groups of all dimensions."""
+        return list(self._groups)
+
+    def get_rank(self) -> int:
+        """This process's rank in the world."""
+        return default_group().rank()
+
+    def get_coordinate(self) -> list[int] | None:
+        """This process's place in the mesh; None if it is not in it."""
+        found = np.argwhere(self._ranks == self.get_rank())
+        return found[0].tolist() if len(found) else None
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """This process's place along a dimension."""
+        place = self.get_coordinate()
+        if place is None:
+            raise RuntimeError("this process is not in the mesh")
+        return place[self._dim(mesh_dim)]
+
+    def __getitem__(self, name: str) -> DeviceMesh:
+        """The line of the mesh along a named dimension that this process is on."""
+        dim = self._dim(name)
+        place: list[Any] = list(self.get_coordinate() or [0] * self.ndim)
+        place[dim] = slice(None)
+        return DeviceMesh(
+            self.device_type,
+            self._ranks[tuple(place)],
+            mesh_dim_names=(name,),
+            _groups=[self._groups[dim]],
+        )
+
+    def __repr__(self) -> str:
+        return f"DeviceMesh({self.device_type!r}, {self._ranks.tolist()}, {self.mesh_dim_names})"
+
+
+def init_device_mesh(
+    device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None
+) -> DeviceMesh:
+    """A mesh of all processes, in the order of their ranks."""
+    if not is_initialized():
+        init_process_group()
+    size = default_group().size()
+    if math.prod(mesh_shape) != size:
+        raise RuntimeError(
+            f"init_device_mesh: {tuple(mesh_shape)} is of {math.prod(mesh_shape)} processes, but "
+            f"there are {size}"
+        )
+    ranks = np.arange(size).reshape(tuple(mesh_shape))
+    return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

@@ -1,0 +1,3 @@
+"""Optimizers of several processes."""
+
+from adjoint.distributed.optim.zero import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer

@@ -1,0 +1,130 @@
+"""An optimizer whose state is divided among processes (ZeRO-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from adjoint.distributed.collectives import broadcast
+from adjoint.distributed.group import resolve
+from adjoint.distributed.objects import gathered
+from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.optimizer import Optimizer
+
+
+class ZeroRedundancyOptimizer(Optimizer):
+    """Each process updates some of the parameters, keeps state for those only, and tells the rest.
+
+    Args:
+        params: parameters, the same on every process and with the same gradients.
+        optimizer_class: what updates them.
+        process_group: the processes; all unless given.
+        parameters_as_bucket_view: accepted as PyTorch has it.
+        overlap_with_ddp: not supported.
+        defaults: the optimizer's own arguments.
+
+    Example:
+        >>> import adjoint as ad, adjoint.distributed as dist
+        >>> dist.init_process_group("gloo")
+        >>> w = ad.nn.Parameter(ad.ones(2))
+        >>> optimizer = ZeroRedundancyOptimizer([w], ad.optim.SGD, lr=1.0)
+        >>> w.grad = ad.ones(2)
+        >>> _ = optimizer.step()
+        >>> w.tolist()
+        [0.0, 0.0]
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        optimizer_class: type[Optimizer],
+        process_group: Any = None,
+        parameters_as_bucket_view: bool = False,
+        overlap_with_ddp: bool = False,
+        **defaults: Any,
+    ) -> None:
+        if overlap_with_ddp:
+            raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not supported")
+        self.group = resolve(process_group)
+        super().__init__(params, defaults)
+        self.owner = self._divide()
+        mine = self.group.rank()
+        groups = [
+            {**g, "params": [p for p in g["params"] if self.owner[id(p)] == mine]}
+            for g in self.param_groups
+        ]
+        self._kept = [i for i, g in enumerate(groups) if g["params"]]
+        self.optim = (
+            optimizer_class([groups[i] for i in self._kept], **defaults) if self._kept else None
+        )
+
+    def _divide(self) -> dict[int, int]:
+        """Who updates what: the largest first, to whom has least."""
+        loads = [0] * self.group.size()
+        every = [p for g in self.param_groups for p in g["params"]]
+        owner: dict[int, int] = {}
+        for parameter in sorted(every, key=lambda p: -p.shape.numel()):
+            rank = loads.index(min(loads))
+            owner[id(parameter)] = rank
+            loads[rank] += parameter.shape.numel()
+        return owner
+
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        """Update this process's share, and exchange the results."""
+        loss = None
+        if closure is not None:
+            loss = closure()
+        if self.optim is not None:
+            for at, kept in zip(self._kept, self.optim.param_groups, strict=True):
+                ours = {k: v for k, v in self.param_groups[at].items() if k != "params"}
+                kept.update(ours)  # a scheduler changes the groups it knows: these
+            self.optim.step()
+        with no_grad():
+            works = [
+                broadcast(p.detach(), group=self.group, async_op=True, group_src=self.owner[id(p)])
+                for g in self.param_groups
+                for p in g["params"]
+            ]
+        for work in works:
+            if work is not None:
+                work.wait()
+        return loss
+
+    def consolidate_state_dict(self, to: int = 0) -> None:
+        """Bring everybody's state together, before `state_dict` on process `to`."""
+        mine: dict[int, Any] = {}
+        numbers = self._numbers()
+        if self.optim is not None:
+            mine = {numbers[id(p)]: s for p, s in self.optim.state.items()}
+        parts = gathered(self.group, mine, "consolidate_state_dict")
+        self._all = {k: v for part in parts for k, v in part.items()}
+
+    def _numbers(self) -> dict[int, int]:
+        every = [p for g in self.param_groups for p in g["params"]]
+        return {id(p): i for i, p in enumerate(every)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, after `consolidate_state_dict`."""
+        if not hasattr(self, "_all"):
+            raise RuntimeError(
+                "ZeroRedundancyOptimizer: state has not been consolidated on this rank. Please call "
+                "`consolidate_state_dict(to=...)` on all ranks beforehand."
+            )
+        plain = super().state_dict()
+        plain["state"] = self._all
+        return plain
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take this process's part of a whole state."""
+        super().load_state_dict({**state_dict, "state": {}})
+        every = [p for g in self.param_groups for p in g["params"]]
+        if self.optim is None:
+            return
+        for number, state in state_dict["state"].items():
+            parameter = every[int(number)]
+            if self.owner[id(parameter)] == self.group.rank():
+                self.optim.state[parameter] = {
+                    k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()
+                }

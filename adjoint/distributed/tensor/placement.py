@@ -1,0 +1,46 @@
+"""How a tensor lies on the processes along one dimension of a mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Placement:
+    """Whole everywhere, a part on each process, or a sum that is not made yet."""
+
+    __slots__ = ()
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether each process has a part (along `dim`)."""
+        return isinstance(self, Shard) and (dim is None or self.dim == dim)
+
+    def is_replicate(self) -> bool:
+        """Whether every process has the whole."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self) -> bool:
+        """Whether the whole is the sum of what processes have."""
+        return isinstance(self, Partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard(Placement):
+    """Each process has a part along a dimension.
+
+    >>> Shard(0).is_shard(0)
+    True
+    """
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate(Placement):
+    """Every process has the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Placement):
+    """The whole is the sum of what processes have."""
+
+    reduce_op: str = "sum"

@@ -1,0 +1,245 @@
+"""Sharded, tensor-parallel and pipelined training follow one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+import adjoint.distributed.checkpoint as dcp
+from adjoint import nn
+from adjoint.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from adjoint.distributed.device_mesh import init_device_mesh
+from adjoint.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from adjoint.distributed.optim import ZeroRedundancyOptimizer
+from adjoint.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from adjoint.distributed.tensor import Replicate
+from adjoint.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from adjoint.nn import functional as F
+from adjoint.nn.parallel import DistributedDataParallel as DDP
+from tests.ranks.checks import run, same
+from tests.ranks.training import CASES, mlp, train
+
+
+def shard(model: Any) -> Any:
+    for child in model.children():
+        if list(child.parameters()):
+            fully_shard(child)
+    return fully_shard(model)
+
+
+def sharded_case(name: str, **options: Any) -> tuple[Any, Any, Any, Any]:
+    make, draw, loss_of = CASES[name]
+    ad.manual_seed(5)
+    alone, model, batches = make(), make(), draw()
+    model.load_state_dict(alone.state_dict())
+    return alone, model, batches, loss_of
+
+
+def check_sharded_follows(rank: int, size: int) -> None:
+    for name in ("mlp", "gpt"):
+        alone, model, batches, loss_of = sharded_case(name)
+        total = sum(p.numel() for p in alone.parameters())
+        shard(model)
+        count = len(list(model.parameters()))
+        kept = sum(p.numel() for p in model.parameters())
+        assert total / size <= kept <= total / size + count
+        wanted = train(alone, batches, loss_of)
+        share = 8 // size
+        mine = ad.tensor(train(model, batches[:, rank * share : (rank + 1) * share], loss_of))
+        dist.all_reduce(mine, dist.ReduceOp.AVG)
+        same(mine, wanted, 2e-5)
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        for key, value in alone.state_dict().items():
+            same(value, whole[key], 1e-3)
+
+
+def check_compiled_sharded(rank: int, size: int) -> None:
+    alone, model, batches, loss_of = sharded_case("mlp")
+    shard(model)
+    wanted = train(alone, batches, loss_of)
+    share = 8 // size
+    mine = train(model, batches[:, rank * share : (rank + 1) * share], loss_of, compiled=True)
+    total = ad.tensor(mine)
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    same(total, wanted, 2e-5)
+
+
+def check_clipping(rank: int, size: int) -> None:
+    alone, model, batches, _ = sharded_case("mlp")
+    shard(model)
+    (alone(batches[0]) ** 2).sum().backward()
+    (model(batches[0]) ** 2).sum().backward()
+    for order in (2.0, float("inf")):
+        same(
+            nn.utils.clip_grad_norm_(model.parameters(), 1e9, order),
+            nn.utils.clip_grad_norm_(alone.parameters(), 1e9, order),
+            1e-5,
+        )
+
+
+def check_wrapper(rank: int, size: int) -> None:
+    alone, model, batches, loss_of = sharded_case("mlp")
+    wrapped = FullyShardedDataParallel(
+        model, auto_wrap_policy=lambda module, recurse, nonwrapped_numel: nonwrapped_numel > 50
+    )
+    assert train(wrapped, batches, loss_of) == pytest.approx(train(alone, batches, loss_of), 1e-5)
+    for key, value in alone.state_dict().items():
+        same(value, wrapped.state_dict()[key], 1e-3)
+    with FullyShardedDataParallel.summon_full_params(wrapped):
+        assert wrapped.module[0].weight.shape == (16, 6)
+    half = shard_in_half(mlp())
+    out = half(ad.ones(2, 6))
+    assert out.dtype is ad.bfloat16
+    out.sum().backward()
+    assert all(p.grad.dtype is ad.float32 for p in half.parameters())
+
+
+def shard_in_half(model: Any) -> Any:
+    return fully_shard(model, mp_policy=MixedPrecisionPolicy(ad.bfloat16, ad.float32))
+
+
+def check_divided_optimizer(rank: int, size: int) -> None:
+    alone, model, batches, loss_of = sharded_case("mlp")
+    model = DDP(model)
+    ours = ZeroRedundancyOptimizer(model.parameters(), ad.optim.AdamW, lr=0.01)
+    theirs = ad.optim.AdamW(alone.parameters(), lr=0.01)
+    for x in batches:
+        for net, optimizer in ((model, ours), (alone, theirs)):
+            optimizer.zero_grad()
+            loss_of(net, x).backward()
+            optimizer.step()
+    for a, b in zip(alone.parameters(), model.parameters(), strict=True):
+        same(a, b, 1e-5)
+    assert len(ours.optim.state) < 4
+    ours.consolidate_state_dict()
+    saved = ours.state_dict()
+    same(saved["state"][0]["exp_avg"], theirs.state_dict()["state"][0]["exp_avg"], 1e-5)
+    ours.load_state_dict(saved)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.head = nn.Linear(6, 16), nn.Linear(16, 6), nn.Linear(6, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(x + self.down(F.gelu(self.up(x))))
+
+
+def check_tensor_parallel(rank: int, size: int) -> None:
+    ad.manual_seed(2)
+    alone, model, x = Block(), Block(), ad.randn(5, 6)
+    model.load_state_dict(alone.state_dict())
+    mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("tp",))
+    plan = {
+        "up": ColwiseParallel(),
+        "down": RowwiseParallel(),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    }
+    parallelize_module(model, mesh["tp"], plan)
+    assert model.up.weight.shape == (16 // size, 6)
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    for net, given in zip((alone, model), inputs, strict=True):
+        optimizer = ad.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (net(given) ** 2).mean().backward()
+            optimizer.step()
+    same(alone(x), model(x), 1e-5)
+    same(inputs[0].grad, inputs[1].grad, 1e-5)
+    same(
+        nn.utils.clip_grad_norm_([model.up.weight], 1e9),
+        nn.utils.clip_grad_norm_([alone.up.weight], 1e9),
+        1e-5,
+    )
+    with pytest.raises(ValueError, match="no inner module"):
+        parallelize_module(Block(), mesh, {"middle": ColwiseParallel()})
+
+
+def check_mesh(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp", "tp"))
+    assert mesh.shape == (size // 2, 2)
+    assert mesh.get_coordinate() == [rank // 2, rank % 2]
+    x = ad.full((1,), float(rank))
+    dist.all_reduce(x, group=mesh.get_group("tp"))
+    assert x.item() == 4 * (rank // 2) + 1
+    assert mesh["dp"].size() == size // 2
+
+
+def check_pipeline(rank: int, size: int) -> None:
+    ad.manual_seed(3)
+    layers = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(size)]
+    x, y = ad.randn(8, 4), ad.randn(8, 4)
+    whole = nn.Sequential(*layers)
+    F.mse_loss(whole(x), y).backward()
+    wanted = [p.grad.clone() for p in layers[rank].parameters()]
+    for kind in (ScheduleGPipe, Schedule1F1B):
+        whole.zero_grad()
+        stage = PipelineStage(layers[rank], rank, size)
+        schedule = kind(stage, 4, F.mse_loss)
+        losses: list[Any] = []
+        if rank == 0:
+            schedule.step(x)
+        elif rank == size - 1:
+            out = schedule.step(target=y, losses=losses)
+            assert out.shape == (8, 4)
+            assert len(losses) == 4
+        else:
+            schedule.step()
+        for p, grad in zip(layers[rank].parameters(), wanted, strict=True):
+            same(p.grad, grad, 1e-5)
+
+
+def check_checkpoints(rank: int, size: int) -> None:
+    """Written by all, read by all, and by one process: the same model and the same optimizer."""
+    folder = Path(os.environ["CHECKPOINTS"]) / f"of{size}"
+    alone, model, batches, loss_of = sharded_case("mlp")
+    shard(model)
+    optimizer = ad.optim.AdamW(model.parameters(), lr=0.01)
+    for x in batches:
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+    states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    dcp.save({**states, "epoch": 3}, checkpoint_id=folder)
+    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    dcp.load({"model": alone.state_dict()}, checkpoint_id=folder)  # as one process would
+    for key, value in alone.state_dict().items():
+        same(value, whole[key])
+    other = shard(mlp())
+    again = ad.optim.AdamW(other.parameters(), lr=0.5)
+    for net, optim_ in ((other, again),):
+        loss_of(net, batches[0]).backward()
+        optim_.step()
+        model_state, optim_state = get_state_dict(net, optim_)
+        read = {"model": model_state, "optimizer": optim_state, "epoch": 0}
+        dcp.load(read, checkpoint_id=folder)
+        assert read["epoch"] == 3
+        set_state_dict(net, optim_, model_state_dict=model_state, optim_state_dict=optim_state)
+    for net, optim_ in ((model, optimizer), (other, again)):
+        optim_.zero_grad()
+        loss_of(net, batches[1]).backward()
+        optim_.step()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        same(a, b)
+    with pytest.raises(dist.DistBackendError, match="differs between rank 0 and rank 1"):
+        dcp.save({"x": ad.full((2,), float(rank))}, checkpoint_id=folder)
+
+
+if __name__ == "__main__":
+    run(sys.modules[__name__])
