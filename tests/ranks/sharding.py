@@ -36,9 +36,9 @@ from tests.ranks.training import CASES, mlp, train
 
 
 def shard(model: Any) -> Any:
-    for child in model.children():
-        if list(child.parameters()):
-            fully_shard(child)
+    for inner in model.transformer["h"] if hasattr(model, "transformer") else model.children():
+        if list(inner.parameters()):
+            fully_shard(inner)
     return fully_shard(model)
 
 

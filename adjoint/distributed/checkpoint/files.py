@@ -42,6 +42,8 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 def _plain(value: Any, name: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v, name) for v in value]
+    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {k: _plain(v, name) for k, v in value.items()}
     if not isinstance(value, PLAIN):
         raise TypeError(
             f"checkpoint.save: {name} is a {type(value).__name__}; a checkpoint holds tensors, "
@@ -193,9 +195,20 @@ def _fill(
             found = _elements(name, index, folder, files, 0, value.shape.numel())
             value.detach().copy_(found.reshape(value.shape))
         elif name in index["values"]:
-            tree[key] = index["values"][name]
+            tree[key] = _like(value, index["values"][name])
         else:
             raise KeyError(f"checkpoint.load: the checkpoint has no {name}")
+
+
+def _like(held: Any, read: Any) -> Any:
+    """A value that was read, with tuples where the state has tuples, which JSON does not know."""
+    if isinstance(held, (list, tuple)) and isinstance(read, list):
+        longer = [*held, *([None] * (len(read) - len(held)))]
+        made = [_like(h, r) for h, r in zip(longer, read, strict=False)]
+        return tuple(made) if isinstance(held, tuple) else made
+    if isinstance(held, dict) and isinstance(read, dict):
+        return {k: _like(held.get(k), v) for k, v in read.items()}
+    return read
 
 
 def _check_shape(name: str, index: Any, shape: Any) -> None:

@@ -28,6 +28,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn.modules.container import ModuleDict, ModuleList
 from adjoint.nn.modules.module import Module
 
 
@@ -70,20 +71,25 @@ class Unit:
         self.places: list[tuple[Module, str]] = []
         self.parts: list[Any] = []
         self.again: list[Tensor] | None = None  # gathered for backward
-        known: dict[int, Any] = {}
         for owner in own_modules(module):
             for name, parameter in list(owner._parameters.items()):
-                if parameter is None or hasattr(parameter, "shard"):
-                    continue
-                if id(parameter) not in known:  # a tied one stays one
-                    known[id(parameter)] = shard_parameter(parameter, group)
-                    self.parts.append(known[id(parameter)])
-                owner._parameters[name] = known[id(parameter)]
-                self.places.append((owner, name))
+                if parameter is not None:
+                    part = self._part(parameter)
+                    owner._parameters[name] = part
+                    self.places.append((owner, name))
         for part in self.parts:
             if part.requires_grad:
                 EARLY_LEAVES[id(part)] = part
                 part.register_post_accumulate_grad_hook(self._forget)
+
+    def _part(self, parameter: Any) -> Any:
+        """A parameter's part; of one that is tied, within the unit or with another, the same."""
+        part = parameter if hasattr(parameter, "shard") else getattr(parameter, "kept_as", None)
+        if part is None:
+            part = parameter.kept_as = shard_parameter(parameter, self.group)
+        if not any(part is p for p in self.parts):
+            self.parts.append(part)
+        return part
 
     def _forget(self, part: Tensor) -> None:
         self.again = None
@@ -209,6 +215,11 @@ def fully_shard(
     group = resolve(mesh)
     if hasattr(module, "_unit"):
         raise ValueError("fully_shard: this module is sharded already")
+    if isinstance(module, (ModuleList, ModuleDict)):
+        raise ValueError(
+            f"fully_shard does not support containers that do not implement forward: "
+            f"{type(module).__name__}. Shard the modules in it."
+        )
     reshard = reshard_after_forward is not False
     unit = Unit(module, group, mp_policy or MixedPrecisionPolicy(), reshard)
     forward = module.forward
