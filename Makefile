@@ -12,7 +12,7 @@ test: lint types layers stubs-check unit doctest   ## everything a change must p
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) (once; takes a minute or two)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,mpi]"
 	touch $@
 
 train: $(STAMP)          ## the main job: train on the digits that ship with the package

@@ -1,0 +1,303 @@
+"""Several processes for real: each program of `tests/ranks` on two or four ranks, and faults."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+from adjoint.distributed.launch.options import parse
+from adjoint.distributed.rendezvous import place_from
+from adjoint.distributed.store.server import StoreServer
+
+pytest.importorskip("mpi4py", reason="the extra `mpi` is not installed")
+LIMIT = 240
+
+
+def start(*args: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "adjoint.cli", "launch", *args]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def launch(*args: str, **environment: str) -> tuple[int, str, str]:
+    process = start(*args, **environment)
+    try:
+        out, errors = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # it ends its processes
+        out, errors = process.communicate()
+        raise AssertionError(f"did not end within {LIMIT} s:\n{out}\n{errors}") from None
+    return process.returncode, out, errors
+
+
+@pytest.mark.parametrize(
+    ("program", "ranks"),
+    [("collectives", 4), ("training", 2), ("sharding", 2)],
+)
+def test_on_ranks(program: str, ranks: int, tmp_path: Path) -> None:
+    code, out, errors = launch(
+        f"--nproc-per-node={ranks}", "-m", f"tests.ranks.{program}", CHECKPOINTS=str(tmp_path)
+    )
+    assert code == 0, errors
+    assert out == "passed\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "ranks"), [("collectives", 2), ("training", 4), ("sharding", 4)]
+)
+def test_on_other_numbers_of_ranks(program: str, ranks: int, tmp_path: Path) -> None:
+    test_on_ranks(program, ranks, tmp_path)
+
+
+SPAWNED = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, size, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    x = torch.ones(2) * rank
+    dist.all_reduce(x)
+    assert x.tolist() == [1, 1]
+    if len(sys.argv) > 2 and rank == 1:
+        raise ValueError("lost")
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
+    print("joined")
+"""
+
+
+def free_port() -> int:
+    server = StoreServer("127.0.0.1", 0, b"")
+    server.close()
+    return server.port
+
+
+def test_spawned_functions_join(tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED)
+    command = [sys.executable, "-m", "adjoint.cli", "run", str(script), str(free_port())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "joined\n"
+
+
+FAULTY = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=__import__("datetime").timedelta(seconds=60))
+rank = dist.get_rank()
+fault, attempt = sys.argv[1], os.environ["TORCHELASTIC_RESTART_COUNT"]
+if rank == 1 and attempt == "0":
+    if fault == "raise":
+        raise ValueError("boom")
+    if fault == "kill":
+        os.kill(os.getpid(), 9)
+    if fault == "late":
+        time.sleep(100)
+if fault == "late":
+    try:
+        dist.monitored_barrier(timeout=1.0)
+    except dist.DistBackendError as error:
+        print(error, flush=True)
+        os._exit(7)
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item(), flush=True)
+"""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> str:
+    script = tmp_path / "faulty.py"
+    script.write_text(FAULTY)
+    return str(script)
+
+
+def test_the_first_failure_is_named(faulty: str) -> None:
+    code, _, errors = launch("--nproc-per-node=2", faulty, "raise")
+    assert code == 1
+    assert errors.startswith("Traceback")
+    assert re.search(
+        r"adjoint launch: rank 1 .* failed with exit code 1\n  ValueError: boom", errors
+    )
+
+
+def test_restarts(faulty: str) -> None:
+    code, out, errors = launch("--nproc-per-node=2", "--max-restarts=1", faulty, "kill")
+    assert code == 0, errors
+    assert "rank 1" in errors
+    assert "killed by SIGKILL" in errors
+    assert sorted(out.splitlines()) == ["sum 2.0", "sum 2.0"]
+
+
+def test_a_missing_rank_is_named(faulty: str) -> None:
+    code, out, _ = launch("--nproc-per-node=2", faulty, "late")
+    assert code == 1
+    assert "barrier (call 1) of group world" in out
+    assert "missing rank(s): 1" in out
+    assert "rank 1: has called no collective yet" in out
+    assert "faulty.py:" in out
+
+
+# -- without other processes ----------------------------------------------------------------------
+
+
+def test_stores(tmp_path: Path) -> None:
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=5)
+    kinds: list[Any] = [
+        dist.HashStore(),
+        dist.FileStore(str(tmp_path / "store")),
+        dist.TCPStore("127.0.0.1", server.port, timeout=5),
+        dist.PrefixStore("inner", dist.HashStore()),
+    ]
+    for store in kinds:
+        store.set("a", "1")
+        assert store.get("a") == b"1"
+        assert (store.add("n", 2), store.add("n", 3)) == (2, 5)
+        assert store.compare_set("a", "0", "9") == b"1"
+        assert store.compare_set("a", "1", "9") == b"9"
+        assert store.compare_set("new", "", "x") == b"x"
+        store.append("log", "a")
+        store.append("log", "b")
+        assert store.multi_get(["log", "a"]) == [b"ab", b"9"]
+        assert store.check(["a", "n"])
+        assert not store.check(["a", "missing"])
+        assert store.num_keys() == 4
+        assert store.delete_key("a")
+        assert not store.delete_key("a")
+        with pytest.raises(dist.DistStoreError, match="missing'"):
+            store.wait(["missing"], 0.05)
+    server.close()
+
+
+def test_strangers_are_refused() -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, secret=b"ours")
+    with pytest.raises(dist.DistNetworkError, match="secret"):
+        dist.TCPStore("127.0.0.1", store.port, secret=b"theirs", timeout=5)
+    with pytest.raises(dist.DistNetworkError, match="cannot listen"):
+        dist.TCPStore("127.0.0.1", store.port, is_master=True)
+    store.close()
+    with pytest.raises(dist.DistNetworkError, match="nothing answers"):
+        dist.TCPStore("127.0.0.1", free_port(), timeout=0.2)
+
+
+def test_places() -> None:
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_STEP_NODELIST": "n[1-2]"}
+    assert (place_from(slurm).rank, place_from(slurm).host) == (3, "n1")
+    assert place_from({}, init_method="tcp://h:5?rank=1&world_size=2").port == 5
+    assert place_from({"RANK": "1", "WORLD_SIZE": "2"}, rank=0).rank == 0
+    assert place_from({}).size == 1
+    with pytest.raises(ValueError, match="rank must be"):
+        place_from({}, size=2)
+
+
+@pytest.mark.parametrize("wrong", ["--nnodes=1:4", "--nproc-per-node=many", "--tee=7"])
+def test_launch_refuses(wrong: str) -> None:
+    with pytest.raises(SystemExit, match=wrong.split("=")[0]):
+        parse([wrong, "train.py"])
+
+
+def test_remote_calls_are_refused() -> None:
+    from adjoint.distributed import rpc
+
+    with pytest.raises(NotImplementedError, match="init_rpc"):
+        rpc.init_rpc("worker")
+
+
+# -- faults at random moments ---------------------------------------------------------------------
+
+TRAINING = """
+import os, sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+folder = Path(sys.argv[1])
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+(folder / f"pid{rank}").write_text(str(os.getpid()))
+torch.manual_seed(0)
+model = DDP(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+state = {"model": model.module.state_dict(), "step": 0}
+if (folder / "checkpoint").exists():
+    dcp.load(state, checkpoint_id=folder / "checkpoint")
+loss = None
+for step in range(state["step"], 60):
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2 * step + rank))
+    optimizer.zero_grad()
+    loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 9:
+        dcp.save({"model": model.module.state_dict(), "step": step + 1},
+                 checkpoint_id=folder / "checkpoint")
+print(rank, repr(loss.item()), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    before = {p.name for p in Path("/dev/shm").glob("mpich_shm_*")}
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    code, wanted, errors = launch("--nproc-per-node=2", str(script), str(whole))
+    assert code == 0, errors
+    for trial in range(int(os.environ.get("ADJOINT_KILLS", "50"))):
+        folder = tmp_path / f"trial{trial}"
+        folder.mkdir()
+        process = start("--nproc-per-node=2", "--max-restarts=1", str(script), str(folder))
+        victim = random.randrange(2)
+        pid = folder / f"pid{victim}"
+        while not (pid.exists() and pid.read_text()) and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(random.random() * 0.6)
+        killed = True
+        try:
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            killed = False
+        out, errors = process.communicate(timeout=LIMIT)
+        assert process.returncode == 0, errors
+        if killed and errors:
+            assert f"rank {victim}" in errors
+        assert sorted(out.splitlines()[-2:]) == sorted(wanted.splitlines())
+    assert {p.name for p in Path("/dev/shm").glob("mpich_shm_*")} <= before
+
+
+def test_meta_tensors_are_refused() -> None:
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    try:
+        with pytest.raises(RuntimeError, match="meta device"):
+            dist.all_reduce(ad.ones(2, device="meta"))
+    finally:
+        dist.destroy_process_group()
