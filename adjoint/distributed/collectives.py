@@ -144,7 +144,7 @@ class Works(Work):
         return True
 
     def is_completed(self) -> bool:
-        return all([w.is_completed() for w in self.works])
+        return all(w.is_completed() for w in self.works)
 
 
 def reduce(

@@ -100,9 +100,9 @@ def check_moving(rank: int, size: int) -> None:
     out = ad.zeros(sum(takes), 2)
     dist.all_to_all_single(out, ad.full((sum(gives), 2), float(rank)), takes, gives)
     same(out[:, 0], np.repeat(np.arange(size), takes))
+    wrong = [1] * size
+    mine = [2, *([1] * (size - 2)), 0] if rank == 0 else wrong
     with pytest.raises(dist.DistBackendError, match="expects"):
-        wrong = [1] * size
-        mine = [2, *([1] * (size - 2)), 0] if rank == 0 else wrong
         dist.all_to_all_single(ad.zeros(size), ad.zeros(size), wrong, mine)
 
 
@@ -188,11 +188,9 @@ def check_groups(rank: int, size: int) -> None:
 def check_mismatches(rank: int, size: int) -> None:
     with pytest.raises(dist.DistBackendError, match=r"rank 1: all_reduce sum \(3,\)"):
         dist.all_reduce(ad.ones(3 if rank == 1 else 2))
+    other = dist.broadcast if rank == 0 else dist.all_reduce
     with pytest.raises(dist.DistBackendError, match="rank 0: broadcast"):
-        if rank == 0:
-            dist.broadcast(ad.ones(2), 0)
-        else:
-            dist.all_reduce(ad.ones(2))
+        other(ad.ones(2))
     with pytest.raises(dist.DistBackendError, match="float64"):
         dist.all_reduce(ad.ones(2, dtype=ad.float64 if rank == 0 else ad.float32))
     x = ad.ones(2)  # and all go on

@@ -44,7 +44,7 @@ def get_model_state_dict(
 ) -> dict[str, Any]:
     """A model's state: of sharded parameters `Part`s, or whole tensors if the options say so."""
     chosen = options or StateDictOptions()
-    parts = {n: p for n, p in model.named_parameters(remove_duplicate=False)}
+    parts = dict(model.named_parameters(remove_duplicate=False))
     found: dict[str, Any] = {}
     for name, value in model.state_dict().items():
         shard = shard_of(parts.get(name))
@@ -61,7 +61,7 @@ def set_model_state_dict(
     model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> None:
     """Give a model its state back, from parts or whole tensors."""
-    own = {n: p for n, p in model.named_parameters(remove_duplicate=False)}
+    own: dict[str, Any] = dict(model.named_parameters(remove_duplicate=False))
     own.update(model.named_buffers(remove_duplicate=False))
     missing = sorted(set(own) - set(model_state_dict))
     unexpected = sorted(set(model_state_dict) - set(own))

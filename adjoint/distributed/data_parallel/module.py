@@ -37,7 +37,7 @@ class DistributedDataParallel(Module):
         device_ids: the device the module is on, to which inputs are moved; None leaves them.
         output_device: accepted as PyTorch has it.
         dim: accepted as PyTorch has it.
-        broadcast_buffers: whether buffers of the first process replace the others' before a forward.
+        broadcast_buffers: whether the first process's buffers replace the others' before a forward.
         init_sync: whether to begin with the first process's parameters and buffers.
         process_group: the processes; all unless given.
         bucket_cap_mb: how many MiB of gradients travel together, 25 unless given.
@@ -131,7 +131,7 @@ class DistributedDataParallel(Module):
                 self._spread(buffers, source)
         expects = CONTEXT.grad_enabled and self.require_backward_grad_sync
         reducer: Reducer = self.reducer
-        if expects and reducer.armed and 0 < reducer.next + len(reducer.buckets[0].ready):
+        if expects and reducer.armed and reducer.next + len(reducer.buckets[0].ready) > 0:
             self._refuse_unfinished(reducer)
         out = self.module(*inputs, **kwargs)
         if expects:

@@ -75,7 +75,7 @@ def start(store: Store | None, rank: int, size: int) -> MPIEngine:
     if (world.Get_rank(), world.Get_size()) != (rank, size):
         raise DistBackendError(
             f"MPI says this is rank {world.Get_rank()} of {world.Get_size()}, the program rank "
-            f"{rank} of {size}. An MPI library other than MPICH ({MPI.Get_library_version()[:40]!r}) "
+            f"{rank} of {size}. A library other than MPICH ({MPI.Get_library_version()[:40]!r}) "
             "joins only processes that its own mpiexec started; MPI cannot be joined twice either."
         )
     return MPIEngine(MPI)

@@ -60,8 +60,8 @@ def machines_of(given: str) -> int:
     parts = given.split(":")
     if not all(p.isdigit() for p in parts) or len(parts) > 2 or len(set(parts)) > 1:
         raise SystemExit(
-            f"adjoint launch: --nnodes: expected one number of machines, got {given!r}. A job whose "
-            "size changes while it runs is not supported; restart it with another size."
+            f"adjoint launch: --nnodes: expected one number of machines, got {given!r}. A job "
+            "whose size changes while it runs is not supported; restart it with another size."
         )
     return int(parts[0])
 

@@ -109,8 +109,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         """The whole state, after `consolidate_state_dict`."""
         if not hasattr(self, "_all"):
             raise RuntimeError(
-                "ZeroRedundancyOptimizer: state has not been consolidated on this rank. Please call "
-                "`consolidate_state_dict(to=...)` on all ranks beforehand."
+                "ZeroRedundancyOptimizer: state has not been consolidated on this rank. Please "
+                "call `consolidate_state_dict(to=...)` on all ranks beforehand."
             )
         plain = super().state_dict()
         plain["state"] = self._all

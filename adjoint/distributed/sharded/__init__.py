@@ -1,1 +1,1 @@
-"""Parameters divided among processes: each keeps a part, and has the whole only while it is used."""
+"""Parameters divided among processes: each keeps a part, and gathers the whole for use."""

@@ -14,8 +14,8 @@ from adjoint.distributed.store.base import Store, as_bytes
 def missing_keys(keys: Sequence[str], seconds: float) -> DistStoreError:
     """The error of a wait that was in vain."""
     return DistStoreError(
-        f"wait timeout after {seconds:g} s: nobody has set {', '.join(map(repr, keys))}. Check that "
-        "every process was started and reached the same point."
+        f"wait timeout after {seconds:g} s: nobody has set {', '.join(map(repr, keys))}. Check "
+        "that every process was started and reached the same point."
     )
 
 
