@@ -36,29 +36,31 @@ def _collective(family: Any, name: str, infer: Any, *rules: Any) -> Record:
 
 
 # Each member's cotangent reaches every member's operand: the transpose of a sum is a sum.
-ALL_REDUCE = _collective(
+ALL_REDUCE: Record = _collective(
     primitive, "all_reduce", _same,
     lambda g, x, out, op, group: _all_reduce_vjp(g, x, out, op, group),
 )  # fmt: skip
-BROADCAST = _collective(
+BROADCAST: Record = _collective(
     linear, "broadcast_from", _same, lambda g, root, group: REDUCE(g, root=root, group=group)
 )
-REDUCE = _collective(
+REDUCE: Record = _collective(
     linear, "reduce_to", _same, lambda g, root, group: BROADCAST(g, root=root, group=group)
 )
-ALL_GATHER = _collective(
+ALL_GATHER: Record = _collective(
     linear,
     "all_gather",
     lambda x, group: Spec((resolve(group).size(), *x.shape), x.dtype, x.device),
     lambda g, group: REDUCE_SCATTER(g, group=group),
 )
-REDUCE_SCATTER = _collective(
+REDUCE_SCATTER: Record = _collective(
     linear,
     "reduce_scatter",
     lambda x, group: Spec(x.shape[1:], x.dtype, x.device),
     lambda g, group: ALL_GATHER(g, group=group),
 )
-ALL_TO_ALL = _collective(linear, "all_to_all", _same, lambda g, group: ALL_TO_ALL(g, group=group))
+ALL_TO_ALL: Record = _collective(
+    linear, "all_to_all", _same, lambda g, group: ALL_TO_ALL(g, group=group)
+)
 
 
 def _all_reduce_vjp(g: Any, x: Any, out: Any, op: str, group: str) -> Any:

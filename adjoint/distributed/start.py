@@ -27,7 +27,7 @@ from adjoint.distributed.rendezvous import Place, meet, place_from, reach_store
 from adjoint.distributed.store.base import PrefixStore, Store
 from adjoint.distributed.store.files import FileStore
 from adjoint.distributed.store.tcp import TCPStore
-from adjoint.engine.core.state.processes import STATE
+from adjoint.engine.core.state.processes import STATE, default_group
 
 BACKENDS = ("gloo", "mpi", "nccl")
 FAREWELL = 30.0  # seconds a process that has ended waits for the others, to end MPI together
@@ -107,13 +107,12 @@ def init_process_group(
     asked, seconds = check_backend(backend), seconds_of(timeout)
     place = place_from(os.environ, rank, world_size, init_method)
     if place.size == 1:
-        engine: Engine = AloneEngine(asked)
-        STATE.group = _world(engine, place, asked, store, seconds)
+        STATE.group = _world(AloneEngine(asked), place, asked, store, seconds)
     elif _Job.engine is not None:
         _rejoin(place, asked, seconds)
     else:
         _join(place, asked, seconds, init_method, store)
-    GROUPS[WORLD] = STATE.group
+    GROUPS[WORLD] = default_group()
 
 
 def _world(
@@ -190,7 +189,8 @@ def _share_store(engine: Any, place: Place, seconds: float) -> TCPStore:
         host = "127.0.0.1" if local else _own_address()
         made = TCPStore(host, 0, is_master=True, timeout=seconds, secret=secret)
     where = comm.bcast(None if made is None else (made.host, made.port))
-    return made or TCPStore(*where, timeout=seconds, secret=secret)
+    host, port = where
+    return made or TCPStore(host, port, timeout=seconds, secret=secret)
 
 
 def _own_address() -> str:

@@ -47,9 +47,16 @@ class Communicator(Protocol):
 class Engine(Protocol):
     """Connects the processes of a job."""
 
-    name: str  # as `get_backend` says it
-    device: str  # the kind of device its buffers are on
-    world: Communicator
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def device(self) -> str:
+        """The kind of device its buffers are on."""
+        ...
+
+    @property
+    def world(self) -> Communicator: ...
 
     def close(self, *, orderly: bool) -> None:
         """End the connection; not orderly when some process is gone."""

@@ -26,7 +26,13 @@ def job_secret() -> bytes:
     given = os.environ.get(VARIABLE)
     if given:
         return given.encode()
-    path = place() / "job-secret"
+    folder = place()
+    if folder is None:
+        raise DistNetworkError(
+            f"processes need a secret in common, and there is no folder of caches to keep one in. "
+            f"Start them with `adjoint launch`, or give them all the same ${VARIABLE}."
+        )
+    path = folder / "job-secret"
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         made = path.with_name(f"job-secret.{secrets.token_hex(4)}")
