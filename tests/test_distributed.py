@@ -127,7 +127,7 @@ if fault == "late":
         os._exit(7)
 x = torch.ones(1)
 dist.all_reduce(x)
-print("sum", x.item(), flush=True)
+sys.stdout.write(f"sum {x.item()}\\n")
 """
 
 
@@ -259,7 +259,7 @@ for step in range(state["step"], 60):
     if step % 10 == 9:
         dcp.save({"model": model.module.state_dict(), "step": step + 1},
                  checkpoint_id=folder / "checkpoint")
-print(rank, repr(loss.item()), flush=True)
+sys.stdout.write(f"{rank} {loss.item()!r}\\n")
 """
 
 

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+NAMES = (
+    "init_rpc",
+    "shutdown",
+    "rpc_sync",
+    "rpc_async",
+    "remote",
+    "get_worker_info",
+    "RRef",
+    "WorkerInfo",
+    "BackendType",
+    "RpcBackendOptions",
+    "TensorPipeRpcBackendOptions",
+)
+
+
+def is_available() -> bool:
+    """Whether remote procedure calls can be made: no."""
+    return False
+
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
