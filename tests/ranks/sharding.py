@@ -116,7 +116,7 @@ def shard_in_half(model: Any) -> Any:
 def check_divided_optimizer(rank: int, size: int) -> None:
     alone, model, batches, loss_of = sharded_case("mlp")
     model = DDP(model)
-    ours = ZeroRedundancyOptimizer(model.parameters(), ad.optim.AdamW, lr=0.01)
+    ours: Any = ZeroRedundancyOptimizer(model.parameters(), ad.optim.AdamW, lr=0.01)
     theirs = ad.optim.AdamW(alone.parameters(), lr=0.01)
     for x in batches:
         for net, optimizer in ((model, ours), (alone, theirs)):

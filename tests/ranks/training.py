@@ -107,7 +107,7 @@ def check_small_buckets(rank: int, size: int) -> None:
 
 def check_early_sending(rank: int, size: int) -> None:
     """Buckets leave before backward ends: the last layer's is sent when the first's is not there."""
-    model = DDP(mlp(), bucket_cap_mb=0.0001)
+    model: Any = DDP(mlp(), bucket_cap_mb=0.0001)
     seen: list[bool] = []
     plain = model.reducer.send
 
@@ -124,7 +124,7 @@ def check_early_sending(rank: int, size: int) -> None:
 
 def check_accumulation(rank: int, size: int) -> None:
     alone = mlp()
-    model = DDP(mlp())
+    model: Any = DDP(mlp())
     alone.load_state_dict(model.module.state_dict())
     x = ad.randn(2, 8, 6)
     share = 8 // size
@@ -185,7 +185,7 @@ def check_hooks(rank: int, size: int) -> None:
     grads = []
     for hook in (None, default_hooks.allreduce_hook, default_hooks.bf16_compress_hook):
         ad.manual_seed(1)
-        model = DDP(mlp())
+        model: Any = DDP(mlp())
         if hook is not None:
             model.register_comm_hook(None, hook)
         model(ad.ones(2, 6) * (rank + 1)).sum().backward()

@@ -1,0 +1,57 @@
+"""What FullyShardedDataParallel is told, by PyTorch's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from adjoint.engine.core.dtype import DType
+
+
+class ShardingStrategy(Enum):
+    """What is divided; SHARD_GRAD_OP keeps parameters whole between forward and backward."""
+
+    FULL_SHARD = auto()
+    SHARD_GRAD_OP = auto()
+    NO_SHARD = auto()
+    HYBRID_SHARD = auto()
+
+
+class BackwardPrefetch(Enum):
+    """When PyTorch gathers ahead; accepted, since it changes no result."""
+
+    BACKWARD_PRE = auto()
+    BACKWARD_POST = auto()
+
+
+class StateDictType(Enum):
+    """What `state_dict` gives: whole tensors."""
+
+    FULL_STATE_DICT = auto()
+    LOCAL_STATE_DICT = auto()
+    SHARDED_STATE_DICT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class MixedPrecision:
+    """The dtypes to compute and to reduce in; None leaves them."""
+
+    param_dtype: DType | None = None
+    reduce_dtype: DType | None = None
+    buffer_dtype: DType | None = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CPUOffload:
+    """Whether parameters live on the CPU while they are not used."""
+
+    offload_params: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FullStateDictConfig:
+    """How whole states are given; they are given to every process in any case."""
+
+    offload_to_cpu: bool = False
+    rank0_only: bool = False
