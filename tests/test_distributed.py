@@ -256,7 +256,7 @@ for step in range(state["step"], 60):
     loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
     loss.backward()
     optimizer.step()
-    if step % 10 == 9:
+    if step % 10 == 9 and step < 59:
         dcp.save({"model": model.module.state_dict(), "step": step + 1},
                  checkpoint_id=folder / "checkpoint")
 sys.stdout.write(f"{rank} {loss.item()!r}\\n")
@@ -301,3 +301,13 @@ def test_meta_tensors_are_refused() -> None:
             dist.all_reduce(ad.ones(2, device="meta"))
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("model", "best"), [("gpt2", "data parallel"), ("llama-7b", "fully")])
+def test_plans(model: str, best: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from adjoint.cli import main
+
+    assert main(["plan", "--model", model, "--gpus", "8"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith(best)
+    assert main(["plan", "--model", "llama-7b", "--gpus", "1", "--memory", "8"]) == 1
+    assert "no layout fits" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The `adjoint` command: run, train, launch, info."""
+"""The `adjoint` command: run, train, launch, plan, info."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from adjoint.distributed.launch import launch, parse
 
         return launch(parse(given[1:]))
+    if given[:1] == ["plan"]:
+        from adjoint.cli.plan import plan
+
+        return plan(given[1:])
     chosen = parser().parse_args(given)
     try:
         status = dispatch(chosen)
@@ -85,6 +89,11 @@ def parser() -> argparse.ArgumentParser:
         "launch", help="start a program in several processes (torchrun's options)", add_help=False
     )
     start.add_argument("args", nargs=argparse.REMAINDER, help="adjoint launch --help shows them")
+
+    plans = commands.add_parser(
+        "plan", help="which layout of a job fits a cluster, and its cost", add_help=False
+    )
+    plans.add_argument("args", nargs=argparse.REMAINDER, help="adjoint plan --help shows them")
 
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")

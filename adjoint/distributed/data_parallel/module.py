@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -243,7 +243,7 @@ class DistributedDataParallel(Module):
             self.reducer.shadow()
 
 
-def check_replicas(group: Any, named: list[tuple[str, Tensor]]) -> None:
+def check_replicas(group: Any, named: Sequence[tuple[str, Tensor]]) -> None:
     """Refuse on every process that their modules differ."""
     mine = [f"{name} {tuple(p.shape)} {p.dtype}" for name, p in named]
     digest = hashlib.blake2b("\n".join(mine).encode(), digest_size=16).hexdigest()

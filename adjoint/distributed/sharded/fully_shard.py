@@ -116,7 +116,7 @@ class Unit:
     def call(self, forward: Any, inputs: Any, kwargs: Any) -> Any:
         """The module's forward with whole parameters."""
         whole = self.gather()
-        by_part = {id(p): w for p, w in zip(self.parts, whole, strict=True)}
+        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts, whole, strict=True)}
         before = [owner._parameters[name] for owner, name in self.places]
         for (owner, name), part in zip(self.places, before, strict=True):
             owner._parameters[name] = by_part[id(part)]
