@@ -311,3 +311,14 @@ def test_plans(model: str, best: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.splitlines()[2].startswith(best)
     assert main(["plan", "--model", "llama-7b", "--gpus", "1", "--memory", "8"]) == 1
     assert "no layout fits" in capsys.readouterr().out
+
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "distributed").glob("*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples(example: Path) -> None:
+    code, out, errors = launch("--nproc-per-node=2", str(example))
+    assert code == 0, errors
+    assert "loss" in out

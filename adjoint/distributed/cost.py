@@ -5,7 +5,7 @@ Note [cost model]
 
         ring all-reduce      2 (n - 1) a + 2 (n - 1) / n  b / w
         tree all-reduce      2 log2(n) a + 2 b log2(n) / w
-        ring all-gather        (n - 1) a +   (n - 1) / n  b / w     (b the whole; reduce-scatter too)
+        ring all-gather        (n - 1) a +   (n - 1) / n  b / w   (b the whole; reduce-scatter too)
 
     and the faster of ring and tree is what engines choose. A step computes 6 floating-point
     operations per parameter and token (2 forward, 4 backward), 8 with recomputation. Traffic that

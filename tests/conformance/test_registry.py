@@ -16,11 +16,13 @@ from tests.conformance.cases import Case, make, rows
 
 ROWS = rows()
 # No sample can show these: what `empty` holds is undefined, a move needs a second device
-# (tests/conformance/test_cuda.py), sparse tensors and gradients are tested in test_sparse.py, and
-# only captured bodies have the rest (test_control_flow.py).
+# (tests/conformance/test_cuda.py), sparse tensors and gradients are tested in test_sparse.py,
+# collectives need other processes (tests/ranks), and only captured bodies have the rest
+# (test_control_flow.py).
 ELSEWHERE = frozenset(
     "empty to_device batched sparse_matmul embedding_sparse scan cond while_loop stop_gradient "
-    "custom_function".split()
+    "custom_function all_reduce broadcast_from reduce_to all_gather reduce_scatter all_to_all copied "
+    "summed gathered divided gather_parts".split()
 )
 
 
