@@ -105,8 +105,8 @@ def test_sync_batch_norm_in_one_process() -> None:
     synced: Any = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     assert isinstance(synced[1], nn.SyncBatchNorm)
     close(synced(x), want)
-    with pytest.raises(NotImplementedError, match="process group"):
-        nn.SyncBatchNorm(4, process_group=object())
+    with pytest.raises(TypeError, match="expected a ProcessGroup"):
+        nn.SyncBatchNorm(4, process_group=object())(ad.randn(5, 4))
 
 
 def test_lazy_norms_become_their_class() -> None:
