@@ -160,16 +160,14 @@ def _compose(*xs: Any, **params: Any) -> tuple[Any, ...]:
         return tuple(_lower(level, o) for o in (outs if isinstance(outs, tuple) else (outs,)))
 
 
-def _pull(
-    operands: Sequence[Any], outs: Any, gs: Sequence[Any], needed: Sequence[bool], params: Any
+def _joint(
+    xs: Sequence[Any], outs: Any, gs: Sequence[Any], needed: Sequence[bool], params: Any
 ) -> list[Any]:
     """The stated rules, batched; the cotangents of what the batch shares add up."""
     (size, batched, randomness), record, inner = _within(params)
     with entered(VmapLevel(next_depth(), size, randomness)) as level:
         everything = [True] * len(outs)
-        call = Call(
-            record, _raise(level, operands, batched), inner, _raise(level, outs, everything)
-        )
+        call = Call(record, _raise(level, xs, batched), inner, _raise(level, outs, everything))
         pulled = call.pull(_raise(level, gs, everything), needed)
         whole = [None if g is None else _lower(level, g) for g in pulled]
     return [g if g is None or b else g.sum(0) for g, b in zip(whole, batched, strict=True)]
@@ -178,4 +176,4 @@ def _pull(
 # BATCHED(xs..., record=, layers=, parameters of the record...): a composite for each element of
 # batches in front of operands. A layer is (size, which operands have the batch, randomness); that
 # of the outermost batch comes first.
-BATCHED = composite("batched", _compose, operands=("*xs",), outputs=0, pull=_pull)
+BATCHED = composite("batched", _compose, operands=("*xs",), outputs=0, joint=_joint)

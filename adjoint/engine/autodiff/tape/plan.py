@@ -17,6 +17,7 @@ from adjoint.engine.core.operations.record import Record, Rule
 SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONAL, CONSTANT = range(
     11
 )
+NEEDED, PARAMS = 11, 12  # joint rules only
 Argument = tuple[int, Any]
 _CERTAIN = (
     "same",
@@ -39,11 +40,12 @@ class Plan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "certain", "elementwise", "node_class", "outputs", "pull", "saves", "steps",
+        "certain", "elementwise", "joint", "node_class", "outputs", "record", "saves", "steps",
         "wants_out_specs", "wants_specs",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
+        self.record = record
         self.node_class = node_class
         self.outputs = outputs
         self.elementwise = record.family == "elementwise"
@@ -51,9 +53,9 @@ class Plan:
         self.wants_specs = False
         self.wants_out_specs = False
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
-        self.pull = record.pull
-        if self.pull is not None:  # takes all there is
-            self.saves = (*range(len(tracked)), *(-1 - i for i in range(outputs)))
+        self.joint: Step | None = None  # the one rule of all operands
+        if record.joint is not None:
+            self.joint = self._joint(record, record.joint, tracked)
         self.steps: tuple[Step, ...] = tuple(
             self._step(record, rule, position, len(tracked))
             for position, wanted in enumerate(tracked)
@@ -71,6 +73,19 @@ class Plan:
         )
         alone = len(arguments) == 1 and arguments[0][0] == SAVED
         return Step(position, rule.fn, 1.0, arguments[0][1] if alone else -1, arguments)
+
+    def _joint(self, record: Record, rule: Rule, tracked: list[bool]) -> Step:
+        """The step of a joint rule, without what only untracked operands would need."""
+        unused = {
+            name
+            for name, operands in record.joint_for.items()
+            if not any(tracked[record.operands.index(each)] for each in operands)
+        }
+        arguments = tuple(
+            (CONSTANT, None) if n in unused else self._argument(record, n, -1, len(tracked))
+            for n in rule.names
+        )
+        return Step(-1, rule.fn, 1.0, -1, arguments)
 
     def _save(self, code: int) -> int:
         if code not in self.saves:
@@ -94,6 +109,10 @@ class Plan:
                 return (OUT_SPEC, None) if name == "out_spec" else (OUT_SPECS, None)
             case "position":
                 return CONSTANT, position
+            case "needed" if record.joint is not None:
+                return NEEDED, None
+            case "params" if record.joint is not None:
+                return PARAMS, None
             case "spec":
                 self.wants_specs = True
                 return SPEC, position
@@ -144,6 +163,6 @@ def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> 
     bits = key if isinstance(key, int) else key[0]
     tracked = [bool(bits >> (count - 1 - i) & 1) for i in range(count)]
     plan = Plan(record, tracked, outputs, node_class_of(record, base))
-    made = plan if plan.steps or plan.pull is not None else None
+    made = plan if plan.steps or plan.joint is not None else None
     record.tape[key] = made
     return made

@@ -11,7 +11,7 @@ from adjoint.engine.autodiff.tape.node import SEQUENCE, Edge, Node, TapeNode, ed
 from adjoint.engine.autodiff.tape.plan import Plan, Step, plan_for
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.core.dtype import FLOAT
-from adjoint.engine.core.operations.families import apply_partial, fit
+from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
@@ -67,8 +67,8 @@ class RecordNode(TapeNode):
     ) -> Sequence[Any]:
         """The cotangents of the operands, rule by rule."""
         plan = self.plan
-        if plan.pull is not None:
-            return self.apply_joint(plan, grads, needed, level)
+        if plan.joint is not None:
+            return self.apply_joint(plan.joint, grads, needed, level)
         results: list[Any] = [None] * len(self.edges)
         elementwise = plan.elementwise
         for step in plan.steps:
@@ -86,13 +86,12 @@ class RecordNode(TapeNode):
         return results
 
     def apply_joint(
-        self, plan: Plan, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+        self, joint: Step, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
         """The cotangents of all operands by one rule."""
-        count = len(self.edges)
-        values = self.loaded(level)
         wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
-        return plan.pull(values[:count], values[count:], grads, wanted, self.params)  # type: ignore[misc]
+        found = joint.fn(*self.arguments(joint, grads, level, wanted))  # type: ignore[misc]
+        return only_needed(self.plan.record, found, wanted)
 
     def chain(self, g: Any, partial: Any, position: int) -> Any:
         """The cotangent g through an elementwise partial, made to match the operand."""
@@ -102,7 +101,9 @@ class RecordNode(TapeNode):
         # The operand is like the result, so like g; only a wider partial needs a cast.
         return out if out._array.dtype is g._array.dtype else out.to(g.dtype)
 
-    def arguments(self, step: Step, grads: Sequence[Any], level: Any) -> list[Any]:
+    def arguments(
+        self, step: Step, grads: Sequence[Any], level: Any, needed: Sequence[bool] = ()
+    ) -> list[Any]:
         """What a rule asked for, in its order."""
         found: list[Any] = []
         for kind, key in step.arguments:
@@ -128,6 +129,10 @@ class RecordNode(TapeNode):
                 found.append(self.out_specs)
             elif kind == kinds.CONSTANT:
                 found.append(key)
+            elif kind == kinds.NEEDED:
+                found.append(needed)
+            elif kind == kinds.PARAMS:
+                found.append(self.params)
             else:
                 raise AssertionError(f"{self.name()}: unhandled argument kind {kind}")
         return found

@@ -180,7 +180,7 @@ def find_kernel(record: Record) -> Any:
 
     A composite qualifies if all its derivatives are stated and its function checks its arguments.
     """
-    stated = record.pull is not None or (record.vjp and None not in record.vjp)
+    stated = record.joint is not None or (record.vjp and None not in record.vjp)
     composed = record.compose is not None and not (record.native_check and stated)
     found = None if composed else kernel_for(record)
     if found is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.core.operations.families import pull, push
+from adjoint.engine.core.operations.families import pull, pull_jointly, push
 from adjoint.engine.core.operations.record import Record, is_tensor
 
 
@@ -33,9 +33,24 @@ class Call:
 
     def pull(self, gs: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
         """The cotangents of the operands that are `needed`, from those of the results."""
-        if self.record.pull is not None:
-            return list(self.record.pull(self.operands, self.outs, gs, needed, self.params))
+        if self.record.joint is not None:
+            return self._pull_jointly(gs, needed)
         return [self._pull_one(gs, position) if n else None for position, n in enumerate(needed)]
+
+    def _pull_jointly(self, gs: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+        def look_up(name: str) -> Any:
+            match name:
+                case "g":
+                    return gs[0]
+                case "gs":
+                    return gs
+                case "needed":
+                    return needed
+                case "params":
+                    return self.params
+            return self.look_up(name)
+
+        return pull_jointly(self.record, needed, look_up)
 
     def _pull_one(self, gs: Sequence[Any], position: int) -> Any:
         def look_up(name: str) -> Any:

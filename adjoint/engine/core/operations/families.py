@@ -131,12 +131,32 @@ def bilinear(name: str, infer: Fn, *transposes: Fn | None, **options: Any) -> Re
 
 
 def primitive(
-    name: str, infer: Fn, *vjps: Fn | None, jvp: Fn | None = None, **options: Any
+    name: str,
+    infer: Fn,
+    *vjps: Fn | None,
+    joint: Fn | None = None,
+    jvp: Fn | None = None,
+    **options: Any,
 ) -> Record:
-    """An operation of no family: `vjps` map cotangents to each operand's gradient."""
+    """An operation of no family: `vjps` map cotangents to each operand's gradient.
+
+    Or `joint` does so for all operands together.
+    """
     return Record(
-        name, "primitive", infer, vjp=tuple(Rule.of(v) for v in vjps), jvp=Rule.of(jvp), **options
+        name,
+        "primitive",
+        infer,
+        vjp=tuple(Rule.of(v) for v in vjps),
+        joint=_joint_rule(name, joint, vjps),
+        jvp=Rule.of(jvp),
+        **options,
     )
+
+
+def _joint_rule(name: str, joint: Fn | None, vjps: Sequence[Fn | None]) -> Rule | None:
+    if joint is not None and any(v is not None for v in vjps):
+        raise ValueError(f"record {name!r} states its derivatives twice: jointly and one by one")
+    return Rule.of(joint)
 
 
 def depends_on_values(name: str, remedy: str) -> Fn:
@@ -155,15 +175,38 @@ def depends_on_values(name: str, remedy: str) -> Fn:
     return refuse
 
 
-def composite(name: str, compose: Fn, *vjps: Fn | None, **options: Any) -> Record:
-    """A named composition; kept as one node in a graph, optionally with a stable vjp."""
+def composite(
+    name: str, compose: Fn, *vjps: Fn | None, joint: Fn | None = None, **options: Any
+) -> Record:
+    """A named composition; kept as one node in a graph, optionally with stable vjps or a joint one."""
 
     def infer(*_: Any, **__: Any) -> Spec:
         raise NotImplementedError(f"{name}: a composite is inferred by tracing its composition")
 
     return Record(
-        name, "composite", infer, vjp=tuple(Rule.of(v) for v in vjps), compose=compose, **options
+        name,
+        "composite",
+        infer,
+        vjp=tuple(Rule.of(v) for v in vjps),
+        joint=_joint_rule(name, joint, vjps),
+        compose=compose,
+        **options,
     )
+
+
+def pull_jointly(record: Record, needed: Sequence[bool], look_up: Fn) -> list[Any]:
+    """The cotangents of all operands that are `needed`, by the rule that states them together."""
+    return only_needed(record, record.joint(look_up), needed)  # type: ignore[misc]
+
+
+def only_needed(record: Record, found: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+    """What a joint rule found, without what nobody asked for."""
+    if len(found) != len(needed):
+        raise ValueError(
+            f"{record.name}: its joint rule gave {len(found)} cotangents for {len(needed)} "
+            "operands. Return one for each, None where there is none."
+        )
+    return [g if n else None for g, n in zip(found, needed, strict=True)]
 
 
 def pull(record: Record, position: int, look_up: Fn) -> Any:

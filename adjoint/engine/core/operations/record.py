@@ -12,6 +12,15 @@ Note [rules]
         g / gs          cotangents          tx ty tz / ts          tangents
         position        the operand's place, for a rule that serves several (a "*name")
     and any other name is a parameter of the operation.
+
+    Where the derivatives of several operands share work (attention's scores, a solve), one `joint`
+    rule states them together: it returns a cotangent, or None, for each operand. It may also ask
+    for
+        needed          whether each operand's cotangent is asked for; what else it returns is
+                        dropped
+        params          all parameters, by name
+    and `joint_for` names operands and results that only some operands' cotangents are made of:
+    the tape does not keep them for others, and the rule is then given None.
 """
 
 from __future__ import annotations
@@ -70,9 +79,9 @@ class Record:
     outputs: int = 1  # 0: a tuple whose length the parameters decide
     vjp: tuple[Rule | None, ...] = ()  # one per operand name
     jvp: Rule | None = None
-    # Operations with subgraphs state derivatives of all operands at once: cotangents as
-    # pull(operands, outs, gs, needed, params), (results, tangents) as push(operands, ts, params).
-    pull: Callable[..., Any] | None = None
+    joint: Rule | None = None  # the vjp of all operands together (Note [rules])
+    joint_for: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Operations with subgraphs compute results and tangents together: push(operands, ts, params).
     push: Callable[..., Any] | None = None
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
     shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
@@ -101,7 +110,7 @@ class Record:
 
     @property
     def differentiable(self) -> bool:
-        return self.pull is not None or any(r is not None for r in self.rules)
+        return self.joint is not None or any(r is not None for r in self.rules)
 
     def rule_at(self, position: int) -> Rule | float | None:
         """The rule for the operand at a position; a starred name's serves all the rest."""

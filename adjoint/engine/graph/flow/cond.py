@@ -121,7 +121,7 @@ def bind(pred: Any, operands: Sequence[Any], params: dict[str, Graph]) -> Any:
     return COND(pred, *operands, **params)
 
 
-def _pull(
+def _joint(
     operands: list[Any], outs: list[Any], gs: Sequence[Any], needed: list[bool], params: Any
 ) -> list[Any]:
     """The chosen branch's backward."""
@@ -247,7 +247,7 @@ COND: Record = primitive(
     None,
     operands=("*operands",),
     outputs=0,
-    pull=_pull,
+    joint=_joint,
     push=_push,
     share=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),

@@ -89,7 +89,7 @@ def _forward(plan: Plan, operands: Sequence[Any], params: dict[str, Any]) -> tup
     return SCAN(*operands, *plan.reverse.constants, **{**params, "body": plan.forward})
 
 
-def _pull(
+def _joint(
     operands: list[Any], outs: list[Any], gs: Sequence[Any], needed: list[bool], params: Any
 ) -> list[Any]:
     """A scan the other way, adding up the cotangents of what every iteration shares."""
@@ -287,7 +287,7 @@ SCAN: Record = primitive(
     None,
     operands=("*operands",),
     outputs=0,
-    pull=_pull,
+    joint=_joint,
     push=_push,
     share=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),

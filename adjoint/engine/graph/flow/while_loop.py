@@ -47,7 +47,7 @@ def _run(
 # -- derivatives --------------------------------------------------------------------------------
 
 
-def _pull(*_: Any) -> Any:
+def _joint() -> Any:
     raise RuntimeError(
         "while_loop: a captured loop of unknown length has no reverse derivative, for which every "
         "iteration would have to be kept. Give max_iterations, use scan, or use forward mode "
@@ -159,7 +159,7 @@ WHILE_LOOP: Record = primitive(
     None,
     operands=("*operands",),
     outputs=0,
-    pull=_pull,
+    joint=_joint,
     push=_push,
     share=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),

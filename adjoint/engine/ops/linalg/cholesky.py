@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.families import primitive
@@ -72,9 +73,15 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return _factor("cholesky", input, upper, check=True)[0]
 
 
-def _solve_factor_vjp(g: Tensor, y: Tensor, out: Tensor, upper: bool) -> Tensor:
-    """As if all of the factor were read: what is outside its triangle gets a gradient too."""
+def _solve_joint(
+    g: Tensor, y: Tensor, out: Tensor, needed: Sequence[bool], upper: bool
+) -> tuple[Tensor, Tensor | None]:
     back = CHOLESKY_SOLVE(g, y, upper=upper)
+    return back, _factor_cotangent(back, y, out, upper) if needed[1] else None
+
+
+def _factor_cotangent(back: Tensor, y: Tensor, out: Tensor, upper: bool) -> Tensor:
+    """As if all of the factor were read: what is outside its triangle gets a gradient too."""
     half = MATMUL(back, adjoint_of(out))
     both = half + adjoint_of(half)
     return -MATMUL(y, both) if upper else -MATMUL(both, y)
@@ -84,8 +91,9 @@ def _solve_factor_vjp(g: Tensor, y: Tensor, out: Tensor, upper: bool) -> Tensor:
 CHOLESKY_SOLVE: Record = primitive(
     "cholesky_solve",
     lambda x, y, upper: x,
-    lambda g, y, upper: CHOLESKY_SOLVE(g, y, upper=upper),
-    _solve_factor_vjp,
+    operands=("x", "y"),
+    joint=_solve_joint,
+    joint_for={"out": ("y",)},
     shift=same_params,
 )
 

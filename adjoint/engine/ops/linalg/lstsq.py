@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
@@ -43,13 +44,24 @@ def _pinv(x: Tensor, rcond: float) -> Tensor:
     return PINV(x, 0.0, rcond, hermitian=False)
 
 
+def _joint(
+    g: Tensor, x: Tensor, y: Tensor, needed: Sequence[bool], rcond: float
+) -> tuple[Tensor | None, Tensor | None]:
+    inverse = _pinv(x, rcond)
+    return (
+        pinv_pull(MATMUL(g, adjoint_of(y)), x, inverse) if needed[0] else None,
+        MATMUL(adjoint_of(inverse), g) if needed[1] else None,
+    )
+
+
 # LSTSQ: (solution, rank, singular values) for one batch shape. The solution is pinv(x) y, and
 # differentiates as such.
 LSTSQ: Record = primitive(
     "lstsq",
     _infer,
-    lambda g, x, y, rcond: pinv_pull(MATMUL(g, adjoint_of(y)), x, _pinv(x, rcond)),
-    lambda g, x, rcond: MATMUL(adjoint_of(_pinv(x, rcond)), g),
+    operands=("x", "y"),
+    joint=_joint,
+    joint_for={"y": ("x",)},
     outputs=3,
     shift=same_params,
 )

@@ -35,17 +35,20 @@ INV: Record = primitive(
 )
 
 
-def _solve_matrix(g: Tensor, x: Tensor, outs: Any, name: str, check: bool) -> Tensor:
+def _solve_joint(
+    g: Tensor, x: Tensor, out: Tensor, needed: Sequence[bool], name: str, check: bool
+) -> tuple[Tensor | None, Tensor]:
     back = SOLVE(adjoint_of(x), g, name=name, check=check)[0]
-    return -MATMUL(back, adjoint_of(outs[0]))
+    return -MATMUL(back, adjoint_of(out)) if needed[0] else None, back
 
 
 # SOLVE: (x^-1 y, info) for matrices x and y with one batch shape.
 SOLVE: Record = primitive(
     "solve",
     lambda x, y, name, check: (y, info_like(x)),
-    _solve_matrix,
-    lambda g, x, name, check: SOLVE(adjoint_of(x), g, name=name, check=check)[0],
+    operands=("x", "y"),
+    joint=_solve_joint,
+    joint_for={"out": ("x",)},
     outputs=2,
     shift=same_params,
 )
@@ -57,17 +60,21 @@ def triangle(x: Tensor, upper: bool, unit: bool) -> Tensor:
     return x.triu(offset) if upper else x.tril(-offset)
 
 
-def _triangular_matrix(g: Tensor, x: Tensor, out: Tensor, upper: bool, unit: bool) -> Tensor:
+def _triangular_joint(
+    g: Tensor, x: Tensor, out: Tensor, needed: Sequence[bool], upper: bool, unit: bool
+) -> tuple[Tensor | None, Tensor]:
     back = TRIANGULAR_SOLVE(adjoint_of(x), g, upper=not upper, unit=unit)
-    return triangle(-MATMUL(back, adjoint_of(out)), upper, unit)
+    whole = -MATMUL(back, adjoint_of(out)) if needed[0] else None
+    return None if whole is None else triangle(whole, upper, unit), back
 
 
 # TRIANGULAR_SOLVE: x^-1 y, reading one triangle of x (and ones on the diagonal if `unit`).
 TRIANGULAR_SOLVE: Record = primitive(
     "triangular_solve",
     lambda x, y, upper, unit: y,
-    _triangular_matrix,
-    lambda g, x, upper, unit: TRIANGULAR_SOLVE(adjoint_of(x), g, upper=not upper, unit=unit),
+    operands=("x", "y"),
+    joint=_triangular_joint,
+    joint_for={"out": ("x",)},
     shift=same_params,
 )
 

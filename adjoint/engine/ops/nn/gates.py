@@ -27,16 +27,19 @@ def _steps(x: Tensor, sizes: Any) -> tuple[Tensor, ...]:
     return tuple(x.unbind(0) if sizes is None else x.split(sizes))
 
 
-def _steps_pull(
-    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
-) -> list[Any]:
-    filled = [_or_zeros(g, out) for g, out in zip(gs, outs, strict=True)]
-    return [stack(filled) if params["sizes"] is None else cat(filled)]
+def _steps_joint(gs: Sequence[Any], out_specs: Any, sizes: Any) -> list[Any]:
+    like = next(g for g in gs if g is not None)
+    filled = [
+        like.new_zeros(spec.shape) if g is None else g for g, spec in zip(gs, out_specs, strict=True)
+    ]
+    return [stack(filled) if sizes is None else cat(filled)]
 
 
 # STEPS(x, sizes): the rows of x, or as many rows at a time as `sizes` says. Not views: the gradient
 # of a view is as large as what it shows part of, and there is one for every step.
-STEPS = composite("steps", _steps, operands=("x",), outputs=0, pull=_steps_pull, native_check=True)
+STEPS = composite(
+    "steps", _steps, operands=("x",), outputs=0, joint=_steps_joint, native_check=True
+)
 
 
 # -- long short-term memory ---------------------------------------------------------------------
@@ -73,23 +76,18 @@ LSTM_BACKWARD = composite(
 )
 
 
-def _lstm_pull(
-    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
-) -> list[Any]:
-    c = operands[1]
-    _, new, acts = outs
+def _lstm_joint(gs: Sequence[Any], c: Tensor, later_outs: Any) -> tuple[Tensor, Tensor]:
+    new, acts = later_outs
     gh, gc, ga = gs
     gh, gc = _or_zeros(gh, new), _or_zeros(gc, new)
     if ga is None:
-        pulled = LSTM_BACKWARD(acts, c, new, gh, gc)
-    else:  # a derivative of the derivative
-        pulled = _lstm_backward(acts, c, new, gh, gc, ga)
-    return [g if n else None for g, n in zip(pulled, needed, strict=True)]
+        return LSTM_BACKWARD(acts, c, new, gh, gc)
+    return _lstm_backward(acts, c, new, gh, gc, ga)  # a derivative of the derivative
 
 
 # LSTM_GATES(x, c) -> (h, new c, activations): the last for backward.
 LSTM_GATES = composite(
-    "lstm_gates", lstm_gates, operands=("x", "c"), outputs=3, pull=_lstm_pull, native_check=True
+    "lstm_gates", lstm_gates, operands=("x", "c"), outputs=3, joint=_lstm_joint, native_check=True
 )
 
 
@@ -130,19 +128,17 @@ GRU_BACKWARD = composite(
 )
 
 
-def _gru_pull(
-    operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
-) -> list[Any]:
-    _, y, h = operands
+def _gru_joint(
+    gs: Sequence[Any], y: Tensor, h: Tensor, later_outs: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    acts = later_outs[0]
     g, ga = _or_zeros(gs[0], h), gs[1]
     if ga is None:
-        pulled = GRU_BACKWARD(outs[1], y, h, g)
-    else:
-        pulled = _gru_backward(outs[1], y, h, g, ga)
-    return [p if n else None for p, n in zip(pulled, needed, strict=True)]
+        return GRU_BACKWARD(acts, y, h, g)
+    return _gru_backward(acts, y, h, g, ga)
 
 
 # GRU_GATES(x, y, h) -> (new h, activations): the last for backward.
 GRU_GATES = composite(
-    "gru_gates", gru_gates, operands=("x", "y", "h"), outputs=2, pull=_gru_pull, native_check=True
+    "gru_gates", gru_gates, operands=("x", "y", "h"), outputs=2, joint=_gru_joint, native_check=True
 )
