@@ -178,7 +178,7 @@ def depends_on_values(name: str, remedy: str) -> Fn:
 def composite(
     name: str, compose: Fn, *vjps: Fn | None, joint: Fn | None = None, **options: Any
 ) -> Record:
-    """A named composition; kept as one node in a graph, optionally with stable vjps or a joint one."""
+    """A named composition; one node in a graph, optionally with stable derivatives of its own."""
 
     def infer(*_: Any, **__: Any) -> Spec:
         raise NotImplementedError(f"{name}: a composite is inferred by tracing its composition")

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.flow.scan_record import Loop, no_rows
 from adjoint.engine.graph.flow.trees import Shape, check_same, check_unwritten, take_apart
 from adjoint.engine.graph.record.body import Body
@@ -34,6 +35,21 @@ def scan(
     >>> ad.scan(lambda total, x: (total + x, total * x), ad.tensor(0.0), ad.tensor([1.0, 2.0, 3.0]))
     (tensor(6.), tensor([0., 2., 9.]))
     """
+    return scan_growing(f, init, xs, length, reverse, dim=dim, checkpoint=checkpoint)
+
+
+def scan_growing(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    dim: int = 0,
+    checkpoint: bool = False,
+    growing: Sequence[tuple[HostScalar, int]] = (),
+) -> tuple[Any, Any]:
+    """`scan` with host numbers that grow with each iteration; those only in a recording."""
     carry, carry_shape = take_apart("scan: init", init)
     rows, rows_shape = take_apart("scan: xs", xs)
     if dim:
@@ -55,7 +71,7 @@ def scan(
     if CONTEXT.capture is None:
         last, ys, ys_shape = _loop(step, carry, rows, count, reverse, checkpoint)
     else:
-        last, ys, ys_shape = _record(step, carry, rows, count, reverse, checkpoint)
+        last, ys, ys_shape = _record(step, carry, rows, count, reverse, checkpoint, growing)
     return carry_shape.fill(last), ys_shape.fill(ys)
 
 
@@ -121,7 +137,13 @@ def _checkpointed(step: Any, carries: int) -> Any:
 
 
 def _record(
-    step: Any, carry: list[Any], rows: list[Any], count: int, reverse: bool, checkpoint: bool
+    step: Any,
+    carry: list[Any],
+    rows: list[Any],
+    count: int,
+    reverse: bool,
+    checkpoint: bool,
+    growing: Sequence[tuple[HostScalar, int]],
 ) -> tuple[list[Any], list[Any], Shape]:
     """One node: the body recorded once."""
     body = Body(CONTEXT.capture, "scan")
@@ -131,6 +153,9 @@ def _record(
     body.finish([*new, *ys])
     outer = CONTEXT.capture
     body.settle({g: outer.take(g, each * count) for g, each in body.draws.items()})
+    for number, amount in growing:
+        if number.key in body.lifted:
+            body.lifted[number.key].advance = amount
     loop = Loop()
     inputs = body.graph.inputs
     loop.carries = list(zip(inputs, carry, strict=False))
@@ -140,4 +165,4 @@ def _record(
     return list(outs[: len(carry)]), list(outs[len(carry) :]), shape
 
 
-HOOKS.scan = scan
+HOOKS.scan = scan_growing

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: one composite whose rules reuse the weights it computed."""
+"""Scaled dot-product attention: one composite, whose backward is stated jointly."""
 
 from __future__ import annotations
 
@@ -6,150 +6,132 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.dtype import bool_, float32
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.core.state.rng import generator_for
+from adjoint.engine.ops.nn.attention_rows import NAME, How, Problem, batch_of, widened
 from adjoint.engine.ops.products.matmul import product
-from adjoint.engine.ops.random.random import draw
+from adjoint.engine.ops.random.random import batch_levels, blocks, draw, word_bits
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _split(extras: Sequence[Tensor], masked: bool) -> tuple[Tensor | None, Tensor | None]:
-    """The mask and the dropout factors among the operands after query, key and value."""
-    rest = list(extras)
-    return rest.pop(0) if masked else None, rest[0] if rest else None
-
-
-def _weights(scores: Tensor, safe: bool) -> Tensor:
-    if not safe:
-        return scores.softmax(-1)
-    # A row that may attend to nothing gets zeros, where softmax would give nan.
-    top = scores.detach().amax(-1, keepdim=True)
-    e = (scores - top.masked_fill(top == -math.inf, 0)).exp()
-    total = e.sum(-1, keepdim=True)
-    return e / total.masked_fill(total == 0, 1)
-
-
 def _attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *extras: Tensor,
-    scale: float,
-    causal: bool,
-    masked: bool,
-    safe: bool,
+    query: Tensor, key: Tensor, value: Tensor, *extras: Any, **how: Any
 ) -> tuple[Tensor, Tensor]:
-    mask, keep = _split(extras, masked)
-    dtype = query.dtype
-    if dtype.is_half:  # one rounding, at the end
-        query, key, value = query.float(), key.float(), value.float()
-    scores = product(query * scale, key.transpose(-2, -1))  # (..., L, S)
-    if causal:
-        future = scores.new_ones(scores.shape[-2:], dtype=bool_).triu(1)
-        scores = scores.masked_fill(future, -math.inf)
-    if mask is not None:
-        if mask.dtype is bool_:
-            scores = scores.masked_fill(~mask, -math.inf)
-        else:
-            scores = scores + mask
-    weights = _weights(scores, safe)
-    out = product(weights if keep is None else weights * keep, value)
-    if dtype.is_half:
-        return out.to(dtype), weights.to(dtype)
-    return out, weights
+    problem = Problem(query, key, value, extras, How(**how))
+    (out, lse), _ = problem.run(problem.forward)
+    return out.to(query.dtype), lse
 
 
-def _scores_cotangent(gs: Any, value: Tensor, later_outs: Any, extras: Any, masked: bool) -> Tensor:
-    """From the cotangents of result and weights to that of the scores before softmax."""
-    g, g_weights = gs
-    keep = _split(extras, masked)[1]
-    weights = later_outs[0]
-    total = g_weights
-    if g is not None:
-        total = product(g, value.transpose(-2, -1))
-        if keep is not None:
-            total = total * keep
-        if g_weights is not None:
-            total = total + g_weights
-    return weights * (total - (total * weights).sum(-1, keepdim=True))
-
-
-def _query_vjp(
-    gs: Any,
-    key: Tensor,
-    value: Tensor,
-    later_outs: Any,
-    extras: Any,
-    masked: bool,
-    scale: float,
-    query_spec: Spec,
-) -> Tensor:
-    g = _scores_cotangent(gs, value, later_outs, extras, masked)
-    return (product(g, key) * scale).sum_to_size(query_spec.shape)
-
-
-def _key_vjp(
+def _joint(
     gs: Any,
     query: Tensor,
+    key: Tensor,
     value: Tensor,
-    later_outs: Any,
     extras: Any,
-    masked: bool,
-    scale: float,
-    key_spec: Spec,
-) -> Tensor:
-    g = _scores_cotangent(gs, value, later_outs, extras, masked)
-    return (product(g.transpose(-2, -1), query) * scale).sum_to_size(key_spec.shape)
+    outs: Any,
+    needed: Sequence[bool],
+    params: dict[str, Any],
+) -> list[Any]:
+    """Cotangents of query, key, value and mask from those of result and logsumexp."""
+    out, lse = map(widened, outs)
+    g = out.new_zeros(out.shape) if gs[0] is None else widened(gs[0])
+    shift = (g * out).sum(-1, keepdim=True)
+    if gs[1] is not None:
+        shift = shift - gs[1]
+    asked = tuple(needed[:4])
+    found = iter(
+        ATTENTION_BACKWARD(query, key, value, lse, g, shift, *extras, needed=asked, **params)
+    )
+    return [next(found) if n else None for n in needed]
 
 
-def _value_vjp(
-    gs: Any, later_outs: Any, extras: Any, masked: bool, value_spec: Spec
-) -> Tensor | None:
-    keep = _split(extras, masked)[1]
-    weights = later_outs[0] if keep is None else later_outs[0] * keep
-    if gs[0] is None:
-        return None
-    return product(weights.transpose(-2, -1), gs[0]).sum_to_size(value_spec.shape)
-
-
-def _extra_vjp(
-    gs: Any, value: Tensor, later_outs: Any, extras: Any, masked: bool, position: int
-) -> Tensor | None:
-    if not masked or position != 3:
-        return None
-    mask = extras[0]
-    g = _scores_cotangent(gs, value, later_outs, extras, masked)
-    return g.sum_to_size(mask.shape).to(mask.dtype)
-
-
-# ATTENTION(query, key, value, [mask], [dropout factors]) -> (result, weights before dropout).
+# ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw])
+# -> (result, logsumexp of the rows of scores); see Note [attention].
 ATTENTION: Record = composite(
-    "scaled_dot_product_attention",
+    NAME,
     _attend,
-    _query_vjp,
-    _key_vjp,
-    _value_vjp,
-    _extra_vjp,
+    joint=_joint,
     operands=("query", "key", "value", "*extras"),
     outputs=2,
     policy="lower",
 )
 
 
-def dropout_factors(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
-    """0 with probability p, else 1 / (1 - p)."""
+def _attend_backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lse: Tensor,
+    g: Tensor,
+    shift: Tensor,
+    *extras: Any,
+    needed: Sequence[bool],
+    **how: Any,
+) -> tuple[Tensor, ...]:
+    """The cotangents that are needed, in the order of the operands."""
+    problem = Problem(query, key, value, extras, How(**how))
+    problem.rows.update(lse=lse, g=g, shift=shift)
+    masks = any(needed[3:])
+    summed = [x for x, n in ((value, needed[2]), (key, needed[1])) if n]
+    if masks and not problem.mask_has_rows:
+        summed.append(problem.mask)
+    by_row, sums = (iter(x) for x in problem.run(problem.backward(needed), summed))
+    found: dict[int, Any] = {}
+    for position, source in ((0, by_row), (2, sums), (1, sums)):
+        if needed[position]:
+            found[position] = next(source)
+    if masks:
+        found[3] = next(by_row if problem.mask_has_rows else sums)
+    operands = (query, key, value, problem.mask)
+    return tuple(found[i].to(operands[i].dtype) for i in sorted(found))
+
+
+ATTENTION_BACKWARD: Record = composite(
+    f"{NAME}_backward",
+    _attend_backward,
+    operands=("query", "key", "value", "lse", "g", "shift", "*extras"),
+    outputs=0,
+)
+
+
+# -- dropout --------------------------------------------------------------------------------------
+
+
+def _check_probability(p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout_factors(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+    """0 with probability p, else 1 / (1 - p)."""
+    _check_probability(p)
     if p == 1:
         return like.new_zeros(tuple(shape))
-    name = "scaled_dot_product_attention"
-    kept = draw(name, "bernoulli", (1.0 - p,), tuple(shape), like.dtype, like.device, None)
+    kept = draw(NAME, "bernoulli", (1.0 - p,), tuple(shape), like.dtype, like.device, None)
     return kept / (1.0 - p)
+
+
+def _dropping(query: Tensor, key: Tensor, p: float) -> list[Any]:
+    """The operands that say what dropout does: the place of its draw, or the factors themselves.
+
+    Factors where each element of a vmap draws its own, since a place is one for all.
+    """
+    _check_probability(p)
+    if p == 1:
+        return []
+    shape = (*batch_of(query, key), query.shape[-2], key.shape[-2])
+    if batch_levels(NAME):
+        return [dropout_factors(shape, p, query)]
+    source = generator_for(NAME, None, query.device)
+    return [*source.draw(blocks(math.prod(shape), word_bits("bernoulli", float32)))]
+
+
+# -- the functions --------------------------------------------------------------------------------
 
 
 def attend(
@@ -160,27 +142,39 @@ def attend(
     dropout_p: float,
     causal: bool,
     scale: float,
-    safe: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Result, weights, and the factors that dropout applied to them."""
-    extras = [] if mask is None else [mask]
-    keep = None
+) -> Tensor:
+    """The result alone."""
+    extras = _dropping(query, key, dropout_p) if dropout_p else []
+    masks = [] if mask is None else [mask.reshape((1, -1)) if mask.ndim < 2 else mask]
+    return ATTENTION(
+        query, key, value, *masks, *extras,
+        scale=scale, causal=causal, safe=mask is not None, masked=mask is not None,
+        dropout=dropout_p, drawn=len(extras) == 1,
+    )[0]  # fmt: skip
+
+
+def attend_and_show(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """The result, and the weights with dropout applied; nan for a query that sees nothing."""
+    how = How(scale, causal, False, mask is not None, dropout_p, False)
+    problem = Problem(query, key, value, [] if mask is None else [mask], how)
+    weights = problem.scores(problem.rows).softmax(-1)
     if dropout_p:
-        batch = broadcast_shapes("scaled_dot_product_attention", query.shape[:-2], key.shape[:-2])
-        keep = dropout_factors((*batch, query.shape[-2], key.shape[-2]), dropout_p, query)
-        extras.append(keep)
-    out, weights = ATTENTION(
-        query, key, value, *extras,
-        scale=scale, causal=causal, masked=mask is not None, safe=safe,
-    )  # fmt: skip
-    return out, weights, keep
+        weights = weights * dropout_factors(weights.shape, dropout_p, weights)
+    return product(weights, problem.value).to(query.dtype), weights.to(query.dtype)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool) -> None:
-    name = "scaled_dot_product_attention"
     for which, x in (("query", query), ("key", key), ("value", value)):
         if not is_tensor(x):
-            raise TypeError(f"{name}(): argument '{which}' must be Tensor, not {type(x).__name__}")
+            raise TypeError(f"{NAME}(): argument '{which}' must be Tensor, not {type(x).__name__}")
     if not query.dtype is key.dtype is value.dtype:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
@@ -194,7 +188,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
     if mask is None:
         return
     if is_causal:
-        raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
+        raise RuntimeError(f"{NAME}: Explicit attn_mask should not be set when is_causal=True")
     if mask.dtype is not bool_ and not mask.dtype.is_floating_point:
         raise RuntimeError(
             f"Expected attn_mask dtype to be bool or float or to match query dtype, but got "
@@ -202,18 +196,23 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
         )
 
 
-def _share_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values repeated for the groups of query heads that share them."""
-    heads = query.shape[-3]
-    if heads % key.shape[-3] or heads % value.shape[-3]:
+def _group_heads(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Heads as (those of key and value, queries that share one): nothing is copied."""
+    heads, shared = query.shape[-3], key.shape[-3]
+    if heads % shared or heads % value.shape[-3]:
         raise RuntimeError(
             "scaled_dot_product_attention: enable_gqa wants a number of query heads that those of "
-            f"key and value divide, received {heads}, {key.shape[-3]} and {value.shape[-3]}"
+            f"key and value divide, received {heads}, {shared} and {value.shape[-3]}"
         )
-    return (
-        key.repeat_interleave(heads // key.shape[-3], -3),
-        value.repeat_interleave(heads // value.shape[-3], -3),
-    )
+    if value.shape[-3] != shared:
+        key, value = (x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value))
+        return query, key, value, mask
+    sizes = (shared, heads // shared)
+    if mask is not None and mask.ndim > 2:
+        mask = mask.unsqueeze(-3) if mask.shape[-3] == 1 else mask.unflatten(-3, sizes)
+    return query.unflatten(-3, sizes), key.unsqueeze(-3), value.unsqueeze(-3), mask
 
 
 @public(namespaces=("nn.functional",))
@@ -248,8 +247,9 @@ def scaled_dot_product_attention(
         adjoint.Size([2, 4, 5, 8])
     """
     _check(query, key, value, attn_mask, is_causal)
-    if enable_gqa:
-        key, value = _share_heads(query, key, value)
     factor = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else float(scale)
-    safe = attn_mask is not None
-    return attend(query, key, value, attn_mask, dropout_p, is_causal, factor, safe)[0]
+    if not enable_gqa:
+        return attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
+    q, k, v, mask = _group_heads(query, key, value, attn_mask)
+    out = attend(q, k, v, mask, dropout_p, is_causal, factor)
+    return out if q is query else out.flatten(-4, -3)

@@ -30,7 +30,8 @@ def _steps(x: Tensor, sizes: Any) -> tuple[Tensor, ...]:
 def _steps_joint(gs: Sequence[Any], out_specs: Any, sizes: Any) -> list[Any]:
     like = next(g for g in gs if g is not None)
     filled = [
-        like.new_zeros(spec.shape) if g is None else g for g, spec in zip(gs, out_specs, strict=True)
+        like.new_zeros(spec.shape) if g is None else g
+        for g, spec in zip(gs, out_specs, strict=True)
     ]
     return [stack(filled) if sizes is None else cat(filled)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.nn.attention import attend
+from adjoint.engine.ops.nn.attention import attend, attend_and_show
 from adjoint.engine.ops.products.linear import linear
 from adjoint.engine.ops.shape.join import cat
 
@@ -226,15 +226,14 @@ def multi_head_attention_forward(
         mask = mask.to(q.dtype)
 
     dropped = dropout_p if training else 0.0
-    safe = mask is not None and not need_weights
-    out, seen, keep = attend(q, k, v, mask, dropped, causal, 1 / math.sqrt(head), safe)
+    asked = (q, k, v, mask, dropped, causal, 1 / math.sqrt(head))
+    out, shown = attend_and_show(*asked) if need_weights else (attend(*asked), None)
     out = out.permute((2, 0, 1, 3)).reshape((length, batch, embed))
     out = linear(out, out_proj_weight, out_proj_bias)
     if not batched:
         out = out.squeeze(1)
-    if not need_weights:
+    if shown is None:
         return out, None
-    shown = seen if keep is None else seen * keep
     if average_attn_weights:
         shown = shown.mean(1)
     return out, shown if batched else shown.squeeze(0)

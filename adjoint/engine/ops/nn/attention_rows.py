@@ -1,0 +1,208 @@
+"""Attention by rows: what each query asks is independent of other queries.
+
+Note [attention]
+    The weights are quadratic in the length of the sequence, so they are not kept for backward: the
+    rule keeps queries, keys, values, the result and the logsumexp of every row of scores, and makes
+    the weights again as exp(scores - logsumexp). Nor are factors of dropout kept: they are drawn
+    again from the same place of the generator's stream.
+
+    In a recording, a long sequence is a loop over blocks of queries, forward and backward, so that
+    the memory of a program grows with the length and not with its square. A block's factors of
+    dropout are the same numbers as in the whole: rows are drawn one after another, all batches of a
+    row together, and a block takes a whole number of the stream's blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import broadcast_shapes
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.random.random import RANDOM, blocks, word_bits
+from adjoint.engine.ops.shape.join import cat
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+NAME = "scaled_dot_product_attention"
+ROWS = 64  # queries in a block: a multiple of 4, so that a block's draws begin at a stream's block
+LONG = 512 * 512  # scores from which a recording goes by blocks
+Rows = dict[str, Any]  # tensors whose last dimension but one goes along the queries
+Found = tuple[list[Any], list[Any]]  # results by rows, and those that add up over them
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The parameters of the operation, which also say what its further operands are."""
+
+    scale: float
+    causal: bool
+    safe: bool  # a row that may attend to nothing gets zeros, where softmax would give nan
+    masked: bool  # the first of the further operands is a mask
+    dropout: float
+    drawn: bool  # the last is a tensor of dropout's factors, not the place of a draw
+
+    def split(self, extras: Sequence[Any]) -> tuple[Any, Any, tuple[Any, Any] | None]:
+        """Mask, factors of dropout, and seed and offset of their draw, those there are."""
+        rest = list(extras)
+        mask = rest.pop(0) if self.masked else None
+        if self.drawn:
+            return mask, rest[0], None
+        return mask, None, (rest[0], rest[1]) if rest else None
+
+
+class Problem:
+    """One call: its operands in the dtype it is computed in."""
+
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, extras: Any, how: How) -> None:
+        self.how = how
+        self.mask, keep, self.draw = how.split(extras)
+        self.key, self.value = widened(key), widened(value)
+        self.length, self.keys = query.shape[-2], key.shape[-2]
+        self.batch = batch_of(query, key)
+        self.rows: Rows = {"query": widened(query)}
+        if how.causal:
+            self.rows["place"] = query.new_arange(self.length).unsqueeze(-1)
+        if keep is not None:
+            self.rows["keep"] = widened(keep)
+        self.mask_has_rows = self.mask is not None and self.mask.shape[-2] != 1
+        if self.mask_has_rows:
+            self.rows["mask"] = self.mask
+
+    def scores(self, rows: Rows) -> Tensor:
+        """Those of some rows: (..., rows, keys)."""
+        found = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
+        if self.how.causal:
+            place = rows["place"]
+            found = found.masked_fill(place.new_arange(self.keys) > place, -math.inf)
+        mask = rows.get("mask", self.mask)
+        if mask is None:
+            return found
+        return found.masked_fill(~mask, -math.inf) if mask.dtype is bool_ else found + mask
+
+    def keep(self, rows: Rows, begin: Any) -> Any:
+        """The factors that dropout applies to the weights of some rows."""
+        if "keep" in rows or not self.how.dropout:
+            return rows.get("keep")
+        like = rows["query"]
+        if self.how.dropout == 1:
+            return like.new_zeros(())
+        stays = 1.0 - self.how.dropout
+        shape = (like.shape[-2], *self.batch, self.keys)
+        kept = RANDOM(
+            self.draw[0], begin,  # type: ignore[index]
+            law="bernoulli", args=(stays,), shape=shape, dtype=like.dtype, device=like.device,
+        )  # fmt: skip
+        return kept.movedim(0, -2) / stays
+
+    def forward(self, rows: Rows, begin: Any) -> Found:
+        """The result and the logsumexp of some rows."""
+        scores, safe = self.scores(rows), self.how.safe
+        if not self.keys:
+            return [product(scores, self.value), scores.sum(-1, keepdim=True) - math.inf], []
+        top = scores.amax(-1, keepdim=True)
+        if safe:
+            top = top.masked_fill(top == -math.inf, 0)
+        e = (scores - top).exp()
+        total = e.sum(-1, keepdim=True)
+        keep = self.keep(rows, begin)
+        out = product(e if keep is None else e * keep, self.value)
+        return [out / (total.masked_fill(total == 0, 1) if safe else total), total.log() + top], []
+
+    def backward(self, needed: Sequence[bool]) -> Callable[[Rows, Any], Found]:
+        """Cotangents: of query (and mask) by rows, of key and value (and mask) as sums."""
+
+        def pull(rows: Rows, begin: Any) -> Found:
+            by_row, sums = [], []
+            base = rows["lse"]
+            if self.how.safe:
+                base = base.masked_fill(base == -math.inf, 0)
+            weights = (self.scores(rows) - base).exp()
+            keep, g = self.keep(rows, begin), rows["g"]
+            if needed[2]:
+                seen = weights if keep is None else weights * keep
+                found = product(seen.transpose(-2, -1), g)
+                sums.append(found.sum_to_size(self.value.shape))
+            if not (needed[0] or needed[1] or any(needed[3:])):
+                return by_row, sums
+            total = product(g, self.value.transpose(-2, -1))
+            if keep is not None:
+                total = total * keep
+            moved = weights * (total - rows["shift"])  # the cotangent of the scores
+            query, scale = rows["query"], self.how.scale
+            if needed[0]:
+                by_row.append((product(moved, self.key) * scale).sum_to_size(query.shape))
+            if needed[1]:
+                found = product(moved.transpose(-2, -1), query * scale)
+                sums.append(found.sum_to_size(self.key.shape))
+            if any(needed[3:]):
+                mask = rows.get("mask", self.mask)
+                (by_row if self.mask_has_rows else sums).append(moved.sum_to_size(mask.shape))
+            return by_row, sums
+
+        return pull
+
+    # -- all rows, at once or by blocks ----------------------------------------------------------
+
+    def run(self, compute: Callable[[Rows, Any], Found], like: Sequence[Tensor] = ()) -> Found:
+        """Compute for all rows; `like` are tensors that the sums resemble."""
+        begin = None if self.draw is None else self.draw[1]
+        if not self.in_blocks(begin):
+            return compute(self.rows, begin)
+        count, rest = divmod(self.length, ROWS)
+        full = self.length - rest
+        taken = blocks(ROWS * math.prod(self.batch) * self.keys, word_bits("bernoulli", float32))
+
+        def step(sums: list[Any], rows: Rows) -> tuple[list[Any], list[Any]]:
+            made, more = compute(rows, begin)
+            return [a + b for a, b in zip(sums, more, strict=True)], made
+
+        zeros = [x.new_zeros(x.shape, dtype=self.key.dtype) for x in like]
+        split = {name: _split(x, count) for name, x in self.rows.items()}
+        sums, made = HOOKS.scan(
+            step, zeros, split, growing=[] if begin is None else [(begin, taken)]
+        )
+        made = [_joined(x) for x in made]
+        if rest:
+            last = {name: x[..., full:, :] for name, x in self.rows.items()}
+            ends, more = compute(last, None if begin is None else begin + count * taken)
+            made = [cat([a, b], -2) for a, b in zip(made, ends, strict=True)]
+            sums = [a + b for a, b in zip(sums, more, strict=True)]
+        return made, sums
+
+    def in_blocks(self, begin: Any) -> bool:
+        """Whether to loop: in recordings of known, long lengths."""
+        return (
+            CONTEXT.capture is not None
+            and type(self.length) is int
+            and type(self.keys) is int
+            and self.length >= 2 * ROWS
+            and self.length * self.keys >= LONG
+            and (begin is None or isinstance(begin, HostScalar))
+        )
+
+
+def _split(x: Tensor, count: int) -> Tensor:
+    """Blocks of rows, (count, ..., ROWS, n)."""
+    return x[..., : count * ROWS, :].unflatten(-2, (count, ROWS)).movedim(-3, 0)
+
+
+def _joined(x: Tensor) -> Tensor:
+    return x.movedim(0, -3).flatten(-3, -2)
+
+
+def widened(x: Tensor) -> Tensor:
+    """In float32 where it is narrower: one rounding, at the end."""
+    return x.float() if x.dtype.is_half else x
+
+
+def batch_of(query: Tensor, key: Tensor) -> tuple[int, ...]:
+    """The batch dimensions of the weights."""
+    return tuple(broadcast_shapes(NAME, query.shape[:-2], key.shape[:-2]))
