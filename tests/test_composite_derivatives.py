@@ -286,6 +286,7 @@ WITHIN = {
     "batched",
     "lstm_gates_backward",
     "gru_gates_backward",
+    "scaled_dot_product_attention_backward",
     "embedding_sparse",
     "sparse_matmul",
 }

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 NAME = "scaled_dot_product_attention"
-ROWS = 64  # queries in a block: a multiple of 4, so that a block's draws begin at a stream's block
-LONG = 512 * 512  # scores from which a recording goes by blocks
+# Queries in a block: a multiple of 4, so that a block's draws begin at a block of the stream.
+ROWS = 128
+LONG = 1 << 22  # scores, of all batches, from which a recording goes by blocks
 Rows = dict[str, Any]  # tensors whose last dimension but one goes along the queries
 Found = tuple[list[Any], list[Any]]  # results by rows, and those that add up over them
 
@@ -181,10 +182,9 @@ class Problem:
         """Whether to loop: in recordings of known, long lengths."""
         return (
             CONTEXT.capture is not None
-            and type(self.length) is int
-            and type(self.keys) is int
+            and all(type(n) is int for n in (*self.batch, self.length, self.keys))
             and self.length >= 2 * ROWS
-            and self.length * self.keys >= LONG
+            and math.prod(self.batch) * self.length * self.keys >= LONG
             and (begin is None or isinstance(begin, HostScalar))
         )
 

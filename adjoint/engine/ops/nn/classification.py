@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64, uint8
@@ -100,11 +101,18 @@ NLL_LOSS = composite(
 )
 
 
+def _row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The largest logit, and the logarithm of the sum of exponentials above it."""
+    top = x.amax(dim, keepdim=True) if x.shape[dim] else x.sum(dim, keepdim=True)
+    return top, (x - top).exp().sum(dim, keepdim=True).log()
+
+
 def _cross_entropy(
     x: Tensor, target: Tensor, *weight: Any, reduction: str, ignore: int, smoothing: float
-) -> Tensor:
+) -> tuple[Tensor, Tensor, Tensor]:
     dim = _class_dim(x)
-    log_p = widen(x).log_softmax(dim)
+    top, rest = _row_statistics(widen(x), dim)
+    log_p = widen(x) - top - rest
     name = "cross_entropy"
     loss = _nll(log_p, target, *weight, reduction=reduction, ignore=ignore, name=name)
     if smoothing:
@@ -114,48 +122,68 @@ def _cross_entropy(
         if reduction != "none":
             spread = spread.sum() / scale.sum() if reduction == "mean" else spread.sum()
         loss = loss * (1 - smoothing) + spread * (smoothing / x.shape[dim])
-    return loss.to(x.dtype)
+    return loss.to(x.dtype), top, rest
 
 
 def _along_classes(weight: Any, x: Any) -> Tensor:
     return widen(weight[0]).reshape((-1, *(1,) * (x.ndim - 1 - _class_dim(x))))
 
 
-def _cross_entropy_vjp(
+def _cross_entropy_joint(
+    gs: Any,
+    x: Tensor,
+    target: Tensor,
+    weight: Any,
+    later_outs: Any,
+    needed: Sequence[bool],
+    params: dict[str, Any],
+) -> list[Any]:
+    if any(needed[2:]):
+        _refuse_weight(weight[0]._spec)
+    top, rest = later_outs
+    p = (widen(x) - top - rest).exp()
+    out = None if gs[2] is None else p * gs[2]
+    if gs[0] is not None:
+        found = _logits_cotangent(gs[0], x, p, target, weight, **params)
+        out = found if out is None else out + found
+    return [None if out is None else out.to(x.dtype), *[None] * (len(needed) - 1)]
+
+
+def _logits_cotangent(
     g: Tensor,
     x: Tensor,
+    p: Tensor,
     target: Tensor,
     weight: Any,
     reduction: str,
     ignore: int,
     smoothing: float,
 ) -> Tensor:
+    """From the cotangent of the loss to that of the logits, whose probabilities are `p`."""
     dim = _class_dim(x)
-    wide = widen(x)
-    p = wide.softmax(dim)
     name = "cross_entropy"
-    picks, scale = _parts(name, wide, target, weight, ignore)
+    picks, scale = _parts(name, p, target, weight, ignore)
     share = _shares(g, scale, reduction).unsqueeze(dim) * (1 - smoothing)
     out = SCATTER(p * share, -share, picks, dim=dim, accumulate=True, classes_of=name)
-    if smoothing:
-        even = widen(g) / scale.sum() if reduction == "mean" else widen(g).expand(scale.shape)
-        even = (even * (smoothing / x.shape[dim])).expand(scale.shape)
-        even = even.masked_fill(target.eq(ignore), 0).unsqueeze(dim)
-        if weight:
-            w = _along_classes(weight, x)
-            out = out + (p * w.sum() - w) * even
-        else:
-            out = out + (p * x.shape[dim] - 1) * even
-    return out.to(x.dtype)
+    if not smoothing:
+        return out
+    even = widen(g) / scale.sum() if reduction == "mean" else widen(g).expand(scale.shape)
+    even = (even * (smoothing / x.shape[dim])).expand(scale.shape)
+    even = even.masked_fill(target.eq(ignore), 0).unsqueeze(dim)
+    if weight:
+        w = _along_classes(weight, x)
+        return out + (p * w.sum() - w) * even
+    return out + (p * x.shape[dim] - 1) * even
 
 
+# CROSS_ENTROPY(logits, target, [weight]) -> (loss, two statistics of each row), from which and the
+# logits backward makes the probabilities. The largest logit counts as a constant: it only shifts.
 CROSS_ENTROPY = composite(
     "cross_entropy",
     _cross_entropy,
-    _cross_entropy_vjp,
-    None,
-    _refuse_weight,
+    joint=_cross_entropy_joint,
     operands=("x", "target", "*weight"),
+    outputs=3,
     policy="fp32",
 )
 
@@ -282,7 +310,7 @@ def cross_entropy(
         reduction=how,
         ignore=ignore_index,
         smoothing=float(label_smoothing),
-    )
+    )[0]
 
 
 def _with_probabilities(
