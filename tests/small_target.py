@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from adjoint.engine.ops.common.checks import failure
 OF_BOOLS = {"sum": "any", "amax": "any", "amin": "all", "prod": "all", "any": "any", "all": "all"}
 
 
-@final
 class SmallTarget(Target):
     """Loops as whole-array NumPy; no templates but those made of copies."""
 
@@ -63,8 +62,8 @@ SMALL = SmallTarget()
 class SmallProgram:
     """A plan, run."""
 
-    def __init__(self, task: Task, options: Options) -> None:
-        self.task, self.plan = task, plan_for(task, SMALL, options)
+    def __init__(self, task: Task, options: Options, target: Target = SMALL) -> None:
+        self.task, self.plan = task, plan_for(task, target, options)
         draft = Draft(self.plan)
         draft.place()
         self.arena = np.zeros(draft.at({}).arena + 64, np.uint8)

@@ -8,6 +8,10 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.options import chosen
+from adjoint.engine.compiler.schedule.steps import Call, whole
+from adjoint.engine.compiler.target import Template
 from adjoint.nn import functional as F
 
 from . import small_target  # registers the backend
@@ -62,6 +66,52 @@ def test_a_training_step_equals_eager() -> None:
         return [run(x, y).item() for _ in range(4)]
 
     assert train(compiled=True) == pytest.approx(train(compiled=False), rel=1e-5)
+
+
+def _whole(setting: Any, node: Any, operands: Any, results: Any) -> list[Any]:
+    """A template's steps: one call of the composite as it is."""
+    reads, writes = (tuple(whole(p.buffer) for p in places) for places in (operands, results))
+    return [Call(node, reads, writes, label="softmax, whole")]
+
+
+class Keeping(small_target.SmallTarget):
+    """A target that wants softmax whole, along the last dimension."""
+
+    name = "keeping"
+    kept = frozenset({"softmax"})
+    templates = {  # noqa: RUF012
+        **small_target.SmallTarget.templates,
+        "softmax": Template(
+            accepts=lambda setting, node, inputs: node.params["dim"] == 1,
+            packed=lambda layout_of, inputs: set(),
+            steps=_whole,
+        ),
+    }
+
+
+def test_a_composite_stays_whole_where_the_target_has_a_template_for_it() -> None:
+    x = ad.randn(4, 7)
+    for target, dim, stays in (
+        (Keeping(), 1, True),
+        (Keeping(), 0, False),
+        (small_target.SMALL, 1, False),
+    ):
+        made: list[Any] = []
+
+        def make(mode: str, options: Any, target: Any = target, made: Any = made) -> Any:
+            def executable(task: Any) -> Any:
+                made.append(small_target.SmallProgram(task, chosen(mode, options), target))
+                return made[-1]
+
+            return executable
+
+        def fn(x: Any, dim: int = dim) -> Any:
+            return (x * 2).softmax(dim) + 1
+
+        register_backend("keeping", make)
+        ad.testing.assert_close(ad.compile(fn, backend="keeping")(x), fn(x))
+        labels = [step.label for step in made[0].plan.steps]
+        assert ("softmax, whole" in labels) == stays
 
 
 def test_a_bad_index_is_eagers_error() -> None:

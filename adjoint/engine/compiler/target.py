@@ -93,6 +93,12 @@ class Setting:
         accepted = template is not None and template.accepts(self, node, inputs)
         return template if accepted else None
 
+    def keeps(self, node: Node, inputs: tuple[Any, ...]) -> bool:
+        """Whether a composite stays whole, for a template that takes it."""
+        return (
+            node.record.name in self.target.kept and self.template_for(node, inputs) is not None
+        )
+
     def template(self, name: str) -> Template:
         """The template of a record that has one."""
         return self.target.templates[name]

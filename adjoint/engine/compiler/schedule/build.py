@@ -23,7 +23,7 @@ from adjoint.engine.compiler.schedule.steps import Call, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
-from adjoint.engine.graph.passes.pipeline import run_passes
+from adjoint.engine.graph.passes.pipeline import keeping, run_passes
 from adjoint.engine.graph.passes.recompute import NEAR
 from adjoint.engine.graph.passes.remat import rematerialise
 from adjoint.engine.ops.shape.convert import CLONE
@@ -44,7 +44,8 @@ class Builder:
 
     def __init__(self, task: Task, setting: Setting) -> None:
         self.setting = setting
-        self.remat = rematerialise(run_passes(task.graph), setting.options.remat)
+        flat = run_passes(task.graph, keeping(setting.keeps))
+        self.remat = rematerialise(flat, setting.options.remat)
         self.inputs, given = input_places(self.remat.graph, task.examples)
         legal = Legal(self.remat.graph, given, setting)
         self.graph = legal.graph

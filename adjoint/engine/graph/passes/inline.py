@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.graph.ir import Graph, Node, Value
 from adjoint.engine.graph.passes.rewrite import Builder, rebuild
 
+Keep = Callable[[Node, tuple[Any, ...]], bool]  # whether a composite stays, with these inputs
 
-def inline(graph: Graph, keep: Collection[str] = frozenset()) -> Graph:
-    """The graph with each composite's subgraph in its place, except those named in `keep`."""
+
+def _none(node: Node, inputs: tuple[Any, ...]) -> bool:
+    return False
+
+
+def inline(graph: Graph, keep: Keep = _none) -> Graph:
+    """The graph with each composite's subgraph in its place, except those to `keep`."""
 
     def visit(builder: Builder, node: Node, inputs: tuple[Any, ...]) -> Any:
-        if node.subgraph is None or node.record.compose is None or node.record.name in keep:
+        if node.subgraph is None or node.record.compose is None or keep(node, inputs):
             return None
         return splice(builder.graph, node.subgraph, inputs, keep)
 
@@ -21,7 +27,7 @@ def inline(graph: Graph, keep: Collection[str] = frozenset()) -> Graph:
 
 
 def splice(
-    target: Graph, subgraph: Graph, operands: tuple[Any, ...], keep: Collection[str] = frozenset()
+    target: Graph, subgraph: Graph, operands: tuple[Any, ...], keep: Keep = _none
 ) -> list[Any]:
     """Add the nodes of a subgraph to a graph; what its outputs are there.
 
@@ -33,7 +39,7 @@ def splice(
         inputs = tuple([became[x] if x.__class__ is Value else x for x in node.inputs])
         inner = node.subgraph
         outs: Any
-        if inner is None or node.record.compose is None or node.record.name in keep:
+        if inner is None or node.record.compose is None or keep(node, inputs):
             specs = tuple([v.spec for v in node.outputs])
             outs = target.add_node(node.record, inputs, node.params, specs, inner)
         else:

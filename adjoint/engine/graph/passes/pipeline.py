@@ -6,12 +6,13 @@ With ADJOINT_VERIFY=1 in the environment, or `verify=True`, every pass's result 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from adjoint.engine.graph.ir import Graph
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.fold import fold
-from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.graph.passes.inline import Keep, inline
 from adjoint.engine.graph.passes.layout import layout
 from adjoint.engine.graph.passes.nested import in_subgraphs
 from adjoint.engine.graph.passes.prune import prune
@@ -35,6 +36,14 @@ PIPELINE: tuple[tuple[str, Pass, str], ...] = (
     ("cse", cse, "equal computations are done once"),
     ("dce", dce, "nodes that were replaced go"),
 )
+
+
+def keeping(keep: Keep) -> tuple[tuple[str, Pass, str], ...]:
+    """The passes for a target that wants some composites whole."""
+    return tuple(
+        (name, partial(inline, keep=keep), what) if run is inline else (name, run, what)
+        for name, run, what in PIPELINE
+    )
 
 
 def run_passes(
