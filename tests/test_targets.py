@@ -79,7 +79,7 @@ class Keeping(small_target.SmallTarget):
 
     name = "keeping"
     kept = frozenset({"softmax"})
-    templates = {  # noqa: RUF012
+    templates = {
         **small_target.SmallTarget.templates,
         "softmax": Template(
             accepts=lambda setting, node, inputs: node.params["dim"] == 1,
