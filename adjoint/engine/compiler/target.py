@@ -95,9 +95,7 @@ class Setting:
 
     def keeps(self, node: Node, inputs: tuple[Any, ...]) -> bool:
         """Whether a composite stays whole, for a template that takes it."""
-        return (
-            node.record.name in self.target.kept and self.template_for(node, inputs) is not None
-        )
+        return node.record.name in self.target.kept and self.template_for(node, inputs) is not None
 
     def template(self, name: str) -> Template:
         """The template of a record that has one."""

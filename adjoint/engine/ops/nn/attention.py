@@ -40,7 +40,7 @@ def _joint(
     """Cotangents of query, key, value and mask from those of result and logsumexp."""
     out, lse = map(widened, outs)
     g = out.new_zeros(out.shape) if gs[0] is None else widened(gs[0])
-    shift = (g * out).sum(-1, keepdim=True)
+    shift = (g * out).sum(-1, keepdim=True).sum_to_size(lse.shape)
     if gs[1] is not None:
         shift = shift - gs[1]
     asked = tuple(needed[:4])

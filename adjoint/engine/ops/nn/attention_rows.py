@@ -121,7 +121,8 @@ class Problem:
         """Cotangents: of query (and mask) by rows, of key and value (and mask) as sums."""
 
         def pull(rows: Rows, begin: Any) -> Found:
-            by_row, sums = [], []
+            by_row: list[Any] = []
+            sums: list[Any] = []
             base = rows["lse"]
             if self.how.safe:
                 base = base.masked_fill(base == -math.inf, 0)
@@ -133,7 +134,7 @@ class Problem:
                 sums.append(found.sum_to_size(self.value.shape))
             if not (needed[0] or needed[1] or any(needed[3:])):
                 return by_row, sums
-            total = product(g, self.value.transpose(-2, -1))
+            total = product(g, self.value.transpose(-2, -1)).sum_to_size(weights.shape)
             if keep is not None:
                 total = total * keep
             moved = weights * (total - rows["shift"])  # the cotangent of the scores
@@ -182,6 +183,7 @@ class Problem:
         """Whether to loop: in recordings of known, long lengths."""
         return (
             CONTEXT.capture is not None
+            and (not self.mask_has_rows or self.mask.shape[-2] == self.length)
             and all(type(n) is int for n in (*self.batch, self.length, self.keys))
             and self.length >= 2 * ROWS
             and math.prod(self.batch) * self.length * self.keys >= LONG
