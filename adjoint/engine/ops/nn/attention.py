@@ -211,6 +211,11 @@ def _group_heads(
         return query, key, value, mask
     sizes = (shared, heads // shared)
     if mask is not None and mask.ndim > 2:
+        if mask.shape[-3] not in (1, heads):
+            raise RuntimeError(
+                f"scaled_dot_product_attention: attn_mask is for {mask.shape[-3]} heads, received "
+                f"{heads} of queries. Give it as many, or 1."
+            )
         mask = mask.unsqueeze(-3) if mask.shape[-3] == 1 else mask.unflatten(-3, sizes)
     return query.unflatten(-3, sizes), key.unsqueeze(-3), value.unsqueeze(-3), mask
 
