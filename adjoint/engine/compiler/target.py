@@ -102,11 +102,9 @@ class Setting:
         return self.target.templates[name]
 
     def knows(self, value: Value) -> bool:
-        """Whether kernels can load and store a value."""
-        return (
-            value.spec.dtype.name in self.target.dtypes
-            and value.spec.device.type == self.target.device
-        )
+        """Whether kernels can load and store a value, or be told it where it is the host's."""
+        here = value.host or value.spec.device.type == self.target.device
+        return here and value.spec.dtype.name in self.target.dtypes
 
 
 def knows_all(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
