@@ -99,7 +99,8 @@ class Builder:
             steps = template.steps(self.setting, node, operands, results)
             work = self.work(unit)
             for step in steps:
-                step.works = [work]
+                if not isinstance(step, Call):  # it is the reference itself
+                    step.works = [work]
             return steps
         reads = tuple(
             whole(self.place_of(x).buffer)

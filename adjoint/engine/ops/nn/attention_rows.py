@@ -81,12 +81,18 @@ class Problem:
         """Those of some rows: (..., rows, keys)."""
         found = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
         if self.how.causal:
-            place = rows["place"]
-            found = found.masked_fill(place.new_arange(self.keys) > place, -math.inf)
+            found = found.masked_fill(self.future(rows), -math.inf)
         mask = rows.get("mask", self.mask)
         if mask is None:
             return found
         return found.masked_fill(~mask, -math.inf) if mask.dtype is bool_ else found + mask
+
+    def future(self, rows: Rows) -> Tensor:
+        """Keys that come after the query: of all rows a triangle, which takes no memory."""
+        place = rows["place"]
+        if rows is self.rows:
+            return place.new_ones((self.length, self.keys), dtype=bool_).triu(1)
+        return place.new_arange(self.keys) > place
 
     def keep(self, rows: Rows, begin: Any) -> Any:
         """The factors that dropout applies to the weights of some rows."""
