@@ -1,1 +1,1 @@
-"""Compiled functions: recorded once, replayed while what they read is unchanged."""
+"""Recording what Python does: `python` observes Python code while it runs."""

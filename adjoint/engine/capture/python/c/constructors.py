@@ -1,0 +1,308 @@
+"""Builtin classes that are called."""
+
+from __future__ import annotations
+
+import _random
+import collections
+import datetime
+import decimal
+import functools
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .. import attributes, iteration, operators
+from ..calling import call, is_python
+from ..exposing import NeedsPython, expose
+from ..plain import MISSING, NUMBERS, PLAIN
+from ..recorder import Recorder
+
+Handler = Callable[..., Any]
+
+FIXED = {
+    int, float, complex, str, bytes, bytearray, bool, range, slice, tuple, frozenset,
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+    decimal.Decimal, types.SimpleNamespace, memoryview, types.GenericAlias,
+}  # fmt: skip
+CONTAINERS = {list, dict, set, tuple, frozenset, collections.deque, collections.OrderedDict,
+              collections.defaultdict}  # fmt: skip
+
+
+def _type(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs:
+        value = args[0]
+        if recorder.engine.is_symbol(value):
+            return type(recorder.engine.present(value))
+        return attributes.kind_of(recorder, value)
+    name, bases, namespace = args
+    for base in bases:
+        hook = attributes.class_lookup(recorder, base, "__init_subclass__")
+        if is_python(recorder, getattr(hook, "__func__", hook)):
+            raise recorder.refuse(
+                f"type({name!r}, ...)", "a base class has an __init_subclass__",
+                "Make the class outside.",
+            )  # fmt: skip
+    recorder.contents(namespace)
+    return recorder.new(type(name, bases, namespace, **kwargs))
+
+
+def _number(cls: type, method: str) -> Handler:
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        if not args or type(args[0]) in PLAIN or len(args) > 1:
+            return cls(*(recorder.concrete(x) for x in args), **kwargs)
+        value = args[0]
+        if recorder.engine.is_symbol(value):
+            return recorder.engine.convert(cls, value)
+        for name in (method, "__index__", "__trunc__"):
+            found = operators.method_of(recorder, value, name)
+            if is_python(recorder, found):
+                return cls(call(recorder, found, (value,), {}))
+        if recorder.engine.owns(value):
+            return recorder.engine.call(cls, args, kwargs, None)
+        return cls(expose(recorder, value))
+
+    return handler
+
+
+def _bool(recorder: Recorder, value: Any = False, /) -> bool:
+    return operators.truth(recorder, value)
+
+
+def _str(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs:
+        from .functions import text
+
+        return text(recorder, args[0], "__str__", str)
+    return str(*(expose(recorder, x) for x in args), **kwargs)
+
+
+def _list(recorder: Recorder, iterable: Any = (), /) -> Any:
+    return recorder.new(list(iteration.native(recorder, iterable)))
+
+
+def _tuple(recorder: Recorder, iterable: Any = (), /) -> Any:
+    return iterable if type(iterable) is tuple else tuple(iteration.native(recorder, iterable))
+
+
+def _set(recorder: Recorder, iterable: Any = (), /) -> Any:
+    values = [operators.hashable(recorder, x) for x in iteration.native(recorder, iterable)]
+    return recorder.new(set(values))
+
+
+def _frozenset(recorder: Recorder, iterable: Any = (), /) -> Any:
+    return frozenset(
+        [operators.hashable(recorder, x) for x in iteration.native(recorder, iterable)]
+    )
+
+
+def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
+    """The items a dict takes over: of a mapping, or pairs."""
+    if isinstance(given, dict) or hasattr(given, "keys"):
+        return list(iteration.mapping(recorder, given).items())
+    found = []
+    for number, pair in enumerate(iteration.native(recorder, given)):
+        parts = list(iteration.native(recorder, pair))
+        if len(parts) != 2:
+            raise ValueError(
+                f"dictionary update sequence element #{number} has length {len(parts)}; 2 is "
+                "required"
+            )
+        found.append((operators.hashable(recorder, parts[0]), parts[1]))
+    return found
+
+
+def _mapping(cls: type) -> Handler:
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1:
+            return cls(*args)  # raises
+        return recorder.new(cls([*(pairs(recorder, args[0]) if args else ()), *kwargs.items()]))
+
+    return handler
+
+
+def _defaultdict(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    items = pairs(recorder, args[1]) if len(args) > 1 else []
+    return recorder.new(collections.defaultdict(*args[:1], [*items, *kwargs.items()]))
+
+
+def _deque(recorder: Recorder, iterable: Any = (), maxlen: Any = None) -> Any:
+    values = list(iteration.native(recorder, iterable))
+    return recorder.new(collections.deque(values, recorder.concrete(maxlen)))
+
+
+def of_subclass(recorder: Recorder, cls: type, base: type, args: Any, kwargs: Any) -> Any:
+    """An instance of a class derived from a builtin container, by its own constructor."""
+    if base is collections.defaultdict:
+        raise recorder.refuse(cls.__name__, "C would fill it unseen", "Fill it after making it.")
+    given = args
+    if args:
+        listed = (
+            pairs(recorder, args[0])
+            if issubclass(base, dict)
+            else list(iteration.native(recorder, args[0]))
+        )
+        given = (listed, *args[1:])
+    return recorder.new(type.__call__(cls, *given, **kwargs))
+
+
+def _iterating(cls: Any) -> Handler:
+    """Iterators of C's: their sources are guarded, the functions they call followed."""
+
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        from ..calls import entered
+
+        def ready(value: Any) -> Any:
+            if type(value) in NUMBERS or value is None or recorder.engine.is_symbol(value):
+                return recorder.concrete(value)
+            if callable(value) and not hasattr(type(value), "__iter__"):
+                return entered(recorder, value)
+            return _lazily(recorder, value)
+
+        named = {key: ready(x) for key, x in kwargs.items()}
+        return recorder.new(cls(*map(ready, args), **named))
+
+    return handler
+
+
+def _lazily(recorder: Recorder, value: Any) -> Any:
+    if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
+        return value  # C says that it cannot be iterated
+    return iteration.native(recorder, value)
+
+
+def _repeat(recorder: Recorder, obj: Any, *times: Any) -> Any:
+    return recorder.new(itertools.repeat(obj, *(recorder.concrete(x) for x in times)))
+
+
+def _reversed(recorder: Recorder, value: Any, /) -> Any:
+    found = operators.method_of(recorder, value, "__reversed__")
+    if is_python(recorder, found):
+        return call(recorder, found, (value,), {})
+    if isinstance(value, (list, tuple, str, bytes, range, dict, collections.deque)):
+        iteration.native(recorder, value)
+        return recorder.new(reversed(value))
+    if found is not MISSING and found is not None:
+        return recorder.new(iter(reversed(iteration.listed(recorder, value))))
+    count = operators.length(recorder, value)
+    return recorder.new(_backwards(recorder, value, recorder.concrete(count)))
+
+
+def _backwards(recorder: Recorder, value: Any, count: int) -> Any:
+    for index in range(count - 1, -1, -1):
+        yield operators.get_item(recorder, value, index)
+
+
+def _super(recorder: Recorder, *args: Any) -> Any:
+    if args:
+        return recorder.new(super(*args))
+    frame = recorder.frames[-1]
+    code = frame.code
+    own = frame.fast[0]
+    if isinstance(own, types.CellType):
+        own = own.cell_contents
+    place = len(frame.fast) - len(code.co_freevars) + code.co_freevars.index("__class__")
+    cls = recorder.cell(frame.fast[place], "__class__")
+    return recorder.new(super(cls, own))
+
+
+def _object(recorder: Recorder, *args: Any) -> Any:
+    return recorder.new(object(*args))
+
+
+def _wrapping(cls: Any) -> Handler:
+    """Classes that only keep what they are given."""
+    return lambda recorder, *args, **kwargs: recorder.new(cls(*args, **kwargs))
+
+
+def _slice(recorder: Recorder, *args: Any) -> Any:
+    return slice(*args)
+
+
+def _cached(recorder: Recorder, fn: Any, *args: Any) -> Any:
+    from ..calls import entered
+
+    inner = entered(recorder, fn)
+    functools.update_wrapper(inner, fn, assigned=("__module__", "__name__", "__qualname__"))
+    return recorder.new(type(functools.lru_cache(abs))(inner, *args))
+
+
+def _pure(cls: Any) -> Handler:
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        try:
+            given = [expose(recorder, x) for x in args]
+            named = {key: expose(recorder, x) for key, x in kwargs.items()}
+        except NeedsPython:
+            raise recorder.refuse(
+                cls.__name__, "C would call Python code that is not observed",
+                "Pass it plain values.",
+            ) from None  # fmt: skip
+        return recorder.new(cls(*given, **named))
+
+    return handler
+
+
+def _range(recorder: Recorder, *args: Any) -> Any:
+    return range(*(operators._index(recorder, x) for x in args))
+
+
+def _partial(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    return recorder.new(functools.partial(*args, **kwargs))
+
+
+def _random_made(recorder: Recorder, *args: Any) -> Any:
+    raise recorder.refuse("random.Random()", "a new generator may be seeded by the clock",
+                          "Make it outside.")  # fmt: skip
+
+
+TABLE: dict[Any, Handler] = {
+    bool: _bool,
+    bytearray: _pure(bytearray),
+    bytes: _pure(bytes),
+    classmethod: _wrapping(classmethod),
+    complex: _number(complex, "__complex__"),
+    dict: _mapping(dict),
+    float: _number(float, "__float__"),
+    frozenset: _frozenset,
+    int: _number(int, "__int__"),
+    list: _list,
+    memoryview: _pure(memoryview),
+    object: _object,
+    property: _wrapping(property),
+    range: _range,
+    reversed: _reversed,
+    set: _set,
+    slice: _slice,
+    staticmethod: _wrapping(staticmethod),
+    str: _str,
+    super: _super,
+    tuple: _tuple,
+    type: _type,
+    types.CellType: _wrapping(types.CellType),
+    types.FunctionType: _wrapping(types.FunctionType),
+    types.MappingProxyType: _wrapping(types.MappingProxyType),
+    types.MethodType: _wrapping(types.MethodType),
+    types.SimpleNamespace: _wrapping(types.SimpleNamespace),
+    collections.OrderedDict: _mapping(collections.OrderedDict),
+    collections.defaultdict: _defaultdict,
+    collections.deque: _deque,
+    functools.partial: _partial,
+    type(functools.lru_cache(abs)): _cached,
+    _random.Random: _random_made,
+    itertools.repeat: _repeat,
+    **{
+        cls: _iterating(cls)
+        for cls in (
+            enumerate, filter, map, zip, itertools.accumulate, itertools.chain,
+            itertools.combinations, itertools.combinations_with_replacement,
+            itertools.compress, itertools.count, itertools.cycle, itertools.dropwhile,
+            itertools.filterfalse, itertools.groupby, itertools.islice, itertools.pairwise,
+            itertools.permutations, itertools.product, itertools.starmap, itertools.takewhile,
+            itertools.zip_longest,
+        )
+    },
+    **{cls: _pure(cls) for cls in (datetime.date, datetime.datetime, datetime.time,
+                                   datetime.timedelta, datetime.timezone, decimal.Decimal)},
+}  # fmt: skip
+if hasattr(itertools, "batched"):
+    TABLE[itertools.batched] = _iterating(itertools.batched)

@@ -1,0 +1,545 @@
+"""Functions of C's: builtins, and those of modules that only read what they are given."""
+
+from __future__ import annotations
+
+import _collections
+import _functools
+import abc
+import bisect
+import builtins
+import heapq
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .. import attributes, classes, iteration, operators
+from ..calling import call, is_python
+from ..exposing import NeedsPython, expose
+from ..places import Answer
+from ..plain import MISSING, PLAIN, is_plain
+from ..recorder import Recorder
+
+Handler = Callable[..., Any]
+
+PURE_MODULES = frozenset(
+    "math cmath _operator _struct binascii zlib _json unicodedata _statistics _bisect _sre "
+    "_datetime _decimal itertools _string _locale".split()
+)
+
+
+def _iterate(recorder: Recorder, iterable: Any) -> Any:
+    return iteration.native(recorder, iterable)
+
+
+def _sum(recorder: Recorder, iterable: Any, /, start: Any = 0) -> Any:
+    if isinstance(start, (str, bytes, bytearray)):
+        return sum((), start)  # type: ignore[arg-type]  # raises
+    values = list(_iterate(recorder, iterable))
+    if type(start) in PLAIN and all(type(x) in PLAIN for x in values):
+        return sum(values, start)  # in one go: floats are summed with more digits from 3.12 on
+    total = start
+    for value in values:
+        total = operators.binary(recorder, "add", total, value)
+    return total
+
+
+def _extreme(name: str, sign: str) -> Handler:
+    def best(recorder: Recorder, *args: Any, key: Any = None, default: Any = MISSING) -> Any:
+        if not args:
+            raise TypeError(f"{name} expected at least 1 argument, got 0")
+        if len(args) > 1 and default is not MISSING:
+            raise TypeError(
+                f"Cannot specify a default for {name}() with multiple positional arguments"
+            )
+        values = args if len(args) > 1 else _iterate(recorder, args[0])
+        found: Any = MISSING
+        rank: Any = None
+        for value in values:
+            mark = value if key is None else call(recorder, key, (value,), {})
+            if found is MISSING or operators.truth(
+                recorder, operators.compare(recorder, sign, mark, rank)
+            ):
+                found, rank = value, mark
+        if found is not MISSING:
+            return found
+        if default is MISSING:
+            word = "iterable argument" if sys.version_info >= (3, 12) else "arg"
+            said = f"{name}() {word} is empty"
+            raise ValueError(said if word != "arg" else f"{name}() arg is an empty sequence")
+        return default
+
+    return best
+
+
+def _any(recorder: Recorder, iterable: Any, /) -> bool:
+    return any(operators.truth(recorder, x) for x in _iterate(recorder, iterable))
+
+
+def _all(recorder: Recorder, iterable: Any, /) -> bool:
+    return all(operators.truth(recorder, x) for x in _iterate(recorder, iterable))
+
+
+class Ranked:
+    """An element under `sorted`: comparisons are followed."""
+
+    __slots__ = ("mark", "recorder")
+
+    def __init__(self, recorder: Recorder, mark: Any) -> None:
+        self.recorder, self.mark = recorder, mark
+
+    def __lt__(self, other: Ranked) -> bool:
+        found = operators.compare(self.recorder, "lt", self.mark, other.mark)
+        return operators.truth(self.recorder, found)
+
+
+def ranked(recorder: Recorder, values: list[Any], key: Any, reverse: Any) -> list[Any]:
+    """`sorted`, with comparisons and keys followed."""
+    marks = [x if key is None else call(recorder, key, (x,), {}) for x in values]
+    if not all(map(is_plain, marks)):
+        marks = [Ranked(recorder, mark) for mark in marks]
+    backwards = operators.truth(recorder, reverse)
+    order = sorted(range(len(values)), key=marks.__getitem__, reverse=backwards)
+    return [values[i] for i in order]
+
+
+def _sorted(recorder: Recorder, iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
+    return recorder.new(ranked(recorder, list(_iterate(recorder, iterable)), key, reverse))
+
+
+def _reduce(recorder: Recorder, fn: Any, iterable: Any, initial: Any = MISSING, /) -> Any:
+    values = iter(_iterate(recorder, iterable))
+    total = next(values, MISSING) if initial is MISSING else initial
+    if total is MISSING:
+        raise TypeError("reduce() of empty iterable with no initial value")
+    for value in values:
+        total = call(recorder, fn, (total, value), {})
+    return total
+
+
+def _len(recorder: Recorder, value: Any, /) -> Any:
+    return operators.length(recorder, value)
+
+
+def _iter(recorder: Recorder, value: Any, /, *sentinel: Any) -> Any:
+    if not sentinel:
+        return iteration.iterator(recorder, value)
+    return recorder.new(_until(recorder, value, sentinel[0]))
+
+
+def _until(recorder: Recorder, fn: Any, sentinel: Any) -> Any:
+    while True:
+        value = call(recorder, fn, (), {})
+        if operators.truth(recorder, operators.compare(recorder, "eq", value, sentinel)):
+            return
+        yield value
+
+
+def _next(recorder: Recorder, asked: Any, /, *default: Any) -> Any:
+    try:
+        return iteration.step(recorder, asked)
+    except StopIteration:
+        if default:
+            return default[0]
+        raise
+
+
+def _isinstance(recorder: Recorder, value: Any, cls: Any, /) -> bool:
+    return _checked(recorder, value, cls, "__instancecheck__")
+
+
+def _issubclass(recorder: Recorder, value: Any, cls: Any, /) -> bool:
+    if isinstance(value, type):
+        attributes.class_lookup(recorder, value, "__mro__")
+    return _checked(recorder, value, cls, "__subclasscheck__")
+
+
+def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
+    if type(cls) is tuple:
+        return any(_checked(recorder, value, x, name) for x in cls)
+    if isinstance(cls, types.UnionType):
+        return any(_checked(recorder, value, x, name) for x in cls.__args__)
+    if recorder.engine.is_symbol(value):
+        value = recorder.engine.present(value)
+    elif name == "__instancecheck__":
+        operators.is_instance(recorder, value, object)
+        if type(value) is cls:
+            return True
+    check = attributes.class_lookup(recorder, type(cls), name)
+    if check is abc.ABCMeta.__dict__[name]:
+        recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
+    elif is_python(recorder, check) and not recorder.engine.keeps(type(cls)):
+        return operators.truth(recorder, call(recorder, check, (cls, value), {}))
+    return isinstance(value, cls) if name == "__instancecheck__" else issubclass(value, cls)
+
+
+def _getattr(recorder: Recorder, obj: Any, name: Any, /, *default: Any) -> Any:
+    if not isinstance(name, str):
+        return getattr(obj, name)  # raises
+    try:
+        return attributes.get(recorder, obj, name)
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+def _hasattr(recorder: Recorder, obj: Any, name: Any, /) -> bool:
+    try:
+        attributes.get(recorder, obj, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _setattr(recorder: Recorder, obj: Any, name: str, value: Any, /) -> None:
+    attributes.put(recorder, obj, name, value)
+
+
+def _delattr(recorder: Recorder, obj: Any, name: str, /) -> None:
+    attributes.drop(recorder, obj, name)
+
+
+def _callable(recorder: Recorder, obj: Any, /) -> bool:
+    if not isinstance(obj, (types.FunctionType, type)):
+        operators.method_of(recorder, obj, "__call__")
+    return callable(obj)
+
+
+def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
+    """`repr`, `str` or `format` of a value, by what its class says."""
+    if type(value) in PLAIN:
+        return fn(value)
+    if recorder.engine.is_symbol(value):
+        return fn(recorder.concrete(value))
+    found = operators.method_of(recorder, value, method)
+    if is_python(recorder, found):
+        said = call(recorder, found, (value,), {})
+        if not isinstance(said, str):
+            kind = type(said).__name__
+            raise TypeError(f"{method} returned non-string (type {kind})")
+        return said
+    if method == "__str__" and found is object.__str__:
+        return text(recorder, value, "__repr__", repr)
+    if recorder.engine.owns(value):
+        return recorder.engine.call(fn, (value,), {}, None)
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return fn(_spelled(recorder, value))
+    if found is object.__repr__ and (recorder.is_fresh(value) or not isinstance(value, type)):
+        raise recorder.refuse(
+            f"the text of a {type(value).__name__}", "it names an address in memory",
+            "Give the class a __repr__.",
+        )  # fmt: skip
+    if isinstance(value, BaseException):
+        args = tuple(_spelled(recorder, x) for x in value.args)
+        if all(x is y for x, y in zip(args, value.args, strict=True)):
+            return fn(value)
+    try:
+        return fn(expose(recorder, value))
+    except NeedsPython:
+        raise recorder.refuse(
+            f"the text of a {type(value).__name__}", "C would call Python code that is not observed",
+            "Put it together from its parts.",
+        ) from None  # fmt: skip
+
+
+class _Said:
+    """Stands for an object whose text is known."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def __repr__(self) -> str:
+        return self.said
+
+
+def _spelled(recorder: Recorder, value: Any) -> Any:
+    """A container with the text of what C must not ask for itself."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind in (list, set, dict):
+        recorder.contents(value)
+    if kind in (list, tuple):
+        return kind(_spelled(recorder, x) for x in value)
+    if kind is dict:
+        return {_key(recorder, key): _spelled(recorder, held) for key, held in value.items()}
+    if kind in (set, frozenset):
+        if all(map(is_plain, value)):
+            return value
+        raise recorder.refuse("the text of a set", "its order may differ", "Sort it first.")
+    return _Said(text(recorder, value, "__repr__", repr))
+
+
+def _key(recorder: Recorder, key: Any) -> Any:
+    return key if is_plain(key) else _Said(text(recorder, key, "__repr__", repr))
+
+
+def _repr(recorder: Recorder, value: Any, /) -> Any:
+    return text(recorder, value, "__repr__", repr)
+
+
+def _ascii(recorder: Recorder, value: Any, /) -> str:
+    return ascii(_Said(_repr(recorder, value)))
+
+
+def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:
+    if type(value) in PLAIN:
+        return format(value, spec)
+    if recorder.engine.is_symbol(value):
+        return format(recorder.concrete(value), spec)
+    found = operators.method_of(recorder, value, "__format__")
+    if is_python(recorder, found):
+        return call(recorder, found, (value, spec), {})
+    if recorder.engine.owns(value):
+        return recorder.engine.call(format, (value, spec), {}, None)
+    if found is object.__format__:
+        if spec:
+            return format(_Plain(type(value)), spec)  # raises
+        return text(recorder, value, "__str__", str)
+    return format(expose(recorder, value), spec)
+
+
+def _Plain(cls: type) -> Any:
+    return type(cls.__name__, (), {})()
+
+
+def _hash(recorder: Recorder, value: Any, /) -> Any:
+    if type(value) not in PLAIN and not recorder.engine.is_symbol(value):
+        found = operators.method_of(recorder, value, "__hash__")
+        if is_python(recorder, found):
+            return call(recorder, found, (value,), {})
+        if recorder.is_fresh(value) and found is object.__hash__:
+            raise recorder.refuse(
+                "hash() of a new object", "it is its address in memory", "Use it as a key itself."
+            )
+    return hash(operators.hashable(recorder, value))
+
+
+class Identity(int):
+    """The identity of an object: good as a key, of no meaning to another call."""
+
+
+def _id(recorder: Recorder, value: Any, /) -> int:
+    return Identity(id(value)) if recorder.is_fresh(value) else id(value)
+
+
+def _abs(recorder: Recorder, value: Any, /) -> Any:
+    return operators.unary(recorder, "abs", value) if type(value) not in PLAIN else abs(value)
+
+
+def _round(recorder: Recorder, number: Any, ndigits: Any = None) -> Any:
+    if type(number) in PLAIN or recorder.engine.is_symbol(number):
+        return round(number, recorder.concrete(ndigits))
+    found = operators.method_of(recorder, number, "__round__")
+    args = (number,) if ndigits is None else (number, ndigits)
+    if is_python(recorder, found):
+        return call(recorder, found, args, {})
+    if recorder.engine.owns(number):
+        return recorder.engine.call(round, args, {}, None)
+    return round(expose(recorder, number), recorder.concrete(ndigits))
+
+
+def _divmod(recorder: Recorder, a: Any, b: Any, /) -> Any:
+    if type(a) in PLAIN and type(b) in PLAIN:
+        return divmod(a, b)
+    if recorder.engine.is_symbol(a) or recorder.engine.is_symbol(b):
+        return (
+            operators.binary(recorder, "floordiv", a, b),
+            operators.binary(recorder, "mod", a, b),
+        )
+    return operators._dispatch(recorder, "divmod", a, b, "__divmod__", "__rdivmod__")
+
+
+def _pow(recorder: Recorder, base: Any, exp: Any, mod: Any = None) -> Any:
+    if mod is None:
+        return operators.binary(recorder, "pow", base, exp)
+    return pow(*(recorder.concrete(x) for x in (base, exp, mod)))
+
+
+def _vars(recorder: Recorder, *args: Any) -> Any:
+    if not args:
+        return _locals(recorder)
+    return attributes.get(recorder, args[0], "__dict__")
+
+
+def _globals(recorder: Recorder) -> Any:
+    return recorder.frames[-1].globals
+
+
+def _locals(recorder: Recorder) -> Any:
+    from ..instructions.variables import variable_name
+
+    frame = recorder.frames[-1]
+    if frame.names is not None:
+        return frame.names
+    found: dict[str, Any] = {}
+    for index, value in enumerate(frame.fast):
+        if isinstance(value, types.CellType):
+            value = recorder.cell(value, variable_name(frame.code, index))
+        if value is not MISSING:
+            found[variable_name(frame.code, index)] = value
+    return recorder.new(found)
+
+
+def _dir(recorder: Recorder, *args: Any) -> Any:
+    if not args:
+        return recorder.new(sorted(_locals(recorder)))
+    found = dir(args[0])
+    recorder.guard(Answer(_names, (args[0],)), tuple(found))
+    return recorder.new(found)
+
+
+def _names(obj: Any) -> tuple[str, ...]:
+    return tuple(dir(obj))
+
+
+def _print(recorder: Recorder, *args: Any, **kwargs: Any) -> None:
+    """Done again at each call, with what is printed then; nothing is printed while recording."""
+    recorder.effect(print_again, args, recorder.new(dict(kwargs)))
+
+
+def print_again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a call prints."""
+    print(*args, **kwargs)
+
+
+def _exc_info(recorder: Recorder) -> Any:
+    from ..frames import current_exception
+
+    error = current_exception(recorder)
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+
+
+def _exception(recorder: Recorder) -> Any:
+    return _exc_info(recorder)[1]
+
+
+def _count_elements(recorder: Recorder, mapping: Any, iterable: Any, /) -> None:
+    get = attributes.get(recorder, mapping, "get")
+    for element in _iterate(recorder, iterable):
+        count = call(recorder, get, (element, 0), {})
+        operators.set_item(recorder, mapping, element, operators.binary(recorder, "add", count, 1))
+
+
+def _rewrites(fn: Any) -> Handler:
+    """Functions that change the list they are given, by its contents."""
+
+    def handler(recorder: Recorder, target: list[Any], *args: Any) -> Any:
+        try:
+            expose(recorder, target)
+            args = tuple(expose(recorder, x) for x in args)
+        except NeedsPython:
+            raise recorder.refuse(
+                fn.__name__, "it compares elements by Python code that is not observed",
+                "Use elements that are plain values.",
+            ) from None  # fmt: skip
+        return recorder.change(target, fn, *args)
+
+    return handler
+
+
+def _binary(name: str) -> Handler:
+    return lambda recorder, a, b, /: operators.binary(recorder, name, a, b)
+
+
+def _comparison(name: str) -> Handler:
+    return lambda recorder, a, b, /: operators.compare(recorder, name, a, b)
+
+
+def _in_place(name: str) -> Handler:
+    return lambda recorder, a, b, /: operators.in_place(recorder, name, a, b)
+
+
+def _refused(what: str, why: str, remedy: str) -> Handler:
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        raise recorder.refuse(what, why, remedy)
+
+    return handler
+
+
+def _import(
+    recorder: Recorder, name: str, variables: Any = None, names: Any = None,
+    from_list: Any = (), level: int = 0,
+) -> Any:  # fmt: skip
+    return attributes.imported(recorder, variables or {}, name, from_list, level)
+
+
+def _index(recorder: Recorder, value: Any, /) -> Any:
+    return operators._index(recorder, value)
+
+
+TABLE: dict[Any, Handler] = {
+    builtins.__build_class__: classes.build_class,
+    builtins.__import__: _import,
+    abs: _abs,
+    all: _all,
+    any: _any,
+    ascii: _ascii,
+    callable: _callable,
+    delattr: _delattr,
+    dir: _dir,
+    divmod: _divmod,
+    format: _format,
+    getattr: _getattr,
+    globals: _globals,
+    hasattr: _hasattr,
+    hash: _hash,
+    id: _id,
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    iter: _iter,
+    len: _len,
+    locals: _locals,
+    max: _extreme("max", "gt"),
+    min: _extreme("min", "lt"),
+    next: _next,
+    pow: _pow,
+    print: _print,
+    repr: _repr,
+    round: _round,
+    setattr: _setattr,
+    sorted: _sorted,
+    sum: _sum,
+    vars: _vars,
+    _collections._count_elements: _count_elements,
+    _functools.reduce: _reduce,
+    sys.exc_info: _exc_info,
+    sys.getrecursionlimit: lambda recorder: sys.getrecursionlimit(),
+    operator.truth: lambda recorder, value, /: operators.truth(recorder, value),
+    operator.not_: lambda recorder, value, /: not operators.truth(recorder, value),
+    operator.contains: lambda recorder, a, b, /: operators.contains(recorder, a, b),
+    operator.getitem: lambda recorder, a, b, /: operators.get_item(recorder, a, b),
+    operator.setitem: lambda recorder, a, b, c, /: operators.set_item(recorder, a, b, c),
+    operator.delitem: lambda recorder, a, b, /: operators.delete_item(recorder, a, b),
+    operator.is_: lambda recorder, a, b, /: a is b,
+    operator.is_not: lambda recorder, a, b, /: a is not b,
+    operator.index: _index,
+    operator.neg: lambda recorder, a, /: operators.unary(recorder, "neg", a),
+    operator.pos: lambda recorder, a, /: operators.unary(recorder, "pos", a),
+    operator.abs: _abs,
+    **{
+        getattr(operator, f"{name}_" if name in ("and", "or") else name): _binary(name)
+        for name in operators._BINARY_NAMES
+    },
+    **{getattr(operator, f"i{name}"): _in_place(name) for name in operators._BINARY_NAMES},
+    **{getattr(operator, name): _comparison(name) for name in operators._REFLECTED},
+    heapq.heappush: _rewrites(heapq.heappush),
+    heapq.heappop: _rewrites(heapq.heappop),
+    heapq.heapify: _rewrites(heapq.heapify),
+    heapq.heappushpop: _rewrites(heapq.heappushpop),
+    heapq.heapreplace: _rewrites(heapq.heapreplace),
+    bisect.insort_right: _rewrites(bisect.insort_right),
+    bisect.insort_left: _rewrites(bisect.insort_left),
+    eval: _refused("eval()", "the code it runs is not observed", "Write it as a function."),
+    exec: _refused("exec()", "the code it runs is not observed", "Write it as a function."),
+    open: _refused("open()", "files may change between calls", "Read them outside."),
+    input: _refused("input()", "it asks anew at each call", "Ask outside."),
+}  # fmt: skip
+if hasattr(sys, "exception"):
+    TABLE[sys.exception] = _exception
+
+PYTHON: dict[Any, Handler] = {}  # Python functions that are not followed but done by hand

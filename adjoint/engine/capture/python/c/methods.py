@@ -1,0 +1,617 @@
+"""Methods of builtin objects, by the class that defines them."""
+
+from __future__ import annotations
+
+import _random
+import _thread
+import collections
+import contextvars
+import functools
+import itertools
+import operator
+import random
+import re
+import string
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .. import attributes, classes, iteration, operators
+from ..calling import call
+from ..exposing import NeedsPython, expose, is_iterator
+from ..operators import made
+from ..places import Answer, Length
+from ..plain import FIXED, MISSING, can_change, is_plain
+from ..recorder import Recorder
+from .constructors import pairs
+from .functions import ranked, text
+
+Handler = Callable[..., Any]
+_Table = dict[str, Handler]
+
+
+def call_method(
+    recorder: Recorder, owner: type, name: str, bound: Any, args: tuple[Any, ...], kwargs: Any
+) -> Any:
+    """Call a method that C defines for `owner` on an object."""
+    from ..calls import unknown
+
+    for cls in owner.__mro__:
+        handler = TABLE.get(cls, {}).get(name)
+        if handler is not None:
+            return handler(recorder, bound, *args, **kwargs)
+        if cls is not object and name in cls.__dict__:
+            break
+    method = getattr(owner, name)
+    if recorder.engine.owns(bound) or recorder.engine.runs(method):
+        return recorder.engine.call(method, (bound, *args), kwargs, None)
+    if is_iterator(bound):
+        return _of_iterator(recorder, method, bound, args, kwargs)
+    fixed = type(bound) in FIXED or isinstance(bound, (int, float, str, bytes, complex, re.Match))
+    fresh = recorder.is_fresh(bound)
+    container = isinstance(bound, (list, dict, set, collections.deque, bytearray))
+    if fixed or isinstance(bound, (tuple, frozenset)) or (container and name in READS):
+        return _reading(recorder, method, bound, args, kwargs, name)
+    if container and name in WRITES:
+        return _writing(recorder, method, bound, args, name)
+    if fresh and not can_change(type(bound)):
+        return _reading(recorder, method, bound, args, kwargs, name)
+    if isinstance(bound, _LOCKS) or isinstance(bound, (property, BaseException)) and fresh:
+        return made(recorder, method(bound, *args, **kwargs))
+    if name in READS and recorder.engine.elements(bound) is not None:
+        return _reading(recorder, method, bound, args, kwargs, name)
+    raise unknown(recorder, method)
+
+
+_LOCKS = (_thread.LockType, _thread.RLock)
+READS = frozenset(
+    "copy count index __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __mul__ __rmul__ __or__ "
+    "__and__ __sub__ __xor__ __ror__ __rand__ __rsub__ __rxor__ union intersection difference "
+    "symmetric_difference isdisjoint issubset issuperset __repr__ __reversed__ __sizeof__ "
+    "__contains__ __iter__ __len__ __getitem__ tolist tobytes hex decode __str__ __format__ "
+    "fromhex startswith endswith find __copy__ __reduce__ __reduce_ex__".split()
+)
+WRITES = frozenset(
+    "insert pop remove reverse clear popitem popleft rotate discard difference_update "
+    "intersection_update symmetric_difference_update __isub__ __iand__ __ixor__ __imul__ "
+    "move_to_end appendleft append add __delitem__".split()
+)
+_BLIND = frozenset("append appendleft add clear discard".split())  # write without reading
+
+
+def _reading(
+    recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], kwargs: Any, name: str
+) -> Any:
+    """C reads the object and its arguments, and changes neither."""
+    from ..calls import unknown
+
+    shallow = name in ("copy", "__add__", "__mul__", "__rmul__", "__getitem__", "__copy__")
+    try:
+        expose(recorder, bound, shallow=shallow)
+        given = [expose(recorder, x, shallow=shallow) for x in args]
+        named = {key: expose(recorder, x) for key, x in kwargs.items()}
+    except NeedsPython:
+        raise unknown(recorder, method) from None
+    if name == "__iter__":
+        return recorder.new(method(bound, *given))
+    return made(recorder, method(bound, *given, **named))
+
+
+def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], name: str) -> Any:
+    """C changes a container."""
+    from ..calls import unknown
+
+    try:
+        if name not in _BLIND:
+            deep = name in ("remove",) or isinstance(bound, set)
+            expose(recorder, bound, shallow=not deep)
+        if name in ("insert", "rotate", "pop", "__imul__", "remove"):
+            args = tuple(expose(recorder, x) if i == 0 else x for i, x in enumerate(args))
+        elif isinstance(bound, set):
+            args = tuple(
+                operators.hashable(recorder, x)
+                if name in ("add", "discard")
+                else expose(recorder, x)
+                for x in args
+            )
+    except NeedsPython:
+        raise unknown(recorder, method) from None
+    if id(bound) in recorder.fresh:
+        return method(bound, *args)
+    recorder.journal.before(bound)
+    found = method(bound, *args)  # where it raises, nothing was changed
+    recorder.journal.overwrites(bound)
+    recorder.effect(method, bound, *args)
+    return bound if name.startswith("__i") else found
+
+
+def _of_iterator(
+    recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], kwargs: Any
+) -> Any:
+    if recorder.is_fresh(bound):
+        return method(bound, *args, **kwargs)
+    from ..exposing import from_outside
+
+    raise from_outside(recorder, bound)
+
+
+def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Class methods and constructors of C's: `dict.fromkeys`, `object.__new__`."""
+    from ..calls import pure, unknown
+
+    name = fn.__name__
+    if name == "__new__":
+        kind = args[0] if args else cls
+        if cls in (object,) or issubclass(cls, BaseException):
+            return recorder.new(fn(*args, **kwargs))
+        if issubclass(cls, (tuple, frozenset)):
+            given = [list(iteration.native(recorder, x)) for x in args[1:]]
+            return recorder.new(fn(kind, *given))
+        if issubclass(cls, (list, dict, set)):
+            return recorder.new(fn(kind))
+        if cls in (int, float, str, complex, bytes):
+            return recorder.new(fn(*[expose(recorder, x) for x in args], **kwargs))
+        if cls is type:
+            return recorder.new(fn(*args, **kwargs))
+    if name == "fromkeys" and issubclass(cls, dict):
+        keys = [operators.hashable(recorder, x) for x in iteration.native(recorder, args[0])]
+        return (
+            recorder.new(dict.fromkeys(keys, *args[1:]))
+            if cls is dict
+            else recorder.new(fn(keys, *args[1:]))
+        )
+    if name == "from_iterable" and cls is itertools.chain:
+        return recorder.new(_chained(recorder, args[0]))
+    if name in ("__init_subclass__", "__subclasshook__"):
+        return fn(*args, **kwargs)
+    if (
+        cls in FIXED
+        or not can_change(cls)
+        and cls.__module__ in ("builtins", "datetime", "decimal")
+    ):
+        if "now" not in name and name not in ("today", "utcnow"):
+            return pure(recorder, fn, args, kwargs)
+    raise unknown(recorder, fn)
+
+
+def _chained(recorder: Recorder, sources: Any) -> Any:
+    for source in iteration.native(recorder, sources):
+        yield from iteration.native(recorder, source)
+
+
+# -- dict -------------------------------------------------------------------------------------
+
+
+def _dict_get(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    return default if value is MISSING else value
+
+
+def _dict_pop(recorder: Recorder, table: Any, key: Any, /, *default: Any) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    if value is MISSING:
+        if default:
+            return default[0]
+        raise KeyError(key)
+    recorder.drop(table, key)
+    return value
+
+
+def _dict_setdefault(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    if value is MISSING:
+        recorder.put(table, key, default)
+        return default
+    return value
+
+
+def _dict_update(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
+    items = [*(pairs(recorder, args[0]) if args else ()), *kwargs.items()]
+    for key, value in items:
+        recorder.put(table, key, value)
+
+
+def _dict_init(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
+    if isinstance(table, collections.defaultdict) and args:
+        attributes._put_field(recorder, table, "default_factory", args[0])
+        args = args[1:]
+    _dict_update(recorder, table, *args, **kwargs)
+
+
+def _dict_ior(recorder: Recorder, table: Any, other: Any, /) -> Any:
+    _dict_update(recorder, table, other)
+    return table
+
+
+def _dict_contains(recorder: Recorder, table: Any, key: Any, /) -> bool:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    return recorder.item(table, key) is not MISSING
+
+
+def _dict_set(recorder: Recorder, table: Any, key: Any, value: Any, /) -> None:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    recorder.put(table, key, value)
+
+
+def _dict_delete(recorder: Recorder, table: Any, key: Any, /) -> None:
+    _dict_pop(recorder, table, key)
+
+
+def _dict_clear(recorder: Recorder, table: Any, /) -> None:
+    recorder.change(table, dict.clear)
+
+
+def _view(name: str) -> Handler:
+    def handler(recorder: Recorder, table: Any, /) -> Any:
+        view = getattr(dict if not isinstance(table, collections.OrderedDict) else
+                       collections.OrderedDict, name)(table)  # fmt: skip
+        if recorder.needs_guards(table):
+            recorder.views[id(view)] = view, table
+        else:
+            recorder.new(view)
+        return view
+
+    return handler
+
+
+def _iterated(recorder: Recorder, owner: Any, /) -> Any:
+    if isinstance(owner, dict):
+        recorder.keys(owner)
+    else:
+        recorder.contents(owner)
+    kind = next(c for c in type(owner).__mro__ if not can_change(c))
+    return recorder.new(kind.__iter__(owner))
+
+
+# -- lists, deques, sets ----------------------------------------------------------------------
+
+
+def _extend(recorder: Recorder, owner: Any, iterable: Any, /) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    kind = next(c for c in type(owner).__mro__ if not can_change(c))
+    recorder.change(owner, kind.extend, values)  # type: ignore[attr-defined]
+
+
+def _extend_left(recorder: Recorder, owner: Any, iterable: Any, /) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    recorder.change(owner, collections.deque.extendleft, values)
+
+
+def _iadd(recorder: Recorder, owner: Any, iterable: Any, /) -> Any:
+    _extend(recorder, owner, iterable)
+    return owner
+
+
+def _init(recorder: Recorder, owner: Any, iterable: Any = (), /, *args: Any) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    if id(owner) in recorder.fresh:
+        next(c for c in type(owner).__mro__ if not can_change(c)).__init__(owner, values, *args)  # type: ignore[misc]
+        return
+    recorder.change(owner, list.__init__, values)
+
+
+def _append(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    if id(owner) not in recorder.fresh:
+        recorder.journal.overwrites(owner)
+        recorder.effect(list.append, owner, value)
+    list.append(owner, value)
+
+
+def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
+    index = operators._index(recorder, index)
+    if id(owner) in recorder.fresh:
+        return list.pop(owner, index)
+    if id(owner) in recorder.journal.copies:
+        recorder.contents(owner)
+    elif recorder.needs_guards(owner):
+        recorder.guard(Length(owner), len(owner))
+        if -len(owner) <= index < len(owner):
+            recorder.element(owner, index)
+    if not -len(owner) <= index < len(owner):
+        return list.pop(owner, index)  # raises
+    return recorder.change(owner, list.pop, index)
+
+
+def _sort(recorder: Recorder, owner: Any, /, *, key: Any = None, reverse: Any = False) -> None:
+    recorder.contents(owner)
+    values = recorder.new(ranked(recorder, list(owner), key, reverse))
+    recorder.change(owner, list.__setitem__, slice(None), values)
+
+
+def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    recorder.contents(owner)
+    for index, held in enumerate(owner):
+        if held is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", held, value)
+        ):
+            kind = collections.deque if isinstance(owner, collections.deque) else list
+            recorder.change(owner, kind.__delitem__, index)
+            return
+    raise ValueError("list.remove(x): x not in list" if isinstance(owner, list) else
+                     "deque.remove(x): x not in deque")  # fmt: skip
+
+
+def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
+    if not isinstance(owner, tuple):
+        recorder.contents(owner)
+    bounds = tuple(recorder.concrete(x) for x in bounds)
+    start, stop, _ = slice(
+        *(bounds if len(bounds) > 1 else (*bounds, None)) if bounds else (None,)
+    ).indices(len(owner))
+    for index in range(start, stop):
+        held = owner[index]
+        if held is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", held, value)
+        ):
+            return index
+    kind = type(owner).__name__
+    if isinstance(owner, list):
+        raise ValueError(f"{text(recorder, value, '__repr__', repr)} is not in list")
+    raise ValueError(f"{kind}.index(x): x not in {kind}")
+
+
+def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
+    if not isinstance(owner, tuple):
+        recorder.contents(owner)
+    return sum(
+        held is value or operators.truth(recorder, operators.compare(recorder, "eq", held, value))
+        for held in list(owner)
+    )
+
+
+def _set_update(recorder: Recorder, owner: Any, /, *sources: Any) -> None:
+    for source in sources:
+        values = [operators.hashable(recorder, x) for x in iteration.native(recorder, source)]
+        recorder.change(owner, set.update, recorder.new(values))
+
+
+def _set_remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    value = operators.hashable(recorder, value)
+    if not recorder.member(owner, value):
+        raise KeyError(value)
+    recorder.change(owner, set.remove, value)
+
+
+def _set_contains(recorder: Recorder, owner: Any, value: Any, /) -> bool:
+    return operators.contains(recorder, owner, value)
+
+
+def _length(recorder: Recorder, owner: Any, /) -> Any:
+    return recorder.length(owner)
+
+
+def _item(recorder: Recorder, owner: Any, key: Any, /) -> Any:
+    if isinstance(owner, dict):
+        return operators._dict_item(recorder, owner, key)
+    return operators._list_item(recorder, owner, key)
+
+
+def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any, /) -> None:
+    operators._set_element(recorder, owner, key, value)
+
+
+# -- text -------------------------------------------------------------------------------------
+
+
+def _join(recorder: Recorder, separator: Any, iterable: Any, /) -> Any:
+    return separator.join(list(iteration.native(recorder, iterable)))
+
+
+def _str_format(recorder: Recorder, pattern: str, /, *args: Any, **kwargs: Any) -> Any:
+    if all(map(is_plain, (*args, *kwargs.values()))):
+        return pattern.format(*args, **kwargs)
+    formatter = recorder.new(string.Formatter())
+    return call(recorder, string.Formatter.vformat, (formatter, pattern, args, kwargs), {})
+
+
+def _percent(recorder: Recorder, pattern: Any, values: Any, /) -> Any:
+    return operators.binary(recorder, "mod", pattern, values)
+
+
+# -- object -----------------------------------------------------------------------------------
+
+
+def _object_set(recorder: Recorder, obj: Any, name: str, value: Any, /) -> None:
+    attributes.generic_put(recorder, obj, name, value)
+
+
+def _object_delete(recorder: Recorder, obj: Any, name: str, /) -> None:
+    attributes.generic_put(recorder, obj, name, MISSING)
+
+
+def _object_get(recorder: Recorder, obj: Any, name: str, /) -> Any:
+    if isinstance(obj, type):
+        return attributes._of_class(recorder, obj, name)
+    return attributes.generic(recorder, obj, name)
+
+
+def _object_init(recorder: Recorder, obj: Any, /, *args: Any, **kwargs: Any) -> None:
+    object.__init__(obj, *args, **kwargs)
+
+
+def _object_eq(recorder: Recorder, obj: Any, other: Any, /) -> Any:
+    return True if obj is other else NotImplemented
+
+
+def _object_ne(recorder: Recorder, obj: Any, other: Any, /) -> Any:
+    found = call(recorder, attributes.get(recorder, obj, "__eq__"), (other,), {})
+    return found if found is NotImplemented else not operators.truth(recorder, found)
+
+
+def _object_hash(recorder: Recorder, obj: Any, /) -> Any:
+    return object.__hash__(obj)
+
+
+def _object_repr(recorder: Recorder, obj: Any, /) -> Any:
+    return text(recorder, obj, "__repr__", repr)
+
+
+def _object_format(recorder: Recorder, obj: Any, spec: str, /) -> Any:
+    return text(recorder, obj, "__str__", str) if not spec else object.__format__(obj, spec)
+
+
+def _object_str(recorder: Recorder, obj: Any, /) -> Any:
+    return text(recorder, obj, "__repr__", repr)
+
+
+def _type_call(recorder: Recorder, cls: type, /, *args: Any, **kwargs: Any) -> Any:
+    return classes.construct(recorder, cls, args, kwargs)
+
+
+def _unwatched(method: Any) -> Handler:
+    """Methods that touch nothing but a new object."""
+    return lambda recorder, *args, **kwargs: method(*args, **kwargs)
+
+
+def _exception_init(recorder: Recorder, error: Any, /, *args: Any, **kwargs: Any) -> None:
+    BaseException.__init__(error, *args, **kwargs)
+
+
+def _exception_note(recorder: Recorder, error: Any, note: str, /) -> None:
+    error.add_note(note)
+
+
+def _exception_text(recorder: Recorder, error: Any, /) -> Any:
+    return text(recorder, error.args[0], "__str__", str) if len(error.args) == 1 else (
+        "" if not error.args else text(recorder, error.args, "__str__", str)
+    )  # fmt: skip
+
+
+# -- numbers drawn ----------------------------------------------------------------------------
+
+
+def _draw(method: Any) -> Handler:
+    def handler(recorder: Recorder, generator: Any, /, *args: Any) -> Any:
+        args = tuple(recorder.concrete(x) for x in args)
+        return recorder.draw(generator, functools.partial(method, generator, *args), _keep_random)
+
+    return handler
+
+
+def _keep_random(generator: Any) -> Callable[[], None]:
+    state = generator.getstate() if isinstance(generator, random.Random) else None
+    if state is None:
+        raise NotImplementedError
+    return lambda: generator.setstate(state)
+
+
+TABLE: dict[Any, _Table] = {
+    dict: {
+        "get": _dict_get, "pop": _dict_pop, "setdefault": _dict_setdefault,
+        "update": _dict_update, "__init__": _dict_init, "__ior__": _dict_ior,
+        "__contains__": _dict_contains, "__getitem__": _item, "__setitem__": _dict_set,
+        "__delitem__": _dict_delete, "clear": _dict_clear, "keys": _view("keys"),
+        "values": _view("values"), "items": _view("items"), "__iter__": _iterated,
+        "__len__": _length,
+    },
+    collections.OrderedDict: {
+        "update": _dict_update, "__setitem__": _dict_set, "__delitem__": _dict_delete,
+        "pop": _dict_pop, "setdefault": _dict_setdefault, "keys": _view("keys"),
+        "values": _view("values"), "items": _view("items"), "__iter__": _iterated,
+        "__init__": _dict_init, "__ior__": _dict_ior,
+    },
+    collections.defaultdict: {
+        "__init__": _dict_init,
+        "__missing__": lambda recorder, owner, key, /: operators._default(recorder, owner, key),
+    },
+    list: {
+        "append": _append, "extend": _extend, "pop": _list_pop, "sort": _sort, "remove": _remove,
+        "index": _find, "count": _count, "__iadd__": _iadd, "__init__": _init,
+        "__iter__": _iterated, "__len__": _length, "__getitem__": _item,
+        "__setitem__": _set_element,
+        "__contains__": lambda recorder, owner, key, /: operators.contains(recorder, owner, key),
+    },
+    tuple: {"index": _find, "count": _count},
+    collections.deque: {
+        "extend": _extend, "extendleft": _extend_left, "__iadd__": _iadd, "remove": _remove,
+        "index": _find, "count": _count, "__init__": _init, "__iter__": _iterated,
+        "__len__": _length, "__getitem__": _item, "__setitem__": _set_element,
+    },
+    set: {
+        "update": _set_update, "remove": _set_remove, "__contains__": _set_contains,
+        "__iter__": _iterated, "__len__": _length, "__init__": _set_update,
+    },
+    str: {"join": _join, "format": _str_format, "__mod__": _percent},
+    bytes: {"join": _join},
+    object: {
+        "__setattr__": _object_set, "__delattr__": _object_delete,
+        "__getattribute__": _object_get, "__init__": _object_init, "__eq__": _object_eq,
+        "__ne__": _object_ne, "__hash__": _object_hash, "__repr__": _object_repr,
+        "__str__": _object_str, "__format__": _object_format,
+    },
+    type: {
+        "__call__": _type_call, "__setattr__": _object_set, "__delattr__": _object_delete,
+        "__getattribute__": _object_get, "__init__": lambda recorder, cls, /, *args, **kwargs: None,
+        "mro": lambda recorder, cls, /: recorder.new(type.mro(cls)),
+        "__instancecheck__": lambda recorder, cls, x, /: type.__instancecheck__(cls, x),
+        "__subclasscheck__": lambda recorder, cls, x, /: type.__subclasscheck__(cls, x),
+    },
+    types.ModuleType: {"__getattribute__": lambda recorder, m, name, /: attributes._of_module(
+        recorder, m, name)},
+    BaseException: {
+        "__init__": _exception_init, "add_note": _exception_note, "__str__": _exception_text,
+        "with_traceback": lambda recorder, error, traceback, /: error.with_traceback(traceback),
+    },
+    _random.Random: {"random": _draw(_random.Random.random),
+                     "getrandbits": _draw(_random.Random.getrandbits)},
+    property: {name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")},
+    contextvars.ContextVar: {
+        "get": lambda recorder, var, /, *args: recorder.guard(
+            Answer(var.get, args), var.get(*args)
+        ),
+    },
+    types.FunctionType: {"__get__": _unwatched(types.FunctionType.__get__)},
+}  # fmt: skip
+
+
+# -- objects of C's that are called -----------------------------------------------------------
+
+
+def _attrgetter(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    _, names = fn.__reduce__()
+    (obj,) = args
+
+    def follow(name: str) -> Any:
+        value = obj
+        for part in name.split("."):
+            value = attributes.get(recorder, value, part)
+        return value
+
+    found = tuple(map(follow, names))
+    return found[0] if len(names) == 1 else found
+
+
+def _itemgetter(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    _, keys = fn.__reduce__()
+    (obj,) = args
+    found = tuple(operators.get_item(recorder, obj, key) for key in keys)
+    return found[0] if len(keys) == 1 else found
+
+
+def _methodcaller(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    made_by, parts = fn.__reduce__()
+    named = made_by.keywords if isinstance(made_by, functools.partial) else {}
+    name = made_by.args[0] if isinstance(made_by, functools.partial) else parts[0]
+    given = parts if isinstance(made_by, functools.partial) else parts[1:]
+    return call(recorder, attributes.get(recorder, args[0], name), tuple(given), dict(named))
+
+
+def _reference(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return fn() if recorder.is_fresh(fn) else recorder.guard(Answer(fn, ()), fn())
+
+
+CALLABLES: dict[type, Handler] = {
+    operator.attrgetter: _attrgetter,
+    operator.itemgetter: _itemgetter,
+    operator.methodcaller: _methodcaller,
+    weakref.ReferenceType: _reference,
+}

@@ -1,0 +1,185 @@
+"""Calls: Python functions are followed, C functions looked up in tables, the rest refused."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from . import attributes, binding, classes
+from .c import functions, methods
+from .calling import is_python
+from .exposing import NeedsPython, expose
+from .frames import GENERATOR, Frame
+from .operators import made, method_of
+from .places import Answer, Slot
+from .plain import MISSING, is_plain
+from .recorder import Recorder
+
+_CODE = types.FunctionType.__code__
+_COROUTINE = 0x80 | 0x200  # flags of coroutines and asynchronous generators
+_OF_C = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+_CACHED = type(functools.lru_cache(abs))
+
+
+def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`fn(*args, **kwargs)` under observation."""
+    kind = type(fn)
+    engine = recorder.engine
+    if kind is types.FunctionType:
+        if engine.runs(fn):
+            return run_engines(recorder, fn, args, kwargs)
+        handler = functions.PYTHON.get(fn)
+        if handler is not None:
+            return handler(recorder, *args, **kwargs)
+        return follow(recorder, fn, args, kwargs)
+    if kind is types.MethodType:
+        return call(recorder, fn.__func__, (fn.__self__, *args), kwargs)
+    if isinstance(fn, type):
+        return classes.call_class(recorder, fn, args, kwargs)
+    if kind in _OF_C:
+        return call_c(recorder, fn, args, kwargs)
+    if kind is functools.partial:
+        return _call_partial(recorder, fn, args, kwargs)
+    if kind is staticmethod:
+        return call(recorder, fn.__func__, args, kwargs)
+    if engine.runs(fn):
+        return run_engines(recorder, fn, args, kwargs)
+    handler = methods.CALLABLES.get(kind)
+    if handler is not None:
+        return handler(recorder, fn, args, kwargs)
+    if kind is _CACHED:
+        return _call_cached(recorder, fn, args, kwargs)
+    method = method_of(recorder, fn, "__call__")
+    if method is MISSING:
+        raise TypeError(f"'{kind.__name__}' object is not callable")
+    if is_python(recorder, method):
+        return call(recorder, attributes._bind(recorder, method, fn, kind), args, kwargs)
+    if engine.owns(fn):
+        return run_engines(recorder, fn, args, kwargs)
+    raise unknown(recorder, fn)
+
+
+def run_engines(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of the engine's."""
+    return recorder.engine.call(fn, args, kwargs, functools.partial(entered, recorder))
+
+
+def entered(recorder: Recorder, fn: Any) -> Any:
+    """A function that C can call, to have `fn` followed."""
+
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        return call(recorder, fn, args, kwargs)
+
+    return entry
+
+
+def unknown(recorder: Recorder, fn: Any) -> Exception:
+    """What is said of a C function in no table."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__name__
+    module = getattr(fn, "__module__", None) or type(fn).__module__
+    return recorder.refuse(
+        f"{module}.{name}",
+        "it is a C function that may read or change something a recording cannot see",
+        "Call it outside and pass the result.",
+    )
+
+
+def follow(
+    recorder: Recorder, fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Execute a Python function."""
+    code = fn.__code__
+    if id(fn) not in recorder.fresh and not recorder.engine.keeps_function(fn):
+        recorder.guard(Slot(fn, _CODE), code)
+    if code.co_flags & _COROUTINE:
+        raise recorder.refuse(
+            fn.__qualname__, "it is a coroutine, which the recorder does not follow",
+            "Await it outside.",
+        )  # fmt: skip
+    if len(recorder.frames) >= recorder.most_frames:
+        raise RecursionError("maximum recursion depth exceeded")
+    fast = binding.bind(recorder, fn, args, kwargs)
+    frame = Frame(recorder, code, fn.__globals__, fast, fn)
+    if frame.run() is GENERATOR:
+        return recorder.new(frame.generator())
+    return frame.value
+
+
+def _call_partial(
+    recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if not recorder.is_fresh(fn) and fn.keywords:
+        recorder.contents(fn.keywords)
+    return call(recorder, fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
+
+
+def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function with a cache: the guard asks it again, as each call would."""
+    if recorder.is_fresh(fn):
+        return fn(*args, **kwargs)  # made with a function that is followed
+    args = tuple(expose(recorder, x) for x in args)
+    if not all(map(is_plain, (*args, *kwargs.values()))):
+        raise recorder.refuse(
+            f"{fn.__qualname__} (cached)", "its cache is asked for something that may change",
+            "Pass it plain values.",
+        )  # fmt: skip
+    asked = functools.partial(fn, *args, **kwargs) if kwargs else fn
+    value = fn(*args, **kwargs)
+    return recorder.guard(Answer(asked, () if kwargs else args), value)
+
+
+def call_c(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that is written in C."""
+    try:
+        handler = functions.TABLE.get(fn)
+    except TypeError:
+        handler = None
+    if handler is not None:
+        return handler(recorder, *args, **kwargs)
+    if recorder.engine.runs(fn):
+        return run_engines(recorder, fn, args, kwargs)
+    name = fn.__name__
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        if not args or not isinstance(args[0], fn.__objclass__):
+            return fn(*args, **kwargs)  # raises
+        owner, bound, args = fn.__objclass__, args[0], args[1:]
+    else:
+        bound = fn.__self__
+        if bound is None or isinstance(bound, types.ModuleType):
+            return _module_function(recorder, fn, args, kwargs)
+        if isinstance(bound, type) and (name == "__new__" or not hasattr(type, name)):
+            return methods.of_class(recorder, fn, bound, args, kwargs)
+        owner = getattr(fn, "__objclass__", None) or _owner(fn, bound)
+    return methods.call_method(recorder, owner, name, bound, args, kwargs)
+
+
+def _owner(fn: Any, bound: Any) -> type:
+    """The class that defines a bound method of C's."""
+    return next(
+        (c for c in type(bound).__mro__ if type(c.__dict__.get(fn.__name__)) in _OF_C), type(bound)
+    )
+
+
+def _module_function(
+    recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if fn.__module__ in functions.PURE_MODULES:
+        return pure(recorder, fn, args, kwargs)
+    raise unknown(recorder, fn)
+
+
+def pure(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a C function that only reads what it is given."""
+    try:
+        given = [expose(recorder, x) for x in args]
+        named = {key: expose(recorder, x) for key, x in kwargs.items()}
+    except NeedsPython:
+        raise unknown(recorder, fn) from None
+    return made(recorder, fn(*given, **named))

@@ -1,0 +1,188 @@
+"""Code objects as lists of steps: what to do, with which operand."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+Operand = Callable[["Decoder", int, int], Any]  # of a decoder, the argument, the next offset
+Table = dict[str, tuple[Callable[..., Any], Operand]]
+
+_CACHE = 0
+_EXTENDED = dis.opmap["EXTENDED_ARG"]
+
+
+class Plan:
+    """A code object, decoded."""
+
+    __slots__ = ("_handlers", "_lines", "_offsets", "_sends", "keeps_receiver", "steps")
+
+    def __init__(self, code: types.CodeType, table: Table) -> None:
+        decoder = Decoder(code)
+        self._offsets = decoder.offsets
+        self.steps: list[tuple[Any, Any]] = []
+        self._sends: set[int] = set()
+        for index, (opcode, argument) in enumerate(decoder.instructions):
+            name = dis.opname[opcode]
+            try:
+                do, operand = table[name]
+            except KeyError:
+                raise NotImplementedError(
+                    f"compile: the recorder does not know the instruction {name} of Python "
+                    f"{sys.version_info.major}.{sys.version_info.minor}"
+                ) from None
+            if name == "SEND":
+                self._sends.add(index)
+            self.steps.append((do, operand(decoder, argument, decoder.after(index))))
+        self.keeps_receiver = sys.version_info >= (3, 12)
+        self._handlers = _handlers(code, decoder) if code.co_exceptiontable else []
+        self._lines: tuple[list[int], list[int]] | None = None
+
+    def sends(self, index: int) -> bool:
+        """Whether a step is the one that asks another iterator."""
+        return index in self._sends
+
+    def line(self, code: types.CodeType, index: int) -> int:
+        """The line of a step."""
+        if self._lines is None:
+            spans = [(start, line) for start, _, line in code.co_lines()]
+            self._lines = [s for s, _ in spans], [n or 0 for _, n in spans]
+        starts, lines = self._lines
+        where = bisect_right(starts, self._offsets[index]) - 1
+        return lines[where] if where >= 0 else code.co_firstlineno
+
+    def handler(self, index: int) -> tuple[int, int, bool] | None:
+        """Where exceptions of a step are handled: step, depth of the stack, whether it is told."""
+        for start, end, target, depth, told in self._handlers:
+            if start <= index < end:
+                return target, depth, told
+        return None
+
+
+class Decoder:
+    """The instructions of a code object, their offsets and the operands they name."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        self.instructions: list[tuple[int, int]] = []
+        self.offsets: list[int] = []
+        self.index_of: dict[int, int] = {}
+        text = code.co_code
+        high = 0
+        start: int | None = None
+        for offset in range(0, len(text), 2):
+            opcode, low = text[offset], text[offset + 1]
+            if opcode == _CACHE:
+                continue
+            start = offset if start is None else start
+            argument = high | low
+            if opcode == _EXTENDED:
+                high = argument << 8
+                continue
+            self.index_of[start] = self.index_of[offset] = len(self.instructions)
+            self.instructions.append((opcode, argument))
+            self.offsets.append(offset)
+            high, start = 0, None
+        self.end = len(text)
+
+    def after(self, index: int) -> int:
+        """The offset that jumps of a step are counted from: behind its caches."""
+        text, offset = self.code.co_code, self.offsets[index] + 2
+        while offset < self.end and text[offset] == _CACHE:
+            offset += 2
+        return offset
+
+    def step(self, offset: int) -> int:
+        """The step at an offset."""
+        return self.index_of[offset] if offset < self.end else len(self.instructions)
+
+
+def _varint(data: Any) -> int:
+    byte = next(data)
+    value = byte & 63
+    while byte & 64:
+        byte = next(data)
+        value = value << 6 | byte & 63
+    return int(value)
+
+
+def _handlers(code: types.CodeType, decoder: Decoder) -> list[tuple[int, int, int, int, bool]]:
+    """The exception table; inner entries come first, as they are written."""
+    found = []
+    data = iter(code.co_exceptiontable)
+    offsets = decoder.offsets
+    while True:
+        try:
+            start = _varint(data) * 2
+        except StopIteration:
+            return found
+        end = start + _varint(data) * 2
+        target = _varint(data) * 2
+        depth = _varint(data)
+        first = next((i for i, o in enumerate(offsets) if o >= start), len(offsets))
+        last = next((i for i, o in enumerate(offsets) if o >= end), len(offsets))
+        found.append((first, last, decoder.step(target), depth >> 1, bool(depth & 1)))
+
+
+_BY_ID: dict[int, tuple[Any, Plan]] = {}
+
+
+def plan_of(code: types.CodeType) -> Plan:
+    """The steps of a code object; made once. Code is compared by identity: equal code may differ
+    in the lines it names."""
+    held = _BY_ID.get(id(code))
+    if held is not None and held[0]() is code:
+        return held[1]
+    from .instructions import TABLE  # the tables refer to frames, which have plans
+
+    plan = Plan(code, TABLE)
+    _BY_ID[id(code)] = weakref.ref(code, lambda _, key=id(code): _BY_ID.pop(key, None)), plan  # type: ignore[misc]
+    return plan
+
+
+# -- operands ---------------------------------------------------------------------------------
+
+
+def raw(decoder: Decoder, argument: int, after: int) -> int:
+    """The argument as it is."""
+    return argument
+
+
+def const(decoder: Decoder, argument: int, after: int) -> Any:
+    """A constant of the code."""
+    return decoder.code.co_consts[argument]
+
+
+def name(decoder: Decoder, argument: int, after: int) -> str:
+    """A name of the code."""
+    return decoder.code.co_names[argument]
+
+
+def name_shifted(decoder: Decoder, argument: int, after: int) -> tuple[str, int]:
+    """A name and a flag in the lowest bit."""
+    return decoder.code.co_names[argument >> 1], argument & 1
+
+
+def name_shifted_twice(decoder: Decoder, argument: int, after: int) -> tuple[str, int]:
+    """A name and two flags in the lowest bits."""
+    return decoder.code.co_names[argument >> 2], argument & 3
+
+
+def forward(decoder: Decoder, argument: int, after: int) -> int:
+    """The step a jump forward leads to."""
+    return decoder.step(after + argument * 2)
+
+
+def backward(decoder: Decoder, argument: int, after: int) -> int:
+    """The step a jump backward leads to."""
+    return decoder.step(after - argument * 2)
+
+
+def halves(decoder: Decoder, argument: int, after: int) -> tuple[int, int]:
+    """Two numbers of four bits."""
+    return argument >> 4, argument & 15

@@ -1,0 +1,148 @@
+"""The seam between the recorder and what it records for: which code runs as it is, and how."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .plain import is_plain, same
+from .symbols import Symbol, computed, value_of
+
+
+class Engine(Protocol):
+    """What the recorder asks about functions and objects it must not look into."""
+
+    def runs(self, fn: Any) -> bool:
+        """Whether a callable is the engine's own: called natively, not followed."""
+
+    def call(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Callable[[Any], Any]
+    ) -> Any:
+        """Call one; `enter(f)` is a function that, called natively, has `f` followed."""
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is the engine's (a tensor): its attributes and operators run natively."""
+
+    def is_new(self, value: Any) -> bool:
+        """Whether an engine's value was made during this recording."""
+
+    def keeps(self, cls: type) -> bool:
+        """Whether a class is the engine's own, and nobody changes it."""
+
+    def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
+        """An attribute of one of the engine's objects."""
+
+    def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
+        """Set an attribute of one of the engine's objects; False: it is an ordinary one."""
+
+    def elements(self, value: Any) -> Any:
+        """The elements of an array as a plain value, None of anything else."""
+
+    def same_answer(self, value: Any, again: Any) -> bool:
+        """Whether an answer of C is the same when asked for again."""
+
+    def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
+        """Have C change something that is not Python's own container, or refuse."""
+
+    def keeps_function(self, fn: Any) -> bool:
+        """Whether nobody gives a function other code or defaults."""
+
+    def convert(self, cls: type, value: Any) -> Any:
+        """`int` or `float` of a symbol."""
+
+    def present(self, value: Any) -> Any:
+        """The number a symbol stands for now."""
+
+    def symbol(self, recorder: Any, read: Callable[[], Any], value: Any, name: str) -> Any:
+        """What stands for a number that is read at each call."""
+
+    def drawn(self, recorder: Any, draw: Any) -> Any:
+        """What stands for a number that is drawn at each call."""
+
+    def reader(self, value: Any) -> Callable[[], Any]:
+        """What reads a symbol's number in a call."""
+
+    def is_symbol(self, value: Any) -> bool:
+        """Whether a value stands for such a number."""
+
+    def concrete(self, value: Any) -> Any:
+        """The number itself, which the recording then depends on."""
+
+
+class NoEngine:
+    """Everything is Python's."""
+
+    def runs(self, fn: Any) -> bool:
+        return False
+
+    def call(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Callable[[Any], Any]
+    ) -> Any:
+        return fn(*args, **kwargs)
+
+    def owns(self, value: Any) -> bool:
+        return False
+
+    def is_new(self, value: Any) -> bool:
+        return False
+
+    def keeps(self, cls: type) -> bool:
+        return False
+
+    def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
+        return getattr(obj, name)
+
+    def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
+        return False
+
+    def elements(self, value: Any) -> Any:
+        return elements_of(value)
+
+    def same_answer(self, value: Any, again: Any) -> bool:
+        return value is again or (same(value, again) and is_plain(value))
+
+    def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
+        raise recorder.refuse(
+            f"a change to a {type(owner).__name__}",
+            "it is C's, and a recording cannot undo it",
+            "Change it outside.",
+        )
+
+    def keeps_function(self, fn: Any) -> bool:
+        return False
+
+    def convert(self, cls: type, value: Any) -> Any:
+        return value if type(value.value) is cls else computed(cls, value)
+
+    def present(self, value: Any) -> Any:
+        return value_of(value)
+
+    def symbol(self, recorder: Any, read: Callable[[], Any], value: Any, name: str) -> Any:
+        return Symbol(recorder, read, value, name)
+
+    def drawn(self, recorder: Any, draw: Any) -> Any:
+        return Symbol(recorder, draw.now, draw.value, "a number that was drawn", drawn=True)
+
+    def reader(self, value: Any) -> Callable[[], Any]:
+        read: Callable[[], Any] = value.read
+        return read
+
+    def is_symbol(self, value: Any) -> bool:
+        return type(value) is Symbol
+
+    def concrete(self, value: Any) -> Any:
+        return value.pin() if type(value) is Symbol else value
+
+
+def elements_of(value: Any) -> Any:
+    """What is in an array or buffer, as a plain value; None of anything else."""
+    if isinstance(value, array.array):
+        return value.typecode, value.tobytes()
+    if isinstance(value, memoryview):
+        return value.format, value.shape, value.tobytes()
+    if hasattr(value, "__array_interface__") and type(value).__module__ == "numpy":
+        if value.dtype.hasobject:
+            return None
+        return value.dtype.str, value.shape, value.tobytes()
+    return None

@@ -1,0 +1,15 @@
+"""What the recorder says when it cannot vouch for a recording."""
+
+from __future__ import annotations
+
+
+class Refusal(RuntimeError):
+    """User code did something that cannot be guarded or done again.
+
+    >>> print(Refusal("time.time()", "it answers anew at each call", "Call it outside.", "a.py:3"))
+    time.time(): it answers anew at each call (a.py:3). Call it outside.
+    """
+
+    def __init__(self, what: str, why: str, remedy: str, line: str) -> None:
+        super().__init__(f"{what}: {why} ({line}). {remedy}")
+        self.what, self.why, self.remedy, self.line = what, why, remedy, line

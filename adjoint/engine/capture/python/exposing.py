@@ -1,0 +1,162 @@
+"""Values handed to C: everything C may read in them is guarded first, or the call is refused."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections import deque
+from typing import Any
+
+from .calling import is_python
+from .places import Answer
+from .plain import BY_IDENTITY, FIXED, can_change, is_plain
+from .recorder import Recorder
+
+_SEQUENCES = (list, tuple, deque)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_ITERATORS = (
+    types.GeneratorType,
+    zip,
+    map,
+    filter,
+    enumerate,
+    reversed,
+    *{type(iter(x)) for x in ([], (), {}, "", b"", range(1), set(), {}.values(), {}.items())},
+    type(reversed([])),
+    type(reversed({})),
+    type(iter(deque())),
+    type(iter(range(1 << 70))),
+    type(iter(bytearray())),
+)
+# Special methods that C calls behind one's back; Python's own versions of them must be followed.
+_BEHIND = "__eq__ __hash__ __lt__ __repr__ __str__ __iter__ __len__ __index__ __float__ __bool__"
+_QUIET = {object, BaseException, Exception}
+
+
+class NeedsPython(Exception):
+    """C would call a special method that is written in Python."""
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether a value is one of Python's own iterators."""
+    return isinstance(value, _ITERATORS) or type(value).__module__ == "itertools"
+
+
+def has_python_methods(recorder: Recorder, cls: type, names: str = _BEHIND) -> bool:
+    """Whether a class has special methods in Python that C would call."""
+    from .attributes import class_lookup
+
+    if not can_change(cls) or cls in _QUIET:
+        return False
+    return any(is_python(recorder, class_lookup(recorder, cls, name)) for name in names.split())
+
+
+def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
+    """Have everything in a value guarded that C may read; what to hand to C.
+
+    With `shallow` C only moves the elements of a container about.
+    """
+    kind = type(value)
+    if kind in FIXED:
+        return value
+    if recorder.engine.is_symbol(value):
+        return recorder.concrete(value)
+    if kind is tuple:
+        if shallow or all(type(x) in FIXED for x in value):
+            return value
+        parts = [expose(recorder, x) for x in value]
+        return value if all(map(_is, parts, value)) else tuple(parts)
+    if isinstance(value, (list, dict, set, deque, bytearray, tuple, frozenset)):
+        return _expose_container(recorder, value, shallow)
+    if isinstance(value, BY_IDENTITY) or isinstance(value, (type, enum.Enum)):
+        return value
+    if recorder.engine.owns(value):
+        return value
+    if isinstance(value, _VIEWS) or kind is types.MappingProxyType:
+        return _expose_view(recorder, value, shallow)
+    if is_iterator(value):
+        if recorder.is_fresh(value):
+            return value
+        raise from_outside(recorder, value)
+    if kind is slice:
+        return slice(*(expose(recorder, x) for x in (value.start, value.stop, value.step)))
+    return _expose_other(recorder, value)
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
+    if can_change(type(value)) and has_python_methods(recorder, type(value)):
+        raise NeedsPython
+    if not isinstance(value, (tuple, frozenset)):
+        recorder.contents(value)
+    if shallow or isinstance(value, bytearray):
+        return value
+    if isinstance(value, dict):
+        for key, held in list(dict.items(value)):
+            expose(recorder, key)
+            given = expose(recorder, held)
+            if given is not held:
+                dict.__setitem__(value, key, given)
+        return value
+    if isinstance(value, (list, deque)):
+        for i, held in enumerate(value):
+            given = expose(recorder, held)
+            if given is not held:  # a symbol that was put there, pinned now
+                value[i] = given
+        return value
+    for held in value:
+        expose(recorder, held)
+    return value
+
+
+def _expose_view(recorder: Recorder, value: Any, shallow: bool) -> Any:
+    _, owner = recorder.views.get(id(value), (None, None))
+    if owner is None:
+        if recorder.is_fresh(value):
+            return value
+        if type(value) is types.MappingProxyType:
+            recorder.guard(Answer(_listed, (value,)), _listed(value))
+            return value
+        raise from_outside(recorder, value)
+    if isinstance(owner, type):
+        recorder.guard(Answer(_listed, (value,)), _listed(value))
+    else:
+        expose(recorder, owner, shallow=shallow)
+    return value
+
+
+def _listed(mapping: Any) -> tuple[Any, ...]:
+    return (*mapping, *mapping.values())
+
+
+def _expose_other(recorder: Recorder, value: Any) -> Any:
+    """Anything else: C sees its identity alone, or a buffer whose elements are guarded."""
+    cls = type(value)
+    array = recorder.engine.elements(value)
+    if array is not None:
+        if not recorder.is_fresh(value):
+            recorder.guard(Answer(recorder.engine.elements, (value,)), array)
+        return value
+    if has_python_methods(recorder, cls):
+        raise NeedsPython
+    if not can_change(cls) and not isinstance(value, BaseException):
+        if recorder.is_fresh(value) or is_plain(value):
+            return value
+        raise recorder.refuse(
+            f"a {cls.__name__}",
+            "a C function is given it, which may read what nobody can guard",
+            "Read it outside and pass the result.",
+        )
+    return value
+
+
+def from_outside(recorder: Recorder, value: Any) -> Exception:
+    """What is said of an iterator that was made before."""
+    return recorder.refuse(
+        f"a {type(value).__name__} from outside",
+        "each call would go on where the last one stopped",
+        "Make the iterator in the function, or pass what it gives as an argument.",
+    )

@@ -1,0 +1,197 @@
+"""Frames: Python's functions in execution, instruction by instruction."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from .decoding import Plan, plan_of
+from .errors import Refusal
+from .plain import MISSING
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+RETURNED: Final = "returned"
+YIELDED: Final = "yielded"
+GENERATOR: Final = "generator"
+
+Step = tuple[Callable[["Frame", Any], str | None], Any]
+
+
+class Frame:
+    """One call of a function under observation."""
+
+    __slots__ = (
+        "builtins",
+        "code",
+        "fast",
+        "function",
+        "globals",
+        "handled",
+        "kw_names",
+        "names",
+        "pc",
+        "plan",
+        "recorder",
+        "stack",
+        "value",
+    )
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        code: types.CodeType,
+        variables: dict[str, Any],
+        fast: list[Any],
+        function: Any = None,
+    ) -> None:
+        self.recorder = recorder
+        self.code = code
+        self.plan: Plan = plan_of(code)
+        self.globals = variables
+        self.builtins: Any = None  # looked up when needed
+        self.fast = fast  # variables: locals, cells, free variables
+        self.function = function
+        self.stack: list[Any] = []
+        self.pc = 0
+        self.value: Any = None  # what is returned or yielded
+        self.handled: BaseException | None = None  # the exception being handled here
+        self.names: Any = None  # the namespace of a class body
+        self.kw_names: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """File and line of the present instruction."""
+        return f"{self.code.co_filename}:{self.line_number()}"
+
+    def line_number(self) -> int:
+        """The line of the present instruction."""
+        return self.plan.line(self.code, max(self.pc - 1, 0))
+
+    def run(self) -> str:
+        """Execute until the function returns, yields, or raises."""
+        recorder = self.recorder
+        steps = self.plan.steps
+        recorder.frames.append(self)
+        try:
+            while True:
+                try:
+                    while True:
+                        at = self.pc
+                        self.pc = at + 1
+                        do, operand = steps[at]
+                        signal = do(self, operand)
+                        if signal is not None:
+                            return signal
+                except BaseException as error:
+                    caught = error
+                self.unwind(caught)
+        finally:
+            recorder.frames.pop()
+
+    def unwind(self, error: BaseException) -> None:
+        """Go on where an exception is handled, or raise it on."""
+        if isinstance(error, Refusal):
+            raise error
+        at = self.pc - 1
+        current = current_exception(self.recorder)
+        if current is not None and current is not error and error.__context__ is None:
+            _set_context(error, current)
+        entry = self.plan.handler(at)
+        if entry is None:
+            self.recorder.note_raise(error, self.code, self.plan.line(self.code, at))
+            raise error
+        target, depth, keeps_place = entry
+        del self.stack[depth:]
+        if keeps_place:
+            self.stack.append(at)
+        self.stack.append(error)
+        self.pc = target
+
+    # -- generators ---------------------------------------------------------------------------
+
+    def delegate(self) -> Any:
+        """The iterator a suspended `yield from` waits for, or MISSING."""
+        return self.stack[-1] if self.plan.sends(self.pc - 2) else MISSING
+
+    def generator(self) -> Generator[Any, Any, Any]:
+        """A generator of Python's own that executes this frame."""
+        made = _drive(self)
+        made.__name__ = self.code.co_name
+        made.__qualname__ = self.code.co_qualname
+        return made
+
+
+def current_exception(recorder: Recorder) -> BaseException | None:
+    """The exception being handled by the innermost frame that handles one."""
+    for frame in reversed(recorder.frames):
+        if frame.handled is not None:
+            return frame.handled
+    return None
+
+
+def _set_context(error: BaseException, context: BaseException) -> None:
+    """What C does when an exception is raised while another is handled: no cycles."""
+    seen: BaseException | None = context
+    while seen is not None:
+        if seen.__context__ is error:
+            seen.__context__ = None
+            break
+        seen = seen.__context__
+    error.__context__ = context
+
+
+def raise_new(recorder: Recorder, error: BaseException) -> None:
+    """Raise as the `raise` statement does."""
+    current = current_exception(recorder)
+    if current is not None and current is not error:
+        _set_context(error, current)
+    raise error
+
+
+def _drive(frame: Frame) -> Generator[Any, Any, Any]:
+    sent: Any = None
+    thrown: BaseException | None = None
+    while True:
+        if thrown is not None:
+            error, thrown = thrown, None
+            signal = _throw(frame, error)
+        else:
+            frame.stack.append(sent)
+            signal = frame.run()
+        value, frame.value = frame.value, None
+        if signal is RETURNED:
+            return value
+        try:
+            sent = yield value
+        except BaseException as caught:
+            thrown = caught
+
+
+def _throw(frame: Frame, error: BaseException) -> str:
+    """Raise an exception where a generator waits."""
+    waiting = frame.delegate()
+    if waiting is not MISSING:
+        try:
+            if isinstance(error, GeneratorExit):
+                close = getattr(waiting, "close", None)
+                if close is not None:
+                    close()
+            elif hasattr(waiting, "throw"):
+                frame.value = waiting.throw(error)
+                return YIELDED
+        except StopIteration as stop:
+            if not frame.plan.keeps_receiver:
+                frame.stack.pop()
+            frame.stack.append(stop.value)
+            frame.pc = frame.plan.steps[frame.pc - 2][1]
+            return frame.run()
+        except BaseException as other:
+            error = other
+    frame.recorder.frames.append(frame)
+    try:
+        frame.unwind(error)
+    finally:
+        frame.recorder.frames.pop()
+    return frame.run()

@@ -1,0 +1,149 @@
+"""Iteration: what is iterated is guarded, Python's own `__iter__` and `__next__` are followed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from . import attributes
+from .calling import call, is_python
+from .exposing import _VIEWS, from_outside, is_iterator
+from .places import Answer
+from .plain import MISSING, can_change, is_plain
+from .recorder import Recorder
+
+_KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
+
+
+def _guarded(recorder: Recorder, given: Any) -> bool:
+    """Whether a value is a container of Python's that is iterated by C; its contents guarded."""
+    cls = type(given)
+    if isinstance(given, (*_KNOWN, dict)):
+        if can_change(cls) and is_python(
+            recorder, attributes.class_lookup(recorder, cls, "__iter__")
+        ):
+            return False
+        if isinstance(given, dict):
+            recorder.keys(given)
+        elif not isinstance(given, (tuple, frozenset, str, bytes, range)):
+            recorder.contents(given)
+        return True
+    if isinstance(given, _VIEWS):
+        held = recorder.views.get(id(given))
+        if held is not None:
+            if isinstance(given, _VIEWS[0]):
+                recorder.keys(held[1])
+            else:
+                recorder.contents(held[1])
+            return True
+        if recorder.is_fresh(given):
+            return True
+    return False
+
+
+def iterator(recorder: Recorder, given: Any) -> Any:
+    """`iter(given)`."""
+    if recorder.engine.owns(given):
+        found = attributes.class_lookup(recorder, type(given), "__iter__")
+        if not is_python(recorder, found):
+            return recorder.new(recorder.engine.call(iter, (given,), {}, None))
+    if is_iterator(given):
+        if not recorder.is_fresh(given):
+            raise from_outside(recorder, given)
+        return given
+    if _guarded(recorder, given):
+        return recorder.new(iter(given))
+    cls = attributes.kind_of(recorder, given)
+    found = attributes.class_lookup(recorder, cls, "__iter__")
+    if found is None:
+        raise TypeError(f"'{cls.__name__}' object is not iterable")
+    if found is MISSING:
+        if attributes.class_lookup(recorder, cls, "__getitem__") is MISSING:
+            return iter(given)  # raises
+        return recorder.new(_by_index(recorder, given))
+    if is_python(recorder, found):
+        made = call(recorder, found, (given,), {})
+        if attributes.class_lookup(recorder, type(made), "__next__") is MISSING:
+            raise TypeError(f"iter() returned non-iterator of type '{type(made).__name__}'")
+        return made
+    return recorder.new(iter(listed(recorder, given)))
+
+
+def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
+    """The elements of a C object that can only be iterated; guarded by looking again."""
+    found = tuple(given)
+    if not recorder.is_fresh(given) and not is_plain(given):
+        again = tuple(given)
+        alike = all(a is b or (is_plain(a) and type(a) is type(b)) for a, b in zip(found, again))
+        if isinstance(given, Iterator) or len(again) != len(found) or not alike:
+            raise from_outside(recorder, given)
+        recorder.guard(Answer(tuple, (given,)), found)
+    return found
+
+
+def _by_index(recorder: Recorder, given: Any) -> Iterator[Any]:
+    """The old protocol: indices until IndexError."""
+    from .operators import get_item
+
+    index = 0
+    while True:
+        try:
+            value = get_item(recorder, given, index)
+        except (IndexError, StopIteration):
+            return
+        yield value
+        index += 1
+
+
+def step(recorder: Recorder, asked: Any) -> Any:
+    """`next(asked)`; raises StopIteration at the end."""
+    if is_iterator(asked):
+        if not recorder.is_fresh(asked):
+            raise from_outside(recorder, asked)
+        return next(asked)
+    found = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
+    if found is MISSING:
+        return next(asked)  # raises
+    if is_python(recorder, found):
+        return call(recorder, found, (asked,), {})
+    if recorder.is_fresh(asked):
+        return next(asked)
+    raise from_outside(recorder, asked)
+
+
+def advance(recorder: Recorder, asked: Any) -> Any:
+    """The next value of an iterator, MISSING at its end."""
+    try:
+        return step(recorder, asked)
+    except StopIteration:
+        return MISSING
+
+
+def native(recorder: Recorder, given: Any) -> Any:
+    """Something that C can iterate while the recorder sees what is read."""
+    if type(given) is tuple or _guarded(recorder, given):
+        return given
+    made = iterator(recorder, given)
+    return made if is_iterator(made) else _steps(recorder, made)
+
+
+def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:
+    while True:
+        value = advance(recorder, asked)
+        if value is MISSING:
+            return
+        yield value
+
+
+def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
+    """The items of a mapping, guarded."""
+    if isinstance(given, dict) and not is_python(
+        recorder, attributes.class_lookup(recorder, type(given), "keys")
+    ):
+        recorder.contents(given)
+        return given
+    from .operators import get_item
+
+    keys = call(recorder, attributes.get(recorder, given, "keys"), (), {})
+    return {key: get_item(recorder, given, key) for key in native(recorder, keys)}

@@ -1,0 +1,123 @@
+"""Python's state before a recording wrote to it: put back when the recording is over.
+
+A container is copied before the first write to it. Reads that come later are guarded by that copy,
+and rolling back restores it, order included.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from .plain import MISSING
+
+Undo = Callable[[], None]
+
+
+def restore_dict(target: dict[Any, Any], before: list[tuple[Any, Any]]) -> None:
+    """Give a dict the items it had, in their order; as little as possible is touched."""
+    kind = OrderedDict if isinstance(target, OrderedDict) else dict
+    keys = [key for key, _ in before]
+    now = list(kind.keys(target))
+    if len(now) >= len(keys) and all(a is b for a, b in zip(now, keys, strict=False)):
+        for key in now[len(keys) :]:
+            kind.__delitem__(target, key)
+        for key, value in before:
+            if kind.__getitem__(target, key) is not value:
+                kind.__setitem__(target, key, value)
+        return
+    kind.clear(target)
+    for key, value in before:
+        kind.__setitem__(target, key, value)
+
+
+def _restore_set(target: set[Any], before: set[Any]) -> None:
+    if set.__ne__(target, before):
+        set.clear(target)
+        set.update(target, before)
+
+
+def _restore_deque(target: deque[Any], before: list[Any]) -> None:
+    deque.clear(target)
+    deque.extend(target, before)
+
+
+def _restore_list(target: Any, before: Any) -> None:
+    target[:] = before
+
+
+def copy_of(container: Any) -> Any:
+    """What is in a container now, in a shape that `Journal` can restore and guards can compare."""
+    if isinstance(container, dict):
+        kind = OrderedDict if isinstance(container, OrderedDict) else dict
+        return list(kind.items(container))
+    if isinstance(container, set):
+        return set(set.__iter__(container))
+    if isinstance(container, bytearray):
+        return bytes(container)
+    return list(container)
+
+
+def restore(container: Any, before: Any) -> None:
+    """Give a container what it held."""
+    if isinstance(container, dict):
+        restore_dict(container, before)
+    elif isinstance(container, set):
+        _restore_set(container, before)
+    elif isinstance(container, deque):
+        _restore_deque(container, before)
+    elif isinstance(container, list):
+        list.__setitem__(container, slice(None), before)
+    else:
+        _restore_list(container, before)
+
+
+class Journal:
+    """What was there before the first write, by container or place."""
+
+    def __init__(self) -> None:
+        self.copies: dict[int, tuple[Any, Any]] = {}  # containers and their contents before
+        self.written: dict[int, set[Any] | None] = {}  # keys written; None: any of them
+        self.undo: list[Undo] = []
+        self.fields: set[tuple[int, Any]] = set()
+
+    def before(self, container: Any) -> None:
+        """Keep a copy of a container that is about to be written to."""
+        if id(container) not in self.copies:
+            self.copies[id(container)] = container, copy_of(container)
+            self.written[id(container)] = set()
+            kept = self.copies[id(container)][1]
+            self.undo.append(lambda: restore(container, kept))
+
+    def writes(self, container: Any, key: Any) -> None:
+        """Note a write to one key."""
+        self.before(container)
+        keys = self.written[id(container)]
+        if keys is not None:
+            keys.add(key)
+
+    def overwrites(self, container: Any) -> None:
+        """Note a write to any of a container's keys."""
+        self.before(container)
+        self.written[id(container)] = None
+
+    def original(self, container: Any) -> Any:
+        """A container's contents before the recording, or MISSING if it was not written to."""
+        found = self.copies.get(id(container))
+        return MISSING if found is None else found[1]
+
+    def field(self, owner: Any, key: Any, undo: Undo) -> None:
+        """Keep how to undo writes to one place of an object, the first time."""
+        if (id(owner), key) not in self.fields:
+            self.fields.add((id(owner), key))
+            self.undo.append(lambda kept=owner: undo())  # type: ignore[misc]
+
+    def has_field(self, owner: Any, key: Any) -> bool:
+        """Whether a place of an object was written to."""
+        return (id(owner), key) in self.fields
+
+    def roll_back(self) -> None:
+        """Have everything as it was, last write first."""
+        while self.undo:
+            self.undo.pop()()

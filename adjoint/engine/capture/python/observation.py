@@ -1,0 +1,139 @@
+"""observe: run a function under observation; what it read, what it wrote, how to do that again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .calls import call
+from .engine import Engine, NoEngine
+from .errors import Refusal
+from .guards import Differ, Guards, slow_differ
+from .places import Place
+from .rebuilding import Call, Describer, Recipe
+from .recorder import Draw, Effect, Recorder
+
+_DEPTH = 12  # frames of the recorder's own for one of the observed code, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """An effect in a call."""
+
+    do: Callable[..., Any]
+    args: tuple[Recipe, ...]
+
+
+class Replay:
+    """The effects and the result of a recording, for calls that its guards hold for."""
+
+    def __init__(
+        self, draws: list[Draw], effects: tuple[Redo, ...], result: Recipe, error: Recipe | None
+    ) -> None:
+        self.draws = draws
+        self.effects = effects
+        self.result = result
+        self.error = error
+
+    def __call__(self, engine: Any = None) -> Any:
+        """Do what the recorded call did; what it gave."""
+        for draw in self.draws:
+            draw.again()
+        made = Call(engine)
+        for effect in self.effects:
+            effect.do(*[arg.make(made) for arg in effect.args])
+        if self.error is not None:
+            raise self.error.make(made)
+        return self.result.make(made)
+
+
+class Observation:
+    """What a call did."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    @property
+    def effects(self) -> list[Effect]:
+        """What was written, in order."""
+        return self.recorder.effects
+
+    def guards(self, differ: Differ = slow_differ) -> Guards:
+        """What was read."""
+        return Guards(self.recorder.guards.values(), differ)
+
+    def roll_back(self) -> None:
+        """Have Python's state as it was before."""
+        self.recorder.journal.roll_back()
+
+    def replay(self, engines: Callable[[Any], Recipe | None] = lambda value: None) -> Replay:
+        """How calls do this again. Asked for before rolling back: objects are looked at as they are."""
+        describer = Describer(self.recorder, engines)
+        effects = []
+        for effect in self.recorder.effects:
+            describer.line = effect.line
+            effects.append(Redo(effect.do, tuple(map(describer.recipe, effect.args))))
+        describer.line = "the result"
+        error = None if self.error is None else describer.recipe(self.error)
+        return Replay(
+            list(self.recorder.draws), tuple(effects), describer.recipe(self.result), error
+        )
+
+
+def observe(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    engine: Engine | None = None,
+    given: Mapping[int, Any] | None = None,
+    moving: Collection[Place] = (),
+) -> Observation:
+    """Run a function under observation.
+
+    What it writes is written; `roll_back` undoes it. An exception of the function's is part of what
+    it does; a `Refusal` is raised, with everything as before.
+
+    >>> rate = {"value": 2}
+    >>> seen = observe(lambda x: x * rate["value"], (3,))
+    >>> seen.result, seen.guards().holds()
+    (6, True)
+    >>> rate["value"] = 3
+    >>> seen.guards().holds()
+    False
+    """
+    recorder = Recorder(engine or NoEngine(), call, given, moving)
+    found = Observation(recorder)
+    limit = sys.getrecursionlimit()
+    recorder.most_frames = limit - _frames_now()
+    sys.setrecursionlimit(limit * _DEPTH)
+    try:
+        found.result = call(recorder, fn, args, dict(kwargs or {}))
+    except Refusal:
+        recorder.journal.roll_back()
+        raise
+    except BaseException as error:
+        if recorder.refusal is not None:
+            recorder.journal.roll_back()
+            raise recorder.refusal from None
+        if not isinstance(error, Exception):
+            recorder.journal.roll_back()
+            raise
+        found.error = error
+    finally:
+        sys.setrecursionlimit(limit)
+    if recorder.refusal is not None:
+        recorder.journal.roll_back()
+        raise recorder.refusal
+    return found
+
+
+def _frames_now() -> int:
+    count, frame = 0, sys._getframe()
+    while frame.f_back is not None:
+        count, frame = count + 1, frame.f_back
+    return count

@@ -1,0 +1,626 @@
+"""Operators, subscripts, truth, comparison: special methods in Python are followed."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from collections import defaultdict, deque
+from typing import Any
+
+from . import iteration
+from .attributes import class_lookup, field, kind_of
+from .calling import call, is_python
+from .exposing import _VIEWS, NeedsPython, expose
+from .places import Answer, ClassAttribute, Item, Length, Member
+from .plain import MISSING, PLAIN, can_change, is_plain
+from .recorder import Recorder
+
+TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
+_SEQUENCES = (list, tuple, deque)
+_IMMUTABLE = (str, bytes, tuple, range, frozenset)
+
+
+def method_of(recorder: Recorder, obj: Any, name: str) -> Any:
+    """A special method of an object's class, unbound, or MISSING."""
+    return class_lookup(recorder, kind_of(recorder, obj), name)
+
+
+def refuse_operator(recorder: Recorder, name: str, a: Any, b: Any) -> Exception:
+    """What is said where C would look into something that cannot be guarded."""
+    return recorder.refuse(
+        f"{type(a).__name__} {name} {type(b).__name__}",
+        "a C operator would call Python code that is not observed",
+        "Do it element by element, or outside.",
+    )
+
+
+# -- arithmetic -------------------------------------------------------------------------------
+
+
+def binary(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """`a <op> b`."""
+    if type(a) in PLAIN and type(b) in PLAIN:
+        return _OPERATORS[name](a, b)
+    return _dispatch(recorder, name, a, b, f"__{name}__", f"__r{name}__")
+
+
+def _dispatch(recorder: Recorder, name: str, a: Any, b: Any, left: str, right: str) -> Any:
+    engine = recorder.engine
+    ours = engine.is_symbol(a) or engine.is_symbol(b)
+    first = MISSING if ours and engine.is_symbol(a) else method_of(recorder, a, left)
+    second = MISSING if ours and engine.is_symbol(b) else method_of(recorder, b, right)
+    followed = is_python(recorder, first) or is_python(recorder, second)
+    if not followed:
+        return _by_c(recorder, name, a, b)
+    order = [(first, a, b), (second, b, a)]
+    if type(a) is type(b):
+        order.pop()
+    elif issubclass(type(b), type(a)) and second is not method_of(recorder, a, right):
+        order.reverse()
+    for method, own, other in order:
+        if method is MISSING or method is None:
+            continue
+        if is_python(recorder, method):
+            found = call(recorder, method, (own, other), {})
+        elif engine.owns(own):
+            found = engine.call(method, (own, other), {}, None)
+        else:
+            found = method(own, _exposed(recorder, name, own, other))
+        if found is not NotImplemented:
+            return found
+    return _unsupported(name, a, b)
+
+
+def _unsupported(name: str, a: Any, b: Any) -> Any:
+    sign = _SIGNS[name]
+    raise TypeError(
+        f"unsupported operand type(s) for {sign}: '{type(a).__name__}' and '{type(b).__name__}'"
+    )
+
+
+def _exposed(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    try:
+        return expose(recorder, b, shallow=name in ("add", "mul"))
+    except NeedsPython:
+        return b  # C answers NotImplemented to what it does not know
+
+
+def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    engine = recorder.engine
+    if engine.is_symbol(a) or engine.is_symbol(b):
+        if engine.owns(a) or engine.owns(b):
+            return engine.call(_OPERATORS[name], (a, b), {}, None)
+        if engine.is_symbol(a) and engine.is_symbol(b):
+            return _OPERATORS[name](a, b)
+        number = b if engine.is_symbol(a) else a
+        if type(number) in (bool, int, float, complex):
+            return _OPERATORS[name](a, b)
+        a, b = recorder.concrete(a), recorder.concrete(b)
+    if engine.owns(a) or engine.owns(b):
+        return engine.call(_OPERATORS[name], (a, b), {}, None)
+    shallow = name in ("add", "mul") and isinstance(a, _SEQUENCES) | isinstance(b, _SEQUENCES)
+    try:
+        a, b = expose(recorder, a, shallow=shallow), expose(recorder, b, shallow=shallow)
+    except NeedsPython:
+        if not isinstance(a, (list, tuple, str, bytes, dict, set)):
+            return _OPERATORS[name](a, b)  # neither class has the method: raises
+        raise refuse_operator(recorder, _SIGNS[name], a, b) from None
+    return made(recorder, _OPERATORS[name](a, b))
+
+
+def made(recorder: Recorder, value: Any) -> Any:
+    """A result of C: new, if nobody else has it."""
+    if type(value) in PLAIN or recorder.engine.owns(value):
+        return value
+    if sys.getrefcount(value) <= _MOST:
+        recorder.new(value)
+        _new_parts(recorder, value)
+    return value
+
+
+def _count() -> int:
+    """How many references `made` sees of an object that only its caller's expression holds."""
+
+    def seen(recorder: Any, value: Any) -> int:
+        return sys.getrefcount(value)
+
+    return seen(None, object())
+
+
+_MOST = _count()
+
+
+def _new_parts(recorder: Recorder, value: Any) -> None:
+    """Containers inside of a new one that nobody else has."""
+    if isinstance(value, (list, tuple)):
+        for i in range(len(value)):
+            if isinstance(value[i], (list, dict, set)) and sys.getrefcount(value[i]) <= 2:
+                recorder.new(value[i])
+                _new_parts(recorder, value[i])
+
+
+_IN_PLACE_WRITES = (list, set, dict, deque, bytearray)
+
+
+def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """`a <op>= b`."""
+    if type(a) in PLAIN and type(b) in PLAIN:
+        return _OPERATORS[name](a, b)
+    if recorder.engine.is_symbol(a):
+        return binary(recorder, name, a, b)
+    method = method_of(recorder, a, f"__i{name}__")
+    if method is MISSING:
+        return binary(recorder, name, a, b)
+    if is_python(recorder, method):
+        found = call(recorder, method, (a, b), {})
+        return binary(recorder, name, a, b) if found is NotImplemented else found
+    if isinstance(a, _IN_PLACE_WRITES):
+        return _extend(recorder, name, a, b)
+    if recorder.engine.owns(a) or recorder.engine.owns(b):
+        return recorder.engine.call(_IN_PLACE[name], (a, b), {}, None)
+    if recorder.is_fresh(a):
+        return _IN_PLACE[name](a, expose(recorder, b))
+    return recorder.engine.change(recorder, a, _IN_PLACE[name], (a, expose(recorder, b)))
+
+
+def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    method = getattr(type(a), f"__i{name}__")
+    if isinstance(a, (list, deque)) and name == "add":
+        b = list(iteration.native(recorder, b))
+    elif isinstance(a, list):
+        b = recorder.concrete(b)
+        recorder.contents(a)
+    elif isinstance(a, dict):
+        b = (
+            dict(iteration.mapping(recorder, b))
+            if hasattr(b, "keys")
+            else list(iteration.native(recorder, b))
+        )
+    else:
+        b = expose(recorder, b)
+        recorder.contents(a)
+        b = set(b) if isinstance(b, set) else b
+    found = recorder.change(a, method, recorder.new(b) if isinstance(b, (list, dict, set)) else b)
+    return found if found is NotImplemented else a
+
+
+def unary(recorder: Recorder, name: str, a: Any) -> Any:
+    """`-a`, `+a`, `~a`."""
+    if type(a) in PLAIN or recorder.engine.is_symbol(a):
+        return _OPERATORS[name](a)
+    method = method_of(recorder, a, f"__{name}__")
+    if is_python(recorder, method):
+        return call(recorder, method, (a,), {})
+    if recorder.engine.owns(a):
+        return recorder.engine.call(_OPERATORS[name], (a,), {}, None)
+    return made(recorder, _OPERATORS[name](expose(recorder, a)))
+
+
+# -- comparison -------------------------------------------------------------------------------
+
+_REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """`a < b` and the like."""
+    if type(a) in PLAIN and type(b) in PLAIN:
+        return _OPERATORS[name](a, b)
+    engine = recorder.engine
+    if engine.is_symbol(a) or engine.is_symbol(b):
+        if engine.owns(a) or engine.owns(b):
+            return engine.call(_OPERATORS[name], (a, b), {}, None)
+        return _OPERATORS[name](a, b)
+    left, right = f"__{name}__", f"__{_REFLECTED[name]}__"
+    first, second = method_of(recorder, a, left), method_of(recorder, b, right)
+    if not (is_python(recorder, first) or is_python(recorder, second)):
+        if name == "ne" and _eq_in_python(recorder, a, b):
+            found = compare(recorder, "eq", a, b)
+            return not truth(recorder, found)
+        return _compare_c(recorder, name, a, b)
+    order = [(first, a, b), (second, b, a)]
+    if type(a) is not type(b) and issubclass(type(b), type(a)):
+        order.reverse()
+    for method, own, other in order:
+        if is_python(recorder, method):
+            found = call(recorder, method, (own, other), {})
+        elif engine.owns(own):
+            found = engine.call(method, (own, other), {}, None)
+        elif name == "ne" and method is object.__ne__ and _eq_in_python(recorder, own, other):
+            found = call(recorder, method_of(recorder, own, "__eq__"), (own, other), {})
+            found = found if found is NotImplemented else not truth(recorder, found)
+        else:
+            found = method(own, other) if method not in (MISSING, None) else NotImplemented
+        if found is not NotImplemented:
+            return found
+    if name == "eq":
+        return a is b
+    if name == "ne":
+        return a is not b
+    raise TypeError(
+        f"'{_SIGNS[name]}' not supported between instances of '{type(a).__name__}' and "
+        f"'{type(b).__name__}'"
+    )
+
+
+def _eq_in_python(recorder: Recorder, a: Any, b: Any) -> bool:
+    return any(is_python(recorder, method_of(recorder, x, "__eq__")) for x in (a, b))
+
+
+def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    engine = recorder.engine
+    if engine.owns(a) or engine.owns(b):
+        return engine.call(_OPERATORS[name], (a, b), {}, None)
+    try:
+        a, b = expose(recorder, a), expose(recorder, b)
+    except NeedsPython:
+        if type(a) is type(b) and isinstance(a, (list, tuple)):
+            return _compare_sequences(recorder, name, a, b)
+        if isinstance(a, dict) and isinstance(b, dict) and name in ("eq", "ne"):
+            return _same_items(recorder, a, b) == (name == "eq")
+        if name in ("eq", "ne") and not isinstance(a, (set, frozenset, dict, list, tuple)):
+            return _OPERATORS[name](a, b)
+        raise refuse_operator(recorder, _SIGNS[name], a, b) from None
+    if _holds_engines(recorder, a) or _holds_engines(recorder, b):
+        if type(a) is type(b) and isinstance(a, (list, tuple)):
+            return _compare_sequences(recorder, name, a, b)
+        raise refuse_operator(recorder, _SIGNS[name], a, b)
+    return _OPERATORS[name](a, b)
+
+
+def _holds_engines(recorder: Recorder, value: Any) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        return recorder.engine.owns(value)
+    return any(_holds_engines(recorder, x) for x in value)
+
+
+def _compare_sequences(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """Element by element, as C does it."""
+    recorder.contents(a) if isinstance(a, list) else None
+    recorder.contents(b) if isinstance(b, list) else None
+    if name in ("eq", "ne") and len(a) != len(b):
+        return name == "ne"
+    for x, y in zip(a, b, strict=False):
+        if x is not y and not truth(recorder, compare(recorder, "eq", x, y)):
+            return name == "ne" if name in ("eq", "ne") else compare(recorder, name, x, y)
+    return _OPERATORS[name](len(a), len(b))
+
+
+def _same_items(recorder: Recorder, a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    recorder.contents(a)
+    recorder.contents(b)
+    if len(a) != len(b):
+        return False
+    for key, value in a.items():
+        other = dict.get(b, hashable(recorder, key), MISSING)
+        if other is MISSING:
+            return False
+        if value is not other and not truth(recorder, compare(recorder, "eq", value, other)):
+            return False
+    return True
+
+
+def truth(recorder: Recorder, value: Any) -> bool:
+    """`bool(value)`."""
+    if value is True or value is False or value is None:
+        return bool(value)
+    if type(value) in PLAIN or recorder.engine.is_symbol(value):
+        return bool(value)
+    if isinstance(value, (list, dict, set, deque, bytearray)) and not can_change(type(value)):
+        return bool(recorder.length(value))
+    method = method_of(recorder, value, "__bool__")
+    if is_python(recorder, method):
+        found = call(recorder, method, (value,), {})
+        if not isinstance(found, bool):
+            raise TypeError(f"__bool__ should return bool, returned {type(found).__name__}")
+        return found
+    if recorder.engine.owns(value):
+        return bool(recorder.engine.call(bool, (value,), {}, None))
+    if method is not MISSING:
+        return bool(expose(recorder, value))
+    if method_of(recorder, value, "__len__") is not MISSING:
+        return bool(length(recorder, value))
+    return True
+
+
+def is_instance(recorder: Recorder, value: Any, cls: Any) -> bool:
+    """`isinstance(value, cls)` of a class whose metaclass is Python's own or an ABC's."""
+    if recorder.engine.is_symbol(value):
+        value = recorder.engine.present(value)
+    if recorder.needs_guards(value):
+        kind_of(recorder, value)
+    kind = type(value)
+    if can_change(kind) and not recorder.is_fresh(kind) and not recorder.engine.keeps(kind):
+        class_lookup(recorder, kind, "__class__")
+    return isinstance(value, cls)
+
+
+# -- hashing, length, subscripts --------------------------------------------------------------
+
+
+def hashable(recorder: Recorder, key: Any) -> Any:
+    """A key as dicts take it: symbols pinned, a `__hash__` in Python followed for its reads."""
+    if type(key) in PLAIN:
+        return key
+    if recorder.engine.is_symbol(key):
+        return recorder.concrete(key)
+    if type(key) is tuple:
+        parts = [hashable(recorder, x) for x in key]
+        return key if all(x is y for x, y in zip(parts, key, strict=True)) else tuple(parts)
+    method = method_of(recorder, key, "__hash__")
+    if is_python(recorder, method):
+        call(recorder, method, (key,), {})
+    return key
+
+
+def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
+    """Follow the comparisons a dict makes between a key and those of the same hash."""
+    if type(key) in PLAIN or not is_python(recorder, method_of(recorder, key, "__eq__")):
+        return
+    wanted = hash(key)
+    for held in list(table):
+        if held is not key and hash(held) == wanted:
+            compare(recorder, "eq", held, key)
+
+
+def length(recorder: Recorder, value: Any) -> Any:
+    """`len(value)`."""
+    if isinstance(value, _IMMUTABLE) and not can_change(type(value)):
+        return len(value)
+    method = method_of(recorder, value, "__len__")
+    if is_python(recorder, method):
+        found = call(recorder, method, (value,), {})
+        return _valid_length(recorder, found)
+    if isinstance(value, (list, dict, set, deque, bytearray)):
+        return recorder.length(value)
+    if recorder.engine.owns(value):
+        return recorder.engine.call(len, (value,), {}, None)
+    if isinstance(value, _VIEWS):
+        held = recorder.views.get(id(value))
+        return recorder.length(held[1]) if held else len(value)
+    if method is MISSING or recorder.is_fresh(value) or isinstance(value, _IMMUTABLE):
+        return len(value)
+    return recorder.guard(Answer(len, (value,)), len(value))
+
+
+def _valid_length(recorder: Recorder, found: Any) -> Any:
+    if type(found) is int and found >= 0:
+        return found
+    if recorder.engine.is_symbol(found):
+        return found
+
+    class Claim:
+        def __len__(self) -> Any:
+            return found
+
+    return len(Claim())  # raises as Python does
+
+
+def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
+    """`owner[key]`."""
+    cls = type(owner)
+    if cls is dict:
+        return _dict_item(recorder, owner, key)
+    if cls is list:
+        return _list_item(recorder, owner, key)
+    if isinstance(owner, _IMMUTABLE) and not can_change(cls):
+        return owner[_index(recorder, key)]
+    if recorder.engine.owns(owner) and not is_python(
+        recorder, method_of(recorder, owner, "__getitem__")
+    ):
+        return recorder.engine.call(operator.getitem, (owner, key), {}, None)
+    method = method_of(recorder, owner, "__getitem__")
+    if is_python(recorder, method):
+        return call(recorder, method, (owner, key), {})
+    if isinstance(owner, dict):
+        return _dict_item(recorder, owner, key)
+    if isinstance(owner, (list, deque)):
+        return _list_item(recorder, owner, key)
+    if isinstance(owner, type):
+        return _class_item(recorder, owner, key)
+    if method is MISSING or isinstance(owner, _IMMUTABLE):
+        return owner[_index(recorder, key)]
+    return other_item(recorder, owner, key)
+
+
+def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
+    """An element of a C object of another kind: looked at again by the guard."""
+    key = expose(recorder, key)
+    held = recorder.views.get(id(owner))
+    if held is not None and isinstance(held[1], type):
+        recorder.guard(ClassAttribute(held[1], key), held[0].get(key, MISSING))
+        return owner[key]
+    if recorder.is_fresh(owner):
+        return made(recorder, owner[key])
+    value = owner[key]
+    if recorder.engine.same_answer(value, owner[key]):
+        return recorder.guard(Answer(operator.getitem, (owner, key)), value)
+    expose(recorder, owner)
+    return made(recorder, value)
+
+
+def _index(recorder: Recorder, key: Any) -> Any:
+    """A subscript that C may use."""
+    if type(key) in PLAIN:
+        return key
+    if type(key) is slice:
+        return slice(*(_index(recorder, x) for x in (key.start, key.stop, key.step)))
+    if recorder.engine.is_symbol(key):
+        return recorder.concrete(key)
+    method = method_of(recorder, key, "__index__")
+    if is_python(recorder, method):
+        return call(recorder, method, (key,), {})
+    return key
+
+
+def _list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
+    key = _index(recorder, key)
+    if type(key) in (int, bool):
+        return recorder.element(owner, int(key))
+    if isinstance(key, slice):
+        recorder.contents(owner)
+        return recorder.new(owner[key])
+    return owner[key]  # an index of another kind, or the error
+
+
+def _dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
+    key = hashable(recorder, key)
+    equals_in_python(recorder, owner, key)
+    value = recorder.item(owner, key)
+    if value is not MISSING:
+        return value
+    if type(owner) is not dict:
+        missing = method_of(recorder, owner, "__missing__")
+        if is_python(recorder, missing):
+            return call(recorder, missing, (owner, key), {})
+        if isinstance(owner, defaultdict):
+            return _default(recorder, owner, key)
+    raise KeyError(key)
+
+
+def _default(recorder: Recorder, owner: Any, key: Any) -> Any:
+    factory = field(recorder, owner, defaultdict.default_factory)  # type: ignore[arg-type]
+    if factory is None:
+        raise KeyError(key)
+    value = call(recorder, factory, (), {})
+    recorder.put(owner, key, value)
+    return value
+
+
+def _class_item(recorder: Recorder, owner: type, key: Any) -> Any:
+    found = class_lookup(recorder, owner, "__class_getitem__")
+    inner = getattr(found, "__func__", found)
+    if is_python(recorder, inner):
+        return call(recorder, types.MethodType(inner, owner), (key,), {})
+    return owner[key]  # type: ignore[index]
+
+
+def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
+    """`owner[key] = value`."""
+    if recorder.engine.owns(owner):
+        recorder.engine.call(operator.setitem, (owner, key, value), {}, None)
+        return
+    method = method_of(recorder, owner, "__setitem__")
+    if is_python(recorder, method):
+        call(recorder, method, (owner, key, value), {})
+    elif isinstance(owner, dict):
+        key = hashable(recorder, key)
+        equals_in_python(recorder, owner, key)
+        recorder.put(owner, key, value)
+    elif isinstance(owner, (list, deque, bytearray)):
+        _set_element(recorder, owner, key, value)
+    elif method is MISSING:
+        owner[key] = value  # raises
+    elif recorder.is_fresh(owner):
+        owner[expose(recorder, key)] = expose(recorder, value)
+    else:
+        given = (owner, expose(recorder, key), expose(recorder, value))
+        recorder.engine.change(recorder, owner, operator.setitem, given)
+
+
+def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
+    key = _index(recorder, key)
+    kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
+    if isinstance(key, slice):
+        value = recorder.new(list(iteration.native(recorder, value)))
+        recorder.contents(owner)
+    elif recorder.needs_guards(owner):
+        before = recorder.journal.original(owner)
+        held = len(owner) if before is MISSING else len(before)
+        recorder.guard(Length(owner), held)
+    if isinstance(owner, bytearray):
+        value = expose(recorder, value)
+    if isinstance(key, int) and not -len(owner) <= key < len(owner):
+        owner[key] = value  # raises
+    recorder.change(owner, kind.__setitem__, key, value)
+
+
+def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
+    """`del owner[key]`."""
+    if recorder.engine.owns(owner):
+        recorder.engine.call(operator.delitem, (owner, key), {}, None)
+        return
+    method = method_of(recorder, owner, "__delitem__")
+    if is_python(recorder, method):
+        call(recorder, method, (owner, key), {})
+    elif isinstance(owner, dict):
+        key = hashable(recorder, key)
+        equals_in_python(recorder, owner, key)
+        if recorder.item(owner, key) is MISSING:
+            raise KeyError(key)
+        recorder.drop(owner, key)
+    elif isinstance(owner, (list, deque, bytearray)):
+        key = _index(recorder, key)
+        recorder.contents(owner)
+        if isinstance(key, int) and not -len(owner) <= key < len(owner):
+            del owner[key]  # raises
+        kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
+        recorder.change(owner, kind.__delitem__, key)
+    elif method is MISSING or recorder.is_fresh(owner):
+        del owner[expose(recorder, key)]
+    else:
+        recorder.engine.change(recorder, owner, operator.delitem, (owner, expose(recorder, key)))
+
+
+def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
+    """`key in owner`."""
+    method = (
+        MISSING if isinstance(owner, _IMMUTABLE) else method_of(recorder, owner, "__contains__")
+    )
+    if method is not MISSING and is_python(recorder, method):
+        return truth(recorder, call(recorder, method, (owner, key), {}))
+    if isinstance(owner, dict):
+        key = hashable(recorder, key)
+        equals_in_python(recorder, owner, key)
+        if Item(owner, key) in recorder.guards or id(owner) in recorder.journal.copies:
+            return recorder.item(owner, key) is not MISSING
+        return recorder.member(owner, key)
+    if isinstance(owner, (set, frozenset)):
+        key = hashable(recorder, key)
+        equals_in_python(recorder, owner, key)
+        return key in owner if isinstance(owner, frozenset) else recorder.member(owner, key)
+    if isinstance(owner, (str, bytes, range)):
+        return recorder.concrete(key) in owner
+    if isinstance(owner, _VIEWS):
+        return _view_contains(recorder, owner, key)
+    if recorder.engine.owns(owner):
+        return bool(recorder.engine.call(operator.contains, (owner, key), {}, None))
+    if method is not MISSING and not isinstance(owner, _SEQUENCES) and not recorder.is_fresh(owner):
+        key = expose(recorder, key)
+        return bool(recorder.guard(Answer(operator.contains, (owner, key)), key in owner))
+    for value in iteration.native(recorder, owner):
+        if value is key or truth(recorder, compare(recorder, "eq", value, key)):
+            return True
+    return False
+
+
+def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
+    held = recorder.views.get(id(view))
+    if held is not None and isinstance(view, _VIEWS[0]):
+        return contains(recorder, held[1], key)
+    if held is not None:
+        recorder.contents(held[1])
+    if isinstance(view, _VIEWS[0]):
+        return hashable(recorder, key) in view
+    return any(
+        value is key or truth(recorder, compare(recorder, "eq", value, key)) for value in view
+    )
+
+
+_SIGNS = {
+    "add": "+", "and": "&", "floordiv": "//", "lshift": "<<", "matmul": "@", "mul": "*",
+    "mod": "%", "or": "|", "pow": "** or pow()", "rshift": ">>", "sub": "-", "truediv": "/",
+    "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">=",
+    "neg": "-", "pos": "+", "invert": "~", "abs": "abs", "divmod": "divmod()",
+}  # fmt: skip
+_BINARY_NAMES = "add and floordiv lshift matmul mul mod or pow rshift sub truediv xor".split()
+_OPERATORS: dict[str, Any] = {
+    name: getattr(operator, f"{name}_" if name in ("and", "or") else name)
+    for name in _SIGNS
+    if name != "divmod"
+} | {"divmod": divmod}
+_IN_PLACE = {
+    name: getattr(operator, f"i{name}") for name in _SIGNS if hasattr(operator, f"i{name}")
+}

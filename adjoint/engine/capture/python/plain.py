@@ -1,0 +1,96 @@
+"""Kinds of values: those that are compared, those that cannot change, those that hold others."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import enum
+import re
+import types
+from typing import Any
+
+IMMUTABLE_TYPE = 1 << 8  # flag of classes that C defined and nobody can change
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing", "__slots__": ()})()
+
+NUMBERS = frozenset({bool, int, float, complex})
+# Compared by type and value.
+PLAIN = NUMBERS | {str, bytes, type(None), type(Ellipsis), type(NotImplemented), range}
+# Values that never change and whose operations depend on nothing else.
+FIXED = PLAIN | {
+    datetime.date,
+    datetime.datetime,
+    datetime.time,
+    datetime.timedelta,
+    datetime.timezone,
+    decimal.Decimal,
+    re.Pattern,
+    types.CodeType,
+    types.EllipsisType,
+}
+CONTAINERS = (list, dict, set, collections.deque, bytearray)
+# Functions, classes and the like: C code that compares or hashes them looks at nothing inside.
+BY_IDENTITY = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is immutable through and through, and compared by its value."""
+    kind = type(value)
+    if kind in PLAIN:
+        return True
+    if kind is tuple or kind is frozenset:
+        return all(map(is_plain, value))
+    if kind is slice:
+        return is_plain(value.start) and is_plain(value.stop) and is_plain(value.step)
+    return False
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether C code may read a value without anything to guard: plain, or immutable."""
+    kind = type(value)
+    return kind in FIXED or is_plain(value) or isinstance(value, (enum.Enum, type))
+
+
+def same(now: Any, then: Any) -> bool:
+    """Whether a place holds what it held: the same object, or an equal plain value.
+
+    >>> same(1, True), same(0.0, -0.0), same(float("nan"), float("nan")), same((1, 2), (1, 2))
+    (False, False, True, True)
+    """
+    if now is then:
+        return True
+    kind = type(then)
+    if type(now) is not kind:
+        return False
+    if kind in (float, complex):
+        return repr(now) == repr(then)  # tells zeros apart, and takes a NaN for itself
+    if kind is tuple:
+        return len(now) == len(then) and all(map(same, now, then))
+    return is_plain(then) and bool(now == then)
+
+
+def can_change(cls: type) -> bool:
+    """Whether a class can be given other attributes."""
+    return not cls.__flags__ & IMMUTABLE_TYPE
+
+
+def short(value: Any) -> str:
+    """A value in a message."""
+    if type(value) in PLAIN or type(value) in (tuple, list, dict) and is_plain(tuple(value)):
+        text = repr(value)
+    elif isinstance(value, (types.FunctionType, type)):
+        text = value.__qualname__
+    elif isinstance(value, types.ModuleType):
+        text = f"module {value.__name__}"
+    else:
+        text = f"a {type(value).__name__}"
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "..."

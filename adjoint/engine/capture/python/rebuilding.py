@@ -1,0 +1,364 @@
+"""How a call makes again what the recorded one made: the objects in its result and its effects.
+
+What was there before, and plain values, are the same at each call. Objects the observed code made
+are made anew, in the state they had at the end; one that is met twice is made once.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import Refusal
+from .plain import FIXED, MISSING, is_plain
+from .recorder import Recorder, cell_value, set_cell
+
+
+class Recipe(Protocol):
+    """Makes a value in a call."""
+
+    def make(self, call: Call) -> Any:
+        """The value in this call."""
+
+
+class Call:
+    """What was made so far in one call, and what the engine knows of it."""
+
+    __slots__ = ("engine", "made")
+
+    def __init__(self, engine: Any = None) -> None:
+        self.made: dict[int, Any] = {}
+        self.engine = engine
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The same object at each call."""
+
+    value: Any
+
+    def make(self, call: Call) -> Any:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that is read or drawn at each call."""
+
+    read: Callable[[], Any]
+
+    def make(self, call: Call) -> Any:
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """Something immutable made of parts: they come first."""
+
+    number: int
+    build: Callable[[list[Any]], Any]
+    parts: tuple[Recipe, ...]
+
+    def make(self, call: Call) -> Any:
+        if self.number not in call.made:
+            call.made[self.number] = self.build([part.make(call) for part in self.parts])
+        return call.made[self.number]
+
+
+class Mutable:
+    """Something that is made empty and then filled, so that it may contain itself."""
+
+    __slots__ = ("empty", "fill", "number", "parts")
+
+    def __init__(
+        self, number: int, empty: Callable[[], Any], fill: Callable[[Any, list[Any]], None]
+    ) -> None:
+        self.number, self.empty, self.fill = number, empty, fill
+        self.parts: tuple[Recipe, ...] = ()
+
+    def make(self, call: Call) -> Any:
+        if self.number in call.made:
+            return call.made[self.number]
+        value = call.made[self.number] = self.empty()
+        self.fill(value, [part.make(call) for part in self.parts])
+        return value
+
+
+class Describer:
+    """Finds the recipes of values."""
+
+    def __init__(
+        self, recorder: Recorder, engines: Callable[[Any], Recipe | None] = lambda value: None
+    ) -> None:
+        self.recorder = recorder
+        self.engines = engines  # recipes of the engine's values, and of the call's arguments
+        self.known: dict[int, Recipe] = {}
+        self.kept: list[Any] = []
+        self.line = "the result"
+
+    def recipe(self, value: Any) -> Recipe:
+        """How each call comes by this value."""
+        known = self.known.get(id(value))
+        if known is not None:
+            return known
+        self.kept.append(value)
+        made = self._describe(value)
+        self.known[id(value)] = made
+        return made
+
+    def _describe(self, value: Any) -> Recipe:
+        recorder = self.recorder
+        kind = type(value)
+        given = self.engines(value)
+        if given is not None:
+            return given
+        if recorder.engine.is_symbol(value):
+            return Number(recorder.engine.reader(value))
+        if kind is tuple:
+            return self._tuple(value, tuple)
+        if is_plain(value) or kind in FIXED or value is MISSING:
+            return Same(value)
+        if kind is slice:
+            parts = tuple(map(self.recipe, (value.start, value.stop, value.step)))
+            return Frozen(id(value), lambda made: slice(*made), parts)
+        if kind is frozenset:
+            return Frozen(id(value), frozenset, tuple(map(self.recipe, value)))
+        if isinstance(value, types.MethodType):
+            parts = (self.recipe(value.__func__), self.recipe(value.__self__))
+            return Frozen(id(value), lambda made: types.MethodType(*made), parts)
+        if not recorder.is_fresh(value):
+            return Same(value)
+        return self._fresh(value)
+
+    def _tuple(self, value: Any, build: Any) -> Recipe:
+        parts = tuple(map(self.recipe, value))
+        if all(type(part) is Same for part in parts):
+            return Same(value)
+        return Frozen(id(value), build, parts)
+
+    def _fresh(self, value: Any) -> Recipe:
+        for cls, describe in _KINDS:
+            if isinstance(value, cls):
+                return describe(self, value)
+        kind = type(value)
+        if kind.__new__ is object.__new__ or _reduces(kind):
+            return _instance(self, value, lambda: object.__new__(kind))
+        raise self.refuse(value)
+
+    def refuse(self, value: Any) -> Refusal:
+        """What is said of something that cannot be made again."""
+        return Refusal(
+            f"a {type(value).__name__}",
+            "the function keeps or returns it, and a call could not make another like it",
+            "Keep or return what it holds instead.",
+            self.line,
+        )
+
+    def mutable(
+        self, value: Any, empty: Callable[[], Any], parts: list[Any], fill: Callable[..., None]
+    ) -> Recipe:
+        """A recipe that may refer to itself."""
+        made = Mutable(id(value), empty, fill)
+        self.known[id(value)] = made
+        made.parts = tuple(map(self.recipe, parts))
+        return made
+
+
+def _reduces(kind: type) -> bool:
+    return kind.__basicsize__ == object.__basicsize__
+
+
+def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]:
+    """The attributes of an instance: in its dict, and in slots."""
+    own = getattr(value, "__dict__", {})
+    slots = [
+        (name, getattr(value, name))
+        for cls in type(value).__mro__
+        for name, held in vars(cls).items()
+        if type(held) is types.MemberDescriptorType and hasattr(value, name)
+        and cls.__flags__ & (1 << 9)
+    ]  # fmt: skip
+    return list(own), list(own.values()), [n for n, _ in slots], [v for _, v in slots]
+
+
+def _instance(
+    describer: Describer, value: Any, empty: Callable[[], Any], extra: Any = None
+) -> Recipe:
+    names, held, slots, kept = _attributes(value)
+    count, total = len(held), len(held) + len(kept)
+    more, fill_more = extra if extra is not None else ([], None)
+
+    def fill(made: Any, parts: list[Any]) -> None:
+        if names:
+            made.__dict__.update(zip(names, parts[:count], strict=True))
+        for name, part in zip(slots, parts[count:total], strict=True):
+            object.__setattr__(made, name, part)
+        if fill_more is not None:
+            fill_more(made, parts[total:])
+
+    return describer.mutable(value, empty, [*held, *kept, *more], fill)
+
+
+def _list(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    if kind is list:
+        return describer.mutable(value, list, value, lambda made, parts: made.extend(parts))
+    extra = (list(value), lambda made, parts: list.extend(made, parts))
+    return _instance(describer, value, lambda: list.__new__(kind), extra)
+
+
+def _dict(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    keys = list(dict.keys(value))
+    count = len(keys)
+
+    def fill(made: Any, parts: list[Any]) -> None:
+        base = collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict
+        for key, part in zip(parts[:count], parts[count:], strict=True):
+            base.__setitem__(made, key, part)
+
+    held = [*keys, *[dict.__getitem__(value, key) for key in keys]]
+    if kind is dict:
+        return describer.mutable(value, dict, held, fill)
+    if issubclass(kind, collections.defaultdict):
+        factory = value.default_factory
+        return _instance(describer, value, lambda: _defaulting(kind, factory), (held, fill))
+    return _instance(describer, value, lambda: kind.__new__(kind), (held, fill))
+
+
+def _defaulting(kind: Any, factory: Any) -> Any:
+    made = kind.__new__(kind)
+    collections.defaultdict.__init__(made, factory)
+    return made
+
+
+def _set(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    extra = (list(value), lambda made, parts: set.update(made, parts))
+    return _instance(describer, value, lambda: set.__new__(kind), extra)
+
+
+def _deque(describer: Describer, value: Any) -> Recipe:
+    kind, size = type(value), value.maxlen
+    extra = (list(value), lambda made, parts: collections.deque.extend(made, parts))
+    return _instance(describer, value, lambda: kind((), size), extra)
+
+
+def _named_tuple(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    return Frozen(
+        id(value), lambda made: tuple.__new__(kind, made), tuple(map(describer.recipe, value))
+    )
+
+
+def _error(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    held = [value.args, value.__cause__, value.__context__]
+    suppressed = value.__suppress_context__
+
+    def fill(made: Any, parts: list[Any]) -> None:
+        made.args, made.__cause__, made.__context__ = parts
+        made.__suppress_context__ = suppressed
+
+    return _instance(describer, value, lambda: kind.__new__(kind, *value.args), (held, fill))
+
+
+def _cell(describer: Describer, value: Any) -> Recipe:
+    return describer.mutable(
+        value, types.CellType, [cell_value(value)], lambda made, parts: set_cell(made, parts[0])
+    )
+
+
+def _function(describer: Describer, value: types.FunctionType) -> Recipe:
+    closure = value.__closure__ or ()
+    names = [*value.__dict__]
+    parts = [value.__defaults__, value.__kwdefaults__, *value.__dict__.values()]
+    cells = [describer.recipe(cell) for cell in closure]
+    code, variables = value.__code__, value.__globals__
+    name, qualified, doc = value.__name__, value.__qualname__, value.__doc__
+
+    def fill(made: Any, held: list[Any]) -> None:
+        made.__defaults__, made.__kwdefaults__ = held[:2]
+        made.__qualname__, made.__doc__ = qualified, doc
+        made.__dict__.update(zip(names, held[2:], strict=True))
+
+    recipe = _Function(id(value), lambda: None, fill)
+    describer.known[id(value)] = recipe
+    recipe.build = lambda call: types.FunctionType(
+        code, variables, name, None, tuple(cell.make(call) for cell in cells) or None
+    )
+    recipe.parts = tuple(map(describer.recipe, parts))
+    return recipe
+
+
+class _Function(Mutable):
+    """A function: its cells come first."""
+
+    __slots__ = ("build",)
+    build: Callable[[Call], Any]
+
+    def make(self, call: Call) -> Any:
+        if self.number in call.made:
+            return call.made[self.number]
+        value = self.build(call)
+        if self.number in call.made:  # a cell held the function itself
+            return call.made[self.number]
+        call.made[self.number] = value
+        self.fill(value, [part.make(call) for part in self.parts])
+        return value
+
+
+def _partial(describer: Describer, value: Any) -> Recipe:
+    parts = tuple(map(describer.recipe, (value.func, value.args, value.keywords)))
+    return Frozen(id(value), lambda made: functools.partial(made[0], *made[1], **made[2]), parts)
+
+
+def _bytes(describer: Describer, value: Any) -> Recipe:
+    held = bytes(value)
+    return describer.mutable(value, lambda: bytearray(held), [], lambda made, parts: None)
+
+
+def _number(describer: Describer, value: Any) -> Recipe:
+    """Numbers and text of a class of one's own."""
+    kind, base = (
+        type(value),
+        next(c for c in (int, float, str, bytes, complex) if isinstance(value, c)),
+    )
+    if kind.__name__ == "Identity" and kind.__module__ == f"{__package__}.c.functions":
+        raise describer.refuse(value)
+    plain = base(value)
+    return _instance(describer, value, lambda: base.__new__(kind, plain))
+
+
+def _class(describer: Describer, value: Any) -> Recipe:
+    raise describer.refuse(value)
+
+
+def _plain_object(describer: Describer, value: Any) -> Recipe:
+    kind = type(value)
+    return _instance(describer, value, lambda: kind.__new__(kind))
+
+
+def _view(describer: Describer, value: Any) -> Recipe:
+    raise describer.refuse(value)
+
+
+_KINDS: tuple[tuple[Any, Callable[[Describer, Any], Recipe]], ...] = (
+    (list, _list),
+    (dict, _dict),
+    (set, _set),
+    (tuple, _named_tuple),
+    (collections.deque, _deque),
+    (BaseException, _error),
+    (types.CellType, _cell),
+    (types.FunctionType, _function),
+    (functools.partial, _partial),
+    (bytearray, _bytes),
+    ((int, float, str, bytes, complex), _number),
+    (type, _class),
+    (types.SimpleNamespace, _plain_object),
+)

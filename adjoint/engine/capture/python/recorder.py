@@ -1,0 +1,360 @@
+"""The state of one observation: what was read, what was written, what is new.
+
+Every read of a place that can change becomes a guard, every write to something that was there
+before becomes an effect. Objects made by the observed code itself are fresh: they need neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .engine import Engine
+from .errors import Refusal
+from .guards import Guard
+from .journal import Journal
+from .places import Cell, Contents, Index, Item, Length, Member, Place, Table
+from .plain import MISSING, NUMBERS, is_plain, short
+
+if TYPE_CHECKING:
+    from .frames import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A write, as the call that does it again."""
+
+    do: Callable[..., Any]
+    args: tuple[Any, ...]  # what is written to comes first
+    line: str
+
+
+class Draw:
+    """A number that each call draws anew, before anything else is done."""
+
+    __slots__ = ("generator", "take", "value")
+
+    def __init__(self, take: Callable[[], Any], value: Any, generator: Any) -> None:
+        self.take, self.value, self.generator = take, value, generator
+
+    def again(self) -> None:
+        """Draw."""
+        self.value = self.take()
+
+    def now(self) -> Any:
+        """What was drawn last."""
+        return self.value
+
+
+class Recorder:
+    """Collects guards, effects and fresh objects while code is executed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        call: Callable[..., Any],
+        given: Mapping[int, Any] | None = None,
+        moving: Collection[Place] = (),
+    ) -> None:
+        self.engine = engine
+        self.call = call  # follows a function; see `calling`
+        self.refusal: Refusal | None = None
+        self.raised: dict[int, list[tuple[Any, int]]] = {}
+        self.guards: dict[Place, Guard] = {}
+        self.effects: list[Effect] = []
+        self.journal = Journal()
+        self.fresh: dict[int, Any] = {}
+        self.given = given or {}  # containers of the call's arguments: the caller vouches for them
+        self.moving = frozenset(moving)  # places whose numbers are read at each call
+        self.frames: list[Frame] = []
+        self.found: dict[int, Place] = {}  # where an object was first met
+        self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
+        self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
+        self.lookups: dict[tuple[type, str], Any] = {}
+        self.draws: list[Draw] = []
+        self.most_frames = 1000
+        self.kept: list[Any] = []  # so that ids stay unique
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def line(self) -> str:
+        """The line of the observed code."""
+        return self.frames[-1].line() if self.frames else "the call"
+
+    def refuse(self, what: str, why: str, remedy: str) -> Refusal:
+        """An error that names the line."""
+        self.refusal = Refusal(what, why, remedy, self.line())
+        return self.refusal
+
+    def note_raise(self, error: BaseException, code: Any, line: int) -> None:
+        """Remember the lines an exception passes on its way out."""
+        self.raised.setdefault(id(error), []).append((code, line))
+        self.kept.append(error)
+
+    def way(self, owner: Any) -> str:
+        """How an object was reached."""
+        parts: list[str] = []
+        seen: set[int] = set()
+        while id(owner) not in seen:
+            seen.add(id(owner))
+            attributes = self.tables.get(id(owner))
+            if attributes is not None:
+                owner = attributes
+            place = self.found.get(id(owner))
+            if place is None:
+                break
+            table = id(place.owner) in self.tables and isinstance(place, Item)
+            parts.append(f".{place.key}" if table else place.way())
+            owner = place.owner
+        known = getattr(owner, "__name__", None) if not isinstance(owner, dict) else None
+        if isinstance(owner, dict):
+            known = owner.get("__name__")
+            if parts and parts[-1].startswith("["):
+                parts[-1] = f".{parts[-1][2:-2]}"
+        return f"{known or short(owner)}{''.join(reversed(parts))}"
+
+    # -- what is new --------------------------------------------------------------------------
+
+    def new(self, value: Any) -> Any:
+        """Note that the observed code made this object."""
+        self.fresh[id(value)] = value
+        return value
+
+    def is_fresh(self, value: Any) -> bool:
+        """Whether the observed code made this object."""
+        return id(value) in self.fresh or self.engine.is_new(value)
+
+    def needs_guards(self, value: Any) -> bool:
+        """Whether somebody outside could change what is in this object."""
+        return not (id(value) in self.fresh or id(value) in self.given)
+
+    # -- reads --------------------------------------------------------------------------------
+
+    def guard(self, place: Place, value: Any) -> Any:
+        """Note what a place holds; a number that is known to change is read at each call."""
+        if place in self.moving and type(value) in NUMBERS:
+            if type(value) is not bool:
+                return self.engine.symbol(self, place.now, value, self._described(place))
+        if place not in self.guards:
+            self.guards[place] = Guard(place, value, self.line(), self._described(place))
+            if not is_plain(value) and not isinstance(place, Contents):
+                self.found.setdefault(id(value), place)
+                self.kept.append(value)
+        return value
+
+    def _described(self, place: Place) -> str:
+        if isinstance(place, (Length, Contents, Member)):
+            return f"{place.way()} of {self.way(place.owner)}"
+        if isinstance(place, Item) and id(place.owner) in self.tables:
+            return f"{self.way(self.tables[id(place.owner)])}.{place.key}"
+        if isinstance(place, Item) and "__name__" in place.owner and isinstance(place.key, str):
+            return f"{place.owner['__name__']}.{place.key}"
+        if isinstance(place, Cell):
+            return place.way()
+        return f"{self.way(place.owner)}{place.way()}"
+
+    def item(self, table: dict[Any, Any], key: Any) -> Any:
+        """What a dict holds under a key, or MISSING."""
+        value = dict.get(table, key, MISSING)
+        if not self.needs_guards(table):
+            return value
+        written = self.journal.written.get(id(table), MISSING)
+        if written is None:
+            self.contents(table)
+        elif written is MISSING or key not in written:
+            return self.guard(Item(table, key), value)
+        return value
+
+    def element(self, sequence: Any, index: int) -> Any:
+        """What a list or deque holds at an index; raises as it does."""
+        if not self.needs_guards(sequence):
+            return sequence[index]
+        if id(sequence) in self.journal.copies:
+            self.contents(sequence)
+            return sequence[index]
+        try:
+            value = sequence[index]
+        except IndexError:
+            self.guard(Length(sequence), len(sequence))
+            raise
+        return self.guard(Index(sequence, index), value)
+
+    def length(self, container: Any) -> Any:
+        """How many elements a container has."""
+        now = len(container)
+        if not self.needs_guards(container):
+            return now
+        original = self.journal.original(container)
+        if original is MISSING:
+            return self.guard(Length(container), now)
+        before = self.guard(Length(container), len(original))
+        return before if now == len(original) else before + (now - len(original))
+
+    def contents(self, container: Any) -> None:
+        """Have all that was in a container guarded."""
+        if not self.needs_guards(container):
+            return
+        before = self.journal.original(container)
+        mapping = isinstance(container, dict)
+        place = Contents(container, "items" if mapping else None)
+        if place in self.guards:
+            return
+        if before is MISSING:
+            self.guard(place, place.now())
+        elif mapping:
+            self.guard(place, (*[k for k, _ in before], *[v for _, v in before]))
+        else:
+            self.guard(place, tuple(before))
+
+    def keys(self, table: dict[Any, Any]) -> None:
+        """Have the keys of a dict guarded, in their order."""
+        if not self.needs_guards(table):
+            return
+        before = self.journal.original(table)
+        held = tuple(table) if before is MISSING else tuple(k for k, _ in before)
+        self.guard(Contents(table, "keys"), held)
+
+    def member(self, container: Any, key: Any) -> bool:
+        """Whether something is in a set."""
+        found = key in container
+        if self.needs_guards(container):
+            if id(container) in self.journal.copies:
+                self.contents(container)
+            else:
+                self.guard(Member(container, key), found)
+        return found
+
+    def cell(self, cell: Any, name: str) -> Any:
+        """What a variable shared by functions holds, or MISSING."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            value = MISSING
+        if id(cell) in self.fresh or self.journal.has_field(cell, "cell"):
+            return value
+        return self.guard(Cell(cell, name), value)
+
+    def answer(self, place: Place, key: Any = None) -> Any:
+        """What any other place holds, unless this observation wrote there."""
+        value = place.now()
+        if not self.needs_guards(place.owner) or self.journal.has_field(place.owner, key):
+            return value
+        return self.guard(place, value)
+
+    def attributes(self, obj: Any) -> dict[Any, Any] | None:
+        """The dict of an object's attributes, if it has one."""
+        cls = type(obj)
+        if not cls.__dictoffset__:
+            return None
+        try:
+            table = object.__getattribute__(obj, "__dict__")
+        except AttributeError:
+            return None
+        if type(table) is not dict and not isinstance(table, dict):
+            return None
+        if id(table) in self.tables:
+            return table
+        self.kept.append(table)
+        self.tables[id(table)] = obj
+        if self.is_fresh(obj):
+            self.fresh[id(table)] = table
+        elif id(obj) in self.given:
+            self.given = {**self.given, id(table): self.given[id(obj)]}
+        else:
+            self.guard(Table(obj), table)
+        return table
+
+    # -- writes -------------------------------------------------------------------------------
+
+    def effect(self, do: Callable[..., Any], *args: Any) -> None:
+        """Note what must be done again."""
+        self.kept.append(args)
+        self.effects.append(Effect(do, args, self.line()))
+
+    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Set a key of a dict."""
+        if id(table) not in self.fresh:
+            self.journal.writes(table, key)
+            self.effect(raw_set(table), table, key, value)
+        raw_set(table)(table, key, value)
+
+    def drop(self, table: dict[Any, Any], key: Any) -> None:
+        """Delete a key of a dict that has it."""
+        if id(table) not in self.fresh:
+            self.journal.writes(table, key)
+            self.effect(raw_delete(table), table, key)
+        raw_delete(table)(table, key)
+
+    def change(self, container: Any, do: Callable[..., Any], *args: Any) -> Any:
+        """Call what changes a container."""
+        if id(container) not in self.fresh:
+            self.journal.overwrites(container)
+            self.effect(do, container, *args)
+        return do(container, *args)
+
+    def put_cell(self, cell: Any, value: Any) -> None:
+        """Set a variable shared by functions; MISSING unbinds it."""
+        if id(cell) not in self.fresh:
+            before = cell_value(cell)
+            self.journal.field(cell, "cell", lambda: set_cell(cell, before))
+            self.effect(set_cell, cell, value)
+        set_cell(cell, value)
+
+    def put_field(
+        self, owner: Any, key: Any, before: Any, put: Callable[..., Any], value: Any
+    ) -> None:
+        """Set some other place of an object: `put(owner, key, value)`, MISSING for nothing."""
+        if id(owner) not in self.fresh:
+            self.journal.field(owner, key, lambda: put(owner, key, before))
+            self.effect(put, owner, key, value)
+        put(owner, key, value)
+
+    def draw(
+        self, generator: Any, take: Callable[[], Any], keep: Callable[[Any], Callable[[], None]]
+    ) -> Any:
+        """A number drawn from a generator: drawn again at each call, in the same order."""
+        if id(generator) in self.fresh:
+            return take()
+        if not self.journal.has_field(generator, "state"):
+            try:
+                undo = keep(generator)
+            except NotImplementedError:
+                raise self.refuse(
+                    f"a draw from a {type(generator).__name__}", "it cannot be put back",
+                    "Draw outside and pass the number.",
+                ) from None  # fmt: skip
+            self.journal.field(generator, "state", undo)
+        drawn = Draw(take, take(), generator)
+        self.draws.append(drawn)
+        return self.engine.drawn(self, drawn)
+
+    def concrete(self, value: Any) -> Any:
+        """A value without symbols: those in it are pinned."""
+        return self.engine.concrete(value)
+
+
+def raw_set(table: dict[Any, Any]) -> Callable[..., Any]:
+    """How a dict's own class sets a key, whatever subclasses do besides."""
+    return next(c for c in type(table).__mro__ if c.__flags__ & (1 << 8)).__setitem__
+
+
+def raw_delete(table: dict[Any, Any]) -> Callable[..., Any]:
+    """How a dict's own class deletes a key."""
+    return next(c for c in type(table).__mro__ if c.__flags__ & (1 << 8)).__delitem__
+
+
+def cell_value(cell: Any) -> Any:
+    """What a cell holds, or MISSING."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def set_cell(cell: Any, value: Any) -> None:
+    """Bind or unbind a cell."""
+    if value is MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
