@@ -43,8 +43,7 @@ def _find(recorder: Recorder, classes: tuple[type, ...], name: str) -> Any:
         value = type.__dict__["__dict__"].__get__(cls).get(name, MISSING)
         if can_change(cls) and not recorder.is_fresh(cls) and not recorder.engine.keeps(cls):
             if not recorder.journal.has_field(cls, name):
-                moved = recorder.guard(ClassAttribute(cls, name), value)
-                value = moved
+                value = recorder.read(ClassAttribute(cls, name), value)
         if value is not MISSING:
             return value
     return MISSING
@@ -145,7 +144,7 @@ def _no_attribute(obj: Any, name: str) -> AttributeError:
 def is_data(recorder: Recorder, descriptor: Any) -> bool:
     """Whether a descriptor comes before the object's own attributes."""
     kind = type(descriptor)
-    if kind is types.FunctionType:
+    if kind is types.FunctionType or recorder.engine.is_symbol(descriptor):
         return False
     if kind is property or kind in _FIELDS:
         return True
@@ -162,6 +161,8 @@ def _bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
     kind = type(found)
     if kind is types.FunctionType:
         return types.MethodType(found, obj)
+    if recorder.engine.is_symbol(found):
+        return found
     if kind is property:
         getter = found.fget
         if getter is None:
@@ -205,7 +206,7 @@ def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
     if recorder.journal.has_field(obj, name):
         return value
     if is_plain(value) or Slot(obj, descriptor).now() is value:
-        return recorder.guard(Slot(obj, descriptor), value)
+        return recorder.read(Slot(obj, descriptor), value)
     if type(value) is types.MappingProxyType:  # a class's dict
         recorder.views[id(value)] = value, obj
         return value
@@ -227,7 +228,12 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
     found = class_lookup(recorder, cls, name)
     if found is not MISSING:
         kind = type(found)
-        if kind is types.FunctionType or kind is property or kind in _FIELDS:
+        if (
+            recorder.engine.is_symbol(found)
+            or kind is types.FunctionType
+            or kind is property
+            or kind in _FIELDS
+        ):
             return found
         if kind is staticmethod or kind is classmethod:
             return _bind(recorder, found, None, cls)
@@ -338,10 +344,11 @@ def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
     if recorder.engine.owns(obj) and recorder.engine.sets(recorder, obj, name, value):
         return
     table = recorder.attributes(obj)
-    if table is None or (value is MISSING and dict.get(table, name, MISSING) is MISSING):
+    if table is None:
         set_attribute(obj, name, value)  # raises
     elif value is MISSING:
-        recorder.item(table, name)
+        if recorder.item(table, name) is MISSING:
+            set_attribute(obj, name, value)  # raises
         recorder.drop(table, name)
     else:
         recorder.put(table, name, value)

@@ -54,8 +54,15 @@ class Engine(Protocol):
     def present(self, value: Any) -> Any:
         """The number a symbol stands for now."""
 
-    def symbol(self, recorder: Any, read: Callable[[], Any], value: Any, name: str) -> Any:
-        """What stands for a number that is read at each call."""
+    def symbol(
+        self,
+        recorder: Any,
+        read: Callable[[], Any],
+        held: Callable[[], Any],
+        value: Any,
+        name: str,
+    ) -> Any:
+        """What stands for a number: `read` it now, `held` as it was when a call began."""
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
         """What stands for a number that is drawn at each call."""
@@ -118,14 +125,23 @@ class NoEngine:
     def present(self, value: Any) -> Any:
         return value_of(value)
 
-    def symbol(self, recorder: Any, read: Callable[[], Any], value: Any, name: str) -> Any:
-        return Symbol(recorder, read, value, name)
+    def symbol(
+        self,
+        recorder: Any,
+        read: Callable[[], Any],
+        held: Callable[[], Any],
+        value: Any,
+        name: str,
+    ) -> Any:
+        return Symbol(recorder, read, held, value, name)
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
-        return Symbol(recorder, draw.now, draw.value, "a number that was drawn", drawn=True)
+        return Symbol(
+            recorder, draw.now, draw.now, draw.value, "a number that was drawn", drawn=True
+        )
 
     def reader(self, value: Any) -> Callable[[], Any]:
-        read: Callable[[], Any] = value.read
+        read: Callable[[], Any] = value.held
         return read
 
     def is_symbol(self, value: Any) -> bool:

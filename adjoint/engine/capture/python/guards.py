@@ -37,6 +37,8 @@ class Guard:
         except Exception:  # what cannot be looked at any more has changed
             return False
         if isinstance(self.place, Contents):
+            if self.place.key == "set":
+                return bool(now == self.value)
             return len(now) == len(self.value) and all(map(same, now, self.value))
         return same(now, self.value)
 
@@ -158,6 +160,9 @@ class _Writer:
         """Contents: elements by identity, and how many there are."""
         owner = guard.place.owner
         count = len(guard.value)
+        if guard.place.key == "set":
+            self._add(f"{self.name(guard.place.now)}() == {self.name(guard.value)}", True)
+            return
         values = guard.place.key == "items"
         self._add(f"len({self.name(owner)}) == {count // 2 if values else count}", True)
         if count:

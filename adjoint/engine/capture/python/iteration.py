@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from .places import Answer
 from .plain import MISSING, can_change, is_plain
 from .recorder import Recorder
 
+_GROUP = type(next(itertools.groupby("a"))[1])
 _KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
 
 
@@ -101,7 +103,8 @@ def step(recorder: Recorder, asked: Any) -> Any:
     if is_iterator(asked):
         if not recorder.is_fresh(asked):
             raise from_outside(recorder, asked)
-        return next(asked)
+        value = next(asked)
+        return recorder.new(value) if type(value) is _GROUP else value
     found = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
     if found is MISSING:
         return next(asked)  # raises

@@ -79,6 +79,7 @@ class Journal:
     def __init__(self) -> None:
         self.copies: dict[int, tuple[Any, Any]] = {}  # containers and their contents before
         self.written: dict[int, set[Any] | None] = {}  # keys written; None: any of them
+        self.grown: set[int] = set()  # lists that were only appended to
         self.undo: list[Undo] = []
         self.fields: set[tuple[int, Any]] = set()
 
@@ -101,6 +102,14 @@ class Journal:
         """Note a write to any of a container's keys."""
         self.before(container)
         self.written[id(container)] = None
+        self.grown.discard(id(container))
+
+    def grows(self, container: Any) -> None:
+        """Note that something was appended to a list."""
+        whole = id(container) in self.grown or id(container) not in self.copies
+        self.overwrites(container)
+        if whole:
+            self.grown.add(id(container))
 
     def original(self, container: Any) -> Any:
         """A container's contents before the recording, or MISSING if it was not written to."""

@@ -99,11 +99,16 @@ class Length(Place):
 
 
 class Contents(Place):
-    """All that is in a container, in order: a tuple of keys, elements, or keys and values."""
+    """All that is in a container, in order: a tuple of keys, elements, or keys and values.
+
+    Of a set, whose order means nothing, the members and their types.
+    """
 
     __slots__ = ()
 
     def now(self) -> Any:
+        if self.key == "set":
+            return members(self.owner)
         if self.key == "items":
             return (*self.owner, *self.owner.values())
         return tuple(self.owner)
@@ -114,6 +119,11 @@ class Contents(Place):
 
     def way(self) -> str:
         return "its contents"
+
+
+def members(given: Any) -> frozenset[Any]:
+    """What is in a set, for comparison: 1, True and 1.0 are three."""
+    return frozenset((type(x), x) for x in given)
 
 
 class Member(Place):

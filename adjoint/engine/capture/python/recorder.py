@@ -14,7 +14,7 @@ from .engine import Engine
 from .errors import Refusal
 from .guards import Guard
 from .journal import Journal
-from .places import Cell, Contents, Index, Item, Length, Member, Place, Table
+from .places import Answer, Cell, Contents, Index, Item, Length, Member, Place, Table, members
 from .plain import MISSING, NUMBERS, is_plain, short
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Recorder:
         self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
         self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
         self.lookups: dict[tuple[type, str], Any] = {}
-        self.draws: list[Draw] = []
+        self.draws: list[Draw] = []  # numbers that are read or drawn when a call begins
+        self.moved: dict[Place, Any] = {}
         self.most_frames = 1000
         self.kept: list[Any] = []  # so that ids stay unique
 
@@ -131,17 +132,32 @@ class Recorder:
 
     # -- reads --------------------------------------------------------------------------------
 
-    def guard(self, place: Place, value: Any) -> Any:
+    def read(self, place: Place, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
-        if place in self.moving and type(value) in NUMBERS:
-            if type(value) is not bool:
-                return self.engine.symbol(self, place.now, value, self._described(place))
+        if place in self.moving and type(value) in NUMBERS and type(value) is not bool:
+            return self._moving(place, value)
+        return self.guard(place, value)
+
+    def guard(self, place: Place, value: Any) -> Any:
+        """Have the recording depend on what a place holds."""
         if place not in self.guards:
             self.guards[place] = Guard(place, value, self.line(), self._described(place))
             if not is_plain(value) and not isinstance(place, Contents):
                 self.found.setdefault(id(value), place)
                 self.kept.append(value)
         return value
+
+    def _moving(self, place: Place, value: Any) -> Any:
+        """What stands for a number that is read when a call begins; its type is a guard."""
+        found = self.moved.get(place)
+        if found is None:
+            reader = Draw(place.now, value, place)
+            self.draws.append(reader)
+            kind = Answer(kind_at, (place,))
+            self.guards[kind] = Guard(kind, type(value), self.line(), self._described(place))
+            found = self.engine.symbol(self, place.now, reader.now, value, self._described(place))
+            self.moved[place] = found
+        return found
 
     def _described(self, place: Place) -> str:
         if isinstance(place, (Length, Contents, Member)):
@@ -163,7 +179,7 @@ class Recorder:
         if written is None:
             self.contents(table)
         elif written is MISSING or key not in written:
-            return self.guard(Item(table, key), value)
+            return self.read(Item(table, key), value)
         return value
 
     def element(self, sequence: Any, index: int) -> Any:
@@ -178,7 +194,7 @@ class Recorder:
         except IndexError:
             self.guard(Length(sequence), len(sequence))
             raise
-        return self.guard(Index(sequence, index), value)
+        return self.read(Index(sequence, index), value)
 
     def length(self, container: Any) -> Any:
         """How many elements a container has."""
@@ -187,9 +203,14 @@ class Recorder:
             return now
         original = self.journal.original(container)
         if original is MISSING:
-            return self.guard(Length(container), now)
-        before = self.guard(Length(container), len(original))
-        return before if now == len(original) else before + (now - len(original))
+            return self.read(Length(container), now)
+        if id(container) in self.journal.grown:
+            return self.read(Length(container), len(original)) + (now - len(original))
+        if isinstance(container, dict):
+            self.keys(container)
+        else:
+            self.contents(container)
+        return now
 
     def contents(self, container: Any) -> None:
         """Have all that was in a container guarded."""
@@ -197,7 +218,8 @@ class Recorder:
             return
         before = self.journal.original(container)
         mapping = isinstance(container, dict)
-        place = Contents(container, "items" if mapping else None)
+        unordered = isinstance(container, (set, frozenset))
+        place = Contents(container, "items" if mapping else "set" if unordered else None)
         if place in self.guards:
             return
         if before is MISSING:
@@ -205,7 +227,7 @@ class Recorder:
         elif mapping:
             self.guard(place, (*[k for k, _ in before], *[v for _, v in before]))
         else:
-            self.guard(place, tuple(before))
+            self.guard(place, members(before) if unordered else tuple(before))
 
     def keys(self, table: dict[Any, Any]) -> None:
         """Have the keys of a dict guarded, in their order."""
@@ -233,14 +255,14 @@ class Recorder:
             value = MISSING
         if id(cell) in self.fresh or self.journal.has_field(cell, "cell"):
             return value
-        return self.guard(Cell(cell, name), value)
+        return self.read(Cell(cell, name), value)
 
     def answer(self, place: Place, key: Any = None) -> Any:
         """What any other place holds, unless this observation wrote there."""
         value = place.now()
         if not self.needs_guards(place.owner) or self.journal.has_field(place.owner, key):
             return value
-        return self.guard(place, value)
+        return self.read(place, value)
 
     def attributes(self, obj: Any) -> dict[Any, Any] | None:
         """The dict of an object's attributes, if it has one."""
@@ -342,6 +364,11 @@ def raw_set(table: dict[Any, Any]) -> Callable[..., Any]:
 def raw_delete(table: dict[Any, Any]) -> Callable[..., Any]:
     """How a dict's own class deletes a key."""
     return next(c for c in type(table).__mro__ if c.__flags__ & (1 << 8)).__delitem__
+
+
+def kind_at(place: Place) -> type:
+    """The type of what a place holds."""
+    return type(place.now())
 
 
 def cell_value(cell: Any) -> Any:

@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 class Symbol:
     """A number of the present call that knows how to be read again."""
 
-    __slots__ = ("drawn", "name", "read", "recorder", "value")
+    __slots__ = ("drawn", "held", "name", "read", "recorder", "value")
 
     def __init__(
         self,
         recorder: Recorder,
         read: Callable[[], Any],
+        held: Callable[[], Any],
         value: Any,
         name: str = "a number",
         drawn: bool = False,
     ) -> None:
         self.drawn = drawn  # known only once a call is under way: nothing may depend on it
         self.recorder = recorder
-        self.read = read
+        self.read = read  # as it is now: what guards ask
+        self.held = held  # as it was when the call began
         self.value = value
         self.name = name
 
@@ -99,8 +101,16 @@ def _read(x: Any) -> Any:
     return x.read() if isinstance(x, Symbol) else x
 
 
+def _held(x: Any) -> Any:
+    return x.held() if isinstance(x, Symbol) else x
+
+
 def _reader(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
     return lambda: fn(*map(_read, args))
+
+
+def _holder(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+    return lambda: fn(*map(_held, args))
 
 
 def computed(fn: Callable[..., Any], *args: Any) -> Symbol:
@@ -109,7 +119,7 @@ def computed(fn: Callable[..., Any], *args: Any) -> Symbol:
     value = fn(*map(value_of, args))
     drawn = any(isinstance(x, Symbol) and x.drawn for x in args)
     name = f"{fn.__name__} of {first.name}"
-    return Symbol(first.recorder, _reader(fn, args), value, name, drawn)
+    return Symbol(first.recorder, _reader(fn, args), _holder(fn, args), value, name, drawn)
 
 
 def _arithmetic(fn: Callable[..., Any], swap: bool) -> Callable[..., Any]:

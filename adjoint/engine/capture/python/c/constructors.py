@@ -8,7 +8,9 @@ import datetime
 import decimal
 import functools
 import itertools
+import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -283,6 +285,10 @@ TABLE: dict[Any, Handler] = {
     types.MappingProxyType: _wrapping(types.MappingProxyType),
     types.MethodType: _wrapping(types.MethodType),
     types.SimpleNamespace: _wrapping(types.SimpleNamespace),
+    operator.attrgetter: _wrapping(operator.attrgetter),
+    operator.itemgetter: _wrapping(operator.itemgetter),
+    operator.methodcaller: _wrapping(operator.methodcaller),
+    weakref.ref: _wrapping(weakref.ref),
     collections.OrderedDict: _mapping(collections.OrderedDict),
     collections.defaultdict: _defaultdict,
     collections.deque: _deque,

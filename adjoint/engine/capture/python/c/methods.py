@@ -21,7 +21,7 @@ from .. import attributes, classes, iteration, operators
 from ..calling import call
 from ..exposing import NeedsPython, expose, is_iterator
 from ..operators import made
-from ..places import Answer, Length
+from ..places import Answer, Index, Length
 from ..plain import FIXED, MISSING, can_change, is_plain
 from ..recorder import Recorder
 from .constructors import pairs
@@ -301,7 +301,7 @@ def _init(recorder: Recorder, owner: Any, iterable: Any = (), /, *args: Any) -> 
 
 def _append(recorder: Recorder, owner: Any, value: Any, /) -> None:
     if id(owner) not in recorder.fresh:
-        recorder.journal.overwrites(owner)
+        recorder.journal.grows(owner)
         recorder.effect(list.append, owner, value)
     list.append(owner, value)
 
@@ -315,7 +315,7 @@ def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
     elif recorder.needs_guards(owner):
         recorder.guard(Length(owner), len(owner))
         if -len(owner) <= index < len(owner):
-            recorder.element(owner, index)
+            recorder.guard(Index(owner, index), owner[index])
     if not -len(owner) <= index < len(owner):
         return list.pop(owner, index)  # raises
     return recorder.change(owner, list.pop, index)
