@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import itertools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
-from adjoint.engine.capture.breaks import Breaks, Refused, refusing_output
+from adjoint.engine.capture.breaks import Breaks, Refused
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
-from adjoint.engine.capture.dynamic.lengths import lengths_as_sizes
 from adjoint.engine.capture.history import history
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
+from adjoint.engine.capture.python import Observation, Place, observe
+from adjoint.engine.capture.python.places import Cell, ClassAttribute, Index, Item
+from adjoint.engine.capture.python.places import Slot as SlotPlace
+from adjoint.engine.capture.python.plain import MISSING, NUMBERS
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
-from adjoint.engine.capture.surroundings.attributes import Attributes
-from adjoint.engine.capture.surroundings.environment import Environment, Fingerprint
-from adjoint.engine.capture.surroundings.outside import Outside
-from adjoint.engine.capture.surroundings.places import keep_states
-from adjoint.engine.capture.surroundings.reach import COMPILED, plain
 from adjoint.engine.capture.surroundings.rebinding import put_back, rebound
-from adjoint.engine.capture.surroundings.watch import Watch
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
+from adjoint.engine.graph.following import Declared, TensorEngine
 from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.python_state import Dependence
 from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
 
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _SIZES = 32  # of these, programs that another size's can be made into within milliseconds
+COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
+_PLACES = (Cell, ClassAttribute, Item, SlotPlace)  # where a number or tensor may move
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _clock = itertools.count(1)  # says which programs were used last
-
-
-def _opaque(leaves: Sequence[Any]) -> list[Any]:
-    """The arguments that are neither tensors nor plain values."""
-    return [x for x in leaves if not is_tensor(x) and not plain(x)]
 
 
 class Captured:
@@ -90,7 +88,8 @@ class Captured:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
-        self.environment = Environment(fn)
+        # Places whose numbers or tensors are read at each call: they were seen to change.
+        self.moving: dict[Place, str] = {}
         self.programs: dict[Any, list[Program]] = {}
         self._latest: Program | None = None
         self.traces = 0
@@ -101,9 +100,8 @@ class Captured:
         self.breaks = Breaks(fn, name_of(fn))
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
-        self.seen: Fingerprint | None = None
         # What the quick way tries, replaced as a whole: other threads may be reading it.
-        self.ready: tuple[Watch | None, Ready] = (None, ())
+        self.ready: Ready = ()
         self.effects = False  # whether some program has any
         self.lock = forks.reentrant(forks.Order.EFFECTS)
         _ALL.add(self)
@@ -117,22 +115,21 @@ class Captured:
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        watch, ready = self.ready
-        unchanged = watch is not None and watch.holds()
-        if unchanged and not kwargs:
+        ready = self.ready
+        hidden = self._hidden() if self.moving else None
+        if not kwargs and not hidden:
             program = self._recall(args, None, ready)
             if program is not None:
                 return program(args)
-        leaves, structure = flatten((args, kwargs))
-        if unchanged:
-            program = self._recall(leaves, structure, ready)
-            if program is not None:
-                return self._run(program, leaves, (args, kwargs))
+        leaves, structure = flatten((args, {**kwargs, **hidden} if hidden else kwargs))
+        program = self._recall(leaves, structure, ready)
+        if program is not None:
+            return self._run(program, leaves, (args, kwargs))
         if self.whole:
-            return self._long_way(leaves, structure, args, kwargs)
+            return self._long_way(args, kwargs)
         if not self.breaks.covers(leaves, structure):
             try:
-                return self._long_way(leaves, structure, args, kwargs)
+                return self._long_way(args, kwargs)
             except Refused as refused:
                 reason: BaseException = refused.__cause__ or refused
             result = self.fn(*args, **kwargs)  # raises where the fault is not the recording's
@@ -140,17 +137,21 @@ class Captured:
             return result
         return self.fn(*args, **kwargs)
 
-    def _long_way(
-        self,
-        leaves: list[Any],
-        structure: TreeDef,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def _hidden(self) -> dict[str, Any]:
+        """The tensors at places that move, as arguments of the call under names of their own."""
+        found = {name: place.now() for place, name in self.moving.items()}
+        return {name: value for name, value in found.items() if is_tensor(value)}
+
+    def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
         with TRACING, uncollected():
-            program = self._find(leaves, structure)
-            if not kwargs and len(leaves) == len(args) and Arguments.simple(args):
+            while True:
+                hidden = self._hidden()
+                leaves, structure = flatten((args, {**kwargs, **hidden}))
+                program = self._find(leaves, structure)
+                if program is not None:
+                    break
+            if not kwargs and not hidden and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, None, program)
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
@@ -189,43 +190,52 @@ class Captured:
                 arguments.structure == structure
                 and arguments.modes == now
                 and arguments.fit(leaves)
+                and program.dependence.holds()  # type: ignore[union-attr]
                 and program.holds(leaves)
             ):
                 program.used = next(_clock)
                 return program
         return None
 
-    def _find(self, leaves: list[Any], structure: TreeDef) -> Program:
-        """The program for a call: one there is, or a new one."""
+    def _find(self, leaves: list[Any], structure: TreeDef) -> Program | None:
+        """The program for a call: one there is, or a new one; None: look at the arguments again."""
         key = self._key(leaves, structure)
         if key not in self.programs and self.free.notice(key, self.programs):
             key = signature(leaves, structure, self.free.of(structure))
-        watch, _ = self.ready
-        opaque = _opaque(leaves)
-        if not opaque and watch is not None and self.seen is not None and watch.holds():
-            seen = self.seen
-        else:
-            seen = self.environment.look(opaque)  # into objects passed as arguments too
-        for program in self.programs.get(key, ()):
-            if program.valid(leaves, seen):
+        alike = self.programs.get(key, ())
+        for program in alike:
+            if program.valid(leaves):
                 program.used = next(_clock)
-                self._watch(seen, opaque)
                 return program
-        restore = keep_states(seen.holders)
-        try:
-            made = self._make(key, leaves, structure, seen)
-        except BaseException:
-            restore()
-            raise
-        if made is None:  # needs the values of numbers it was to read at each call
-            return self._find(leaves, structure)
-        made.restore, made.used = restore, next(_clock)
+        if alike and self._move(alike[-1]):
+            return None
+        known = len(self.moving)
+        made = self._make(key, leaves, structure)
+        if made is None or len(self.moving) > known:
+            return None  # needs the values of numbers it was to read at each call, or others' too
+        made.used = next(_clock)
         if made.sizing is None:
             self.retraces.note(key, self.programs, made, leaves)
         self.programs.setdefault(key, []).append(made)
         self._latest = made
         self._forget_oldest()
         return made
+
+    def _move(self, program: Program) -> bool:
+        """Have places read at each call whose numbers or tensors changed; whether there are any."""
+        dependence = program.dependence
+        changed = [] if dependence is None else dependence.failed()
+        return self._note_moving([(g.place, g.value, g.place.now(), g.way) for g in changed])
+
+    def _note_moving(self, changed: list[tuple[Place, Any, Any, str]]) -> bool:
+        """Note places that hold another number or tensor; whether any is new."""
+        known = len(self.moving)
+        for place, before, now, way in changed:
+            number = type(before) in NUMBERS and type(before) is not bool
+            fits = (number and type(now) is type(before)) or (is_tensor(before) and is_tensor(now))
+            if fits and isinstance(place, _PLACES):
+                self.moving.setdefault(place, f"<{len(self.moving)}: {way}>")
+        return len(self.moving) > known
 
     def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
         try:
@@ -235,18 +245,16 @@ class Captured:
                 raise
             raise Refused from error
 
-    def _make(
-        self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
-    ) -> Program | None:
+    def _make(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A new program; None where float arguments must be static after all."""
-        made = None if _opaque(leaves) else self._for_sizes(key, leaves, structure, seen)
+        made = self._for_sizes(key, leaves, structure)
         numbers = slots(self.free.of(structure), leaves)
         if made is None and numbers:
-            made = self._with_free_numbers(leaves, structure, seen, numbers)
+            made = self._with_free_numbers(leaves, structure, numbers)
             if made is None:
                 self.free.fix(structure)
                 return None
-        return self.trace(leaves, structure, seen) if made is None else made
+        return self.trace(leaves, structure) if made is None else made
 
     def _forget_oldest(self) -> None:
         """Let go of the programs that were not used for longest, if there are too many."""
@@ -262,140 +270,111 @@ class Captured:
             if not self.programs[key]:
                 del self.programs[key]
             self.retraces.forget(gone)
-        if forgotten:
-            programs = {program for _, program in forgotten}
-            watch, ready = self.ready
-            self.ready = (watch, tuple(entry for entry in ready if entry[1] not in programs))
+            self.ready = tuple(entry for entry in self.ready if entry[1] is not gone)
 
     def reset(self) -> None:
         """Forget every recording."""
         with TRACING:
             self.programs = {}
-            self.ready = (None, ())
-            self.seen = self._latest = None
+            self.ready = ()
+            self.moving = {}
+            self._latest = None
             self.free = FreeNumbers()
             self.families = Families(self.families.name, automatic=self.dynamic)
             self.retraces = Retraces(self.fn)
             self.breaks = Breaks(self.fn, name_of(self.fn))
 
     def _with_free_numbers(
-        self, leaves: list[Any], structure: TreeDef, seen: Fingerprint, numbers: list[Slot]
+        self, leaves: list[Any], structure: TreeDef, numbers: list[Slot]
     ) -> Program | None:
         """A recording that reads float arguments at each call; None where it needs their values."""
-        restore = keep_states(seen.holders)
         try:
-            program = self.trace(leaves, structure, seen, numbers)
-            if not needs_values(program):
-                return program
+            program = self.trace(leaves, structure, numbers)
         except Exception:  # recorded for the values themselves, it may succeed, or say why not
-            pass
-        restore()
-        return None
+            return None
+        if program is not None and needs_values(program):
+            if program.restore is not None:
+                program.restore()
+            return None
+        return program
 
-    def _for_sizes(
-        self, key: Any, leaves: list[Any], structure: TreeDef, seen: Fingerprint
-    ) -> Program | None:
+    def _for_sizes(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
         if self.free.of(structure):
             return None
-        reached = {storage.identity for storage in seen.storages()}
-        if any(is_tensor(x) and x._storage.identity in reached for x in leaves):
-            return None
-        program = self.families.find(key, seen, leaves)
+        program = self.families.find(key, leaves)
         if program is None:
-            restore = keep_states(seen.holders)
             family = self.families.start(
                 key,
                 list(self.programs),
                 leaves,
-                lambda stand_ins: self.trace_specs(stand_ins, structure, seen),
+                lambda stand_ins: self.trace_specs(stand_ins, structure),
             )
             if family is None:
-                restore()  # what was recorded in vain made state too
                 return None
             self.traces += 1
-            family.fingerprint = self.environment.look()
-            program = self.families.find(key, family.fingerprint, leaves)
+            program = self.families.find(key, leaves)
         if program is not None:
-            self._look(program, [])
             program.prepare(leaves, self.factory)
         return program
 
-    def _look(self, program: Program, opaque: list[Any]) -> None:
-        """Note what the function can see once it is recorded.
-
-        State the function made for itself counts; flags of tensors are as they were before. What
-        another thread changes while the program is compiled will be noticed.
-        """
-        program.fingerprint = self.environment.look(opaque)
-        self._watch(program.fingerprint, opaque)
-
-    def _watch(self, seen: Fingerprint, opaque: list[Any]) -> None:
-        """Let the quick way notice when the function can see something else."""
-        if seen is self.seen or opaque:
-            return
-        kept = self.ready[1] if self.seen == seen else ()
-        self.seen = seen
-        self.ready = (Watch(seen), kept)
-
     def _remember(self, args: Sequence[Any], structure: TreeDef | None, program: Program) -> None:
         """Let the quick way try this program first."""
-        watch, ready = self.ready
-        if (
-            watch is None
-            or program.fingerprint != self.seen
-            or any(place is not None for place in program.pattern)
-        ):
+        if any(place is not None for place in program.pattern):
             return
         states = frozenset(s.identity for s in program.states)
-        others = tuple(entry for entry in ready if entry[1] is not program)
+        others = tuple(entry for entry in self.ready if entry[1] is not program)
         free = frozenset(slot.place for slot in program.numbers)
         entry = (Arguments(args, structure, states, free), program)
-        self.ready = (watch, (entry, *others[: _READY - 1]))
+        self.ready = (entry, *others[: _READY - 1])
 
-    def outside(self, leaves: list[Any]) -> Outside:
-        """Python's state that the function could change."""
-        return Outside(self.fn, self.environment.names, _opaque(leaves))
+    def _observed(
+        self, trace: Trace, structure: TreeDef, given: list[Any]
+    ) -> tuple[Observation, Any, bool]:
+        """The function followed on these arguments: what it did, and its result.
 
-    @contextlib.contextmanager
-    def _recording(self, trace: Trace, leaves: list[Any]) -> Iterator[Outside]:
-        """Where the function runs under a trace; if it fails, Python's state is as before."""
-        before = self.outside(leaves)
-        quiet = contextlib.nullcontext() if self.whole else refusing_output()
-        try:
-            with CONTEXT.having(capture=trace), quiet, before.moving.guarding():
-                yield before
-        except BaseException:
-            before.put_back()
-            raise
-
-    def _traced(self, structure: TreeDef, given: list[Any]) -> tuple[Any, bool]:
-        """The function's result, beside its arguments if it put something else into them."""
+        Beside the result come the arguments, if it put something else into them (Note [rebinding]).
+        """
         args, kwargs = unflatten(structure, given)
-        result = self.fn(*args, **kwargs)
-        rebinds = rebound(structure, given, (args, kwargs))  # Note [rebinding]
-        return ((result, (args, kwargs)) if rebinds else result), rebinds
+        for name in set(self.moving.values()) & kwargs.keys():
+            del kwargs[name]
+        held, before = flatten((args, kwargs))
+        engine = TensorEngine(trace)
+        with CONTEXT.having(capture=trace):
+            found = observe(
+                self.fn,
+                args,
+                kwargs,
+                engine=engine,
+                moving=self.moving,
+                fresh=containers((args, kwargs)),
+            )
+        if found.error is not None:
+            self._take_back(found)
+            raise found.error
+        rebinds = rebound(before, held, (args, kwargs))  # Note [rebinding]
+        return found, ((found.result, (args, kwargs)) if rebinds else found.result), rebinds
 
-    def _built(
-        self, trace: Trace, result: Any, leaves: list[Any], attributes: Attributes, seen: Any
-    ) -> Program:
-        """The program of a trace, unless a call run as Python would keep something else."""
-        if not self.whole:
-            attributes.check_tape(trace)
-        return build(trace, result, leaves, attributes, seen.watched)
+    @staticmethod
+    def _take_back(found: Observation) -> None:
+        """Have Python's state as before a recording."""
+        found.roll_back()
+        for restore in found.recorder.engine.restores:  # type: ignore[attr-defined]
+            restore()
+
+    @staticmethod
+    def _tensors(found: Observation) -> list[Any]:
+        """The tensors from outside that the recording met."""
+        met = [g.value for g in found.recorder.guards.values()]
+        met += [x for value in met if type(value) in (tuple, frozenset) for x in value]
+        return [x for x in met if is_tensor(x)]
 
     def trace(
-        self,
-        leaves: list[Any],
-        structure: TreeDef,
-        seen: Fingerprint,
-        numbers: Sequence[Slot] = (),
-        *,
-        counting: bool = True,
-    ) -> Program:
-        """Record the function for these arguments, leaving every tensor as it was.
+        self, leaves: list[Any], structure: TreeDef, numbers: Sequence[Slot] = ()
+    ) -> Program | None:
+        """Record the function for these arguments, leaving everything as it was.
 
-        `counting`: it may change numbers, as long as it does not do so again.
+        None where places were found to move: the call is looked at again with them as arguments.
         """
         given = list(leaves)
         for slot in numbers:
@@ -403,79 +382,76 @@ class Captured:
         self.traces += 1
         counts = share_counts(leaves)
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
-        reached = {storage.identity for storage in seen.storages()}
-        how |= {identity: "state" for identity in counts if identity in reached}
         located = self.located
-        restore = keep_states(seen.holders)  # from what an attempt that came to nothing made
         while True:
             trace = Trace(located=located)
-            attributes = Attributes(self.environment.owners(), seen.holders)
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
-                with self._recording(trace, leaves) as before:
-                    result, rebinds = self._traced(structure, given)
-                    before.check(counting=counting)
-                    counted = before.counted() if counting else {}
-                    program = self._built(trace, result, leaves, attributes, seen)
-                    program.rebinds = rebinds
+                program = self._recorded(trace, structure, given, leaves)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
-                restore()
                 continue
             except Exception as error:
                 if self.whole:
                     raise
                 raise Refused from error
             finally:
-                attributes.undo(trace)
                 trace.undo()
-            if counted:
-                self._check_counts(program, before, counted, leaves, structure, numbers)
-            if seen.arrays:
-                self.environment.read_at_each_call(s.buffer for s in program.states)
-            self._look(program, _opaque(leaves))
+            if program is None:
+                self.traces -= 1
+                return None
             program.numbers = list(numbers)
             try:
                 program.prepare(leaves, self.factory)
             except MemoryError:
+                if program.restore is not None:
+                    program.restore()
                 if located:
                     raise
                 located = True  # once more, to say which lines need the memory
-                restore()
                 continue
             return program
 
-    def _check_counts(
-        self,
-        program: Program,
-        before: Outside,
-        counted: dict[Any, str],
-        leaves: list[Any],
-        structure: TreeDef,
-        numbers: Sequence[Slot],
-    ) -> None:
-        """Refuse a function that changes a number at each call, which is found by another call.
+    def _recorded(
+        self, trace: Trace, structure: TreeDef, given: list[Any], leaves: list[Any]
+    ) -> Program | None:
+        """The program of a trace; None where places turned out to move."""
+        found, result, rebinds = self._observed(trace, structure, given)
+        try:
+            changed = [
+                (g.place, g.value, g.place.now(), g.way)
+                for g in found.recorder.guards.values()
+                if isinstance(g.place, _PLACES) and g.value is not MISSING
+            ]
+            changed = [c for c in changed if _moved(c[1], c[2])]
+            if changed and self._note_moving(
+                [(p, a, b if is_tensor(b) else a, w) for p, a, b, w in changed]
+            ):
+                self._take_back(found)
+                return None
+            tensors = self._tensors(found)
+            with CONTEXT.having(capture=trace):
+                program = build(trace, result, leaves, found, tensors)
+            program.rebinds = rebinds
+        except BaseException:
+            self._take_back(found)
+            raise
+        found.roll_back()
+        engine: Any = found.recorder.engine
+        restores = engine.restores
+        program.restore = (
+            (lambda: [restore() for restore in restores] and None) if restores else None
+        )
+        program.dependence = Dependence(
+            found.guards(HOOKS.differ), Declared(list(engine.holders.values()), tensors)
+        )
+        return program
 
-        One that notes the greatest length so far does not, and a call gives the number along with
-        flags (Note [assigned tensors]).
-        """
-        with program.given():
-            try:
-                seen = self.environment.look(_opaque(leaves))
-                self.trace(leaves, structure, seen, numbers, counting=False)
-            except Exception:
-                before.put_back()
-                error = RuntimeError(next(iter(counted.values())))
-                if self.whole:
-                    raise error from None
-                raise Refused from error
-
-    def trace_specs(self, stand_ins: list[Any], structure: TreeDef, seen: Fingerprint) -> Program:
+    def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
         trace = Trace(located=self.located)
-        attributes = Attributes(self.environment.owners(), seen.holders)
         leaves = [
             trace.stand_in(i, x[0], requires_grad=x[1])
             if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], Spec)
@@ -483,18 +459,16 @@ class Captured:
             for i, x in enumerate(stand_ins)
         ]
         try:
-            with self._recording(trace, []) as before, lengths_as_sizes():
-                result, rebinds = self._traced(structure, leaves)
-                before.check()
-                program = self._built(trace, result, leaves, attributes, seen)
-                program.rebinds = rebinds
-                attributes.check_sizes()
-                if not all(holds() for holds, _ in program.guards):
-                    raise OnlyOnce
-                return program
+            program = self._recorded(trace, structure, leaves, leaves)
         finally:
-            attributes.undo(trace)
             trace.undo()
+        if program is None:
+            raise OnlyOnce
+        if not all(holds() for holds, _ in program.guards):
+            if program.restore is not None:
+                program.restore()
+            raise OnlyOnce
+        return program
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each instance has programs of its own."""
@@ -579,6 +553,37 @@ class Captured:
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""
         return to_svg(self.latest.graph, expand)
+
+
+def _moved(before: Any, now: Any) -> bool:
+    """Whether a function put another number or tensor where it had read one."""
+    if is_tensor(before):
+        return is_tensor(now) and now is not before
+    number = type(before) in NUMBERS and type(before) is not bool
+    return number and (now is not before) and (type(now) in NUMBERS or is_host(now))
+
+
+def is_host(value: Any) -> bool:
+    """Whether a value stands for a number of each call."""
+    return isinstance(value, HostScalar)
+
+
+def containers(value: Any) -> list[Any]:
+    """The containers of a call's arguments: recorded calls have ones of their own."""
+    found: list[Any] = []
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            found.append(one)
+            pending += one.values()
+        elif isinstance(one, (list, tuple, deque)):
+            found.append(one)
+            pending += one
+        elif is_dataclass(one) and not isinstance(one, type):
+            found.append(one)
+            pending += vars(one).values() if hasattr(one, "__dict__") else ()
+    return [x for x in found if type(x) is not tuple]
 
 
 def _again(

@@ -64,11 +64,9 @@ class Retraces:
     def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
         if key in programs:
             last = programs[key][-1]
-            if last.fingerprint != program.fingerprint:
-                name = last.fingerprint.difference(program.fingerprint)  # type: ignore
-                return (
-                    f"something it reads changed ({name})" if name else "something it reads changed"
-                )
+            changed = None if last.dependence is None else last.dependence.difference()
+            if changed:
+                return f"something it reads changed ({changed})"
             return "a guard failed: " + ", ".join(
                 [reason for holds, reason in last.guards if not holds()]
                 or ["a gradient was there, or not"]

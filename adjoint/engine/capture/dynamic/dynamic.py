@@ -22,7 +22,6 @@ from typing import Any
 
 from adjoint.engine.capture.dynamic.template import difference, instance, resized
 from adjoint.engine.capture.program.program import Program
-from adjoint.engine.capture.surroundings.environment import Fingerprint
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
@@ -74,7 +73,6 @@ class Family:
     dims: Dims
     template: Program
     scope: Scope
-    fingerprint: Fingerprint | None = None
     within: dict[str, tuple[int, int]] = field(default_factory=dict)  # Note [checked sizes]
     static: set[int] = field(default_factory=set)  # parts of the template without extents
     kept: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
@@ -147,11 +145,12 @@ class Families:
         self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
         self.notes: list[str] = []
 
-    def find(self, key: Any, seen: Fingerprint, leaves: Sequence[Any]) -> Program | None:
+    def find(self, key: Any, leaves: Sequence[Any]) -> Program | None:
         """A program of a family there is, for a call that has none yet."""
         for family in reversed(self.families):
             sizes = family.sizes(key)
-            if sizes is not None and family.fingerprint == seen and family.allows(sizes):
+            depends = family.template.dependence
+            if sizes is not None and depends.holds() and family.allows(sizes):  # type: ignore[union-attr]
                 program = family.member(sizes)
                 if not program.fits(leaves):
                     continue
@@ -226,7 +225,7 @@ class Families:
     ) -> Family | str:
         """The family, if it says what recordings at other sizes do."""
         template = family.template
-        if template.attributes:
+        if template.python is not None:
             return "it assigns to an attribute, an entry or a variable"
         if any(ref.position is not None for ref, _ in template.grads):
             return "it sets the gradient of an argument"

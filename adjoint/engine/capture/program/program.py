@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +13,16 @@ from adjoint.engine.capture.backward.program_node import ProgramNode
 from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.recipes import Made, Outputs, Recipe, Ref, Root
-from adjoint.engine.capture.surroundings.attributes import Attributes
-from adjoint.engine.capture.surroundings.environment import Fingerprint
-from adjoint.engine.capture.surroundings.places import MISSING, Table
-from adjoint.engine.capture.surroundings.rebinding import check_results
 from adjoint.engine.core.number_key import number_key
+from adjoint.engine.capture.python import Observation
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.epoch import EPOCH
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.python_state import Dependence, PythonState, python_state
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing
@@ -61,9 +57,9 @@ class Program:
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
     pattern: tuple[Any, ...]
-    attributes: list[tuple[Table, Any, Any]]  # Note [assigned tensors]
+    python: PythonState | None  # what is done to Python's state
     derivative: Derivative | None
-    fingerprint: Fingerprint | None = None  # what the function could see; set after the trace
+    dependence: Dependence | None = None  # what the function read; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
     rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
     sizing: Sizing | None = None  # of a program made from one with dynamic sizes
@@ -75,13 +71,13 @@ class Program:
     @property
     def effects(self) -> bool:
         """Whether a call changes anything besides making results."""
-        changes = self.writes or self.grads or self.places or self.numbers
+        changes = self.writes or self.grads or self.places or self.numbers or self.python
         return bool(changes) or self.plan.effects  # type: ignore[union-attr]
 
-    def valid(self, leaves: Sequence[Any], seen: Fingerprint) -> bool:
+    def valid(self, leaves: Sequence[Any]) -> bool:
         """Whether the recording stands for this call."""
         return (
-            (self.fingerprint is seen or self.fingerprint == seen)
+            (self.dependence is None or self.dependence.holds())
             and alias_pattern(leaves, self.states) == self.pattern
             and self.holds(leaves)
         )
@@ -152,6 +148,9 @@ class Program:
         plan: Plan = self.plan  # type: ignore[assignment]
         for slot in self.numbers:
             slot.value = leaves[slot.place]
+        python = self.python
+        if python is not None:
+            python.begin()
         inputs = plan.fixed.copy()
         for position in plan.windows:
             inputs.append(leaves[position]._array)
@@ -195,6 +194,8 @@ class Program:
             meta_of(made[result]).grad = made[i]
         if plan.effects:
             self._carry_out(leaves)
+        if python is not None:
+            return python.finish(made)
         if plan.single:
             return made[self.results[0]]
         return unflatten(self.structure, [made[i] for i in self.results])
@@ -237,21 +238,10 @@ class Program:
         tensor._requires_grad = True
 
     def _carry_out(self, leaves: Sequence[Any]) -> None:
-        put(self.attributes)
         for ref, flag in self.flags:
             ref.of(leaves)._requires_grad = flag
         for generator, count in self.draws:
             generator.advance(count)
-
-    @contextmanager
-    def given(self) -> Iterator[None]:
-        """A block in which places hold what a call puts there, tensors not yet written."""
-        before = [(table, name, table.get(name, MISSING)) for table, name, _ in self.attributes]
-        put(self.attributes)
-        try:
-            yield
-        finally:
-            put(before)
 
     def explain(self) -> str:
         """What the graph runs as."""
@@ -261,18 +251,6 @@ class Program:
     def text(self) -> str:
         """The graph as Python."""
         return to_text(self.graph)
-
-
-def put(kept: Sequence[tuple[Table, Any, Any]]) -> None:
-    """Have places hold these things."""
-    for table, name, value in kept:
-        if table.get(name, MISSING) is value:
-            continue
-        if value is MISSING:
-            del table[name]
-        else:
-            table[name] = value
-        EPOCH.count += 1
 
 
 def _refusal(refused: tuple[str, str]) -> ErrorNode:
@@ -320,7 +298,7 @@ class Plan:
         self.shortcuts = [
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
         ]
-        self.effects = bool(program.attributes or program.flags or program.draws)
+        self.effects = bool(program.flags or program.draws)
         self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
         self.metas = [  # a tensor keeps the one it has
             (meta_of(ref.tensor), i)
@@ -386,21 +364,23 @@ def build(
     trace: Trace,
     result: Any,
     leaves: list[Any],
-    attributes: Attributes,
+    observation: Observation,
     reached: Sequence[Tensor],
 ) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
     outputs = Outputs(trace, leaves)
     flat, structure = flatten(result)
-    results = [outputs.recipe(x) for x in flat]
+    python = python_state(observation, result, flat, outputs)
+    if python is None:
+        results = [outputs.recipe(x) for x in flat]
+    else:
+        results, structure = [], flatten(())[1]
     effects = _Effects(trace, outputs)
     writes: list[tuple[Source, int]] = [
         (cell.source, outputs.index(cell.value))
         for cell in trace.cells.values()
         if cell.source is not None and cell.value is not cell.initial
     ]
-    writes += [(state, outputs.index(value)) for state, value in attributes.settle(trace)]
-    check_results(flat, attributes.values)
     outputs.finish()
     written = {s.held.identity for s, _ in writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)
@@ -421,8 +401,8 @@ def build(
         result_grads=effects.result_grads,
         retained=[
             outputs.recipe(x)
-            for x in flat
-            if is_tensor(x) and x.retains_grad and id(x) not in outputs.positions
+            for x in outputs.tensors()
+            if x.retains_grad and id(x) not in outputs.positions
         ],
         places=effects.places,
         flags=effects.flags,
@@ -436,7 +416,7 @@ def build(
         host_guards=list(trace.host_guards.values()),
         states=states,
         pattern=alias_pattern(leaves, states),
-        attributes=attributes.settled,
+        python=python,
         derivative=derivative,
     )
 

@@ -163,6 +163,10 @@ class Outputs:
             self.recipes.append(self._describe(x))
         return found
 
+    def tensors(self) -> list[Tensor]:
+        """The tensors there are recipes for."""
+        return [x for x in list(self._kept) if is_tensor(x) and id(x) in self._recipe_of]
+
     def returns(self, x: Any) -> bool:
         """Whether there is a recipe for this very object."""
         return id(x) in self._recipe_of

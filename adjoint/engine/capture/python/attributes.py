@@ -79,11 +79,13 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
         return _of_super(recorder, obj, name)
     if recorder.engine.owns(obj):
         found = class_lookup(recorder, cls, name)
-        if found is MISSING and recorder.attributes(obj) is not None:
-            value = recorder.item(recorder.attributes(obj), name)  # type: ignore[arg-type]
+        if found is MISSING and not isinstance(obj, type):
+            table = recorder.attributes(obj) if recorder.engine.lets_in(obj) else None
+            value = MISSING if table is None else recorder.item(table, name)
             if value is not MISSING:
                 return value
-        if not is_python(recorder, found):
+        users = type(found) is types.FunctionType and not recorder.engine.runs(found)
+        if not users and not (type(found) is property and not recorder.engine.runs(found.fget)):
             return recorder.engine.attribute(recorder, obj, name)
     getter = class_lookup(recorder, kind_of(recorder, obj), "__getattribute__")
     if getter not in _GETATTRIBUTES:

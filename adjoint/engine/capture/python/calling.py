@@ -25,10 +25,10 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def is_python(recorder: Recorder, fn: Any) -> bool:
-    """Whether what was found on a class is code to follow, not C's and not the engine's."""
+    """Whether what was found on a class is Python's, not C's."""
     kind = type(fn)
     if kind is types.FunctionType or kind is property:
-        return not recorder.engine.runs(fn)
+        return True  # the engine's own are called natively when it comes to it
     if kind in _OF_C or fn is None or fn is MISSING:
         return False
     return any("__call__" in c.__dict__ or "__get__" in c.__dict__ for c in kind.__mro__)

@@ -13,6 +13,9 @@ from .symbols import Symbol, computed, value_of
 class Engine(Protocol):
     """What the recorder asks about functions and objects it must not look into."""
 
+    def begin(self, recorder: Any) -> None:
+        """An observation begins."""
+
     def runs(self, fn: Any) -> bool:
         """Whether a callable is the engine's own: called natively, not followed."""
 
@@ -24,6 +27,9 @@ class Engine(Protocol):
     def owns(self, value: Any) -> bool:
         """Whether a value is the engine's (a tensor): its attributes and operators run natively."""
 
+    def moves(self, value: Any) -> bool:
+        """Whether a place that holds this may be read at each call."""
+
     def is_new(self, value: Any) -> bool:
         """Whether an engine's value was made during this recording."""
 
@@ -32,6 +38,9 @@ class Engine(Protocol):
 
     def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
         """An attribute of one of the engine's objects."""
+
+    def lets_in(self, obj: Any) -> bool:
+        """Whether one of the engine's objects may have attributes of the user's."""
 
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the engine's objects; False: it is an ordinary one."""
@@ -80,6 +89,9 @@ class Engine(Protocol):
 class NoEngine:
     """Everything is Python's."""
 
+    def begin(self, recorder: Any) -> None:
+        pass
+
     def runs(self, fn: Any) -> bool:
         return False
 
@@ -91,6 +103,9 @@ class NoEngine:
     def owns(self, value: Any) -> bool:
         return False
 
+    def moves(self, value: Any) -> bool:
+        return False
+
     def is_new(self, value: Any) -> bool:
         return False
 
@@ -99,6 +114,9 @@ class NoEngine:
 
     def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
         return getattr(obj, name)
+
+    def lets_in(self, obj: Any) -> bool:
+        return True
 
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,10 @@ class Replay:
         """Do what the recorded call did; what it gave."""
         for draw in self.draws:
             draw.again()
+        return self.finish(engine)
+
+    def finish(self, engine: Any = None) -> Any:
+        """The effects and the result, once numbers are drawn."""
         made = Call(engine)
         for effect in self.effects:
             effect.do(*[arg.make(made) for arg in effect.args])
@@ -92,6 +96,7 @@ def observe(
     engine: Engine | None = None,
     given: Mapping[int, Any] | None = None,
     moving: Collection[Place] = (),
+    fresh: Iterable[Any] = (),
 ) -> Observation:
     """Run a function under observation.
 
@@ -107,6 +112,9 @@ def observe(
     False
     """
     recorder = Recorder(engine or NoEngine(), call, given, moving)
+    recorder.engine.begin(recorder)
+    for value in fresh:
+        recorder.new(value)
     found = Observation(recorder)
     limit = sys.getrecursionlimit()
     recorder.most_frames = limit - _frames_now()

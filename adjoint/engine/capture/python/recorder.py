@@ -74,6 +74,7 @@ class Recorder:
         self.lookups: dict[tuple[type, str], Any] = {}
         self.draws: list[Draw] = []  # numbers that are read or drawn when a call begins
         self.moved: dict[Place, Any] = {}
+        self.met_moving: set[Place] = set()
         self.most_frames = 1000
         self.kept: list[Any] = []  # so that ids stay unique
 
@@ -134,8 +135,12 @@ class Recorder:
 
     def read(self, place: Place, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
-        if place in self.moving and type(value) in NUMBERS and type(value) is not bool:
-            return self._moving(place, value)
+        if place in self.moving:
+            if type(value) in NUMBERS and type(value) is not bool:
+                return self._moving(place, value)
+            if self.engine.moves(value):
+                self.met_moving.add(place)
+                return value
         return self.guard(place, value)
 
     def guard(self, place: Place, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -156,8 +157,8 @@ def _compare(fn: Callable[[Any, Any], Any]) -> Callable[[HostScalar, Any], Any]:
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    _fn = getattr(operator, _name)
+for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split():
+    _fn = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
     setattr(HostScalar, f"__{_name}__", _binary(_fn, swap=False))
     setattr(HostScalar, f"__r{_name}__", _binary(_fn, swap=True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
@@ -168,5 +169,13 @@ def _unary(fn: Callable[[Any], Any]) -> Callable[[HostScalar], HostScalar]:
     return lambda self: HostScalar.computed(fn, self)
 
 
-for _name in ("neg", "abs", "pos"):
+for _name in ("neg", "abs", "pos", "invert"):
     setattr(HostScalar, f"__{_name}__", _unary(getattr(operator, _name)))
+
+
+def _rounding(fn: Callable[..., Any]) -> Callable[..., HostScalar]:
+    return lambda self, *args: HostScalar.computed(fn, self, *args)
+
+
+for _rounded in (round, math.trunc, math.floor, math.ceil):
+    setattr(HostScalar, f"__{_rounded.__name__}__", _rounding(_rounded))

@@ -1,0 +1,421 @@
+"""What the recorder of Python is told about tensors: which code runs as it is, and what it reads.
+
+User code and the layers of `nn` are followed; operations, optimizers and the rest of the framework
+run natively and record into the trace. Objects of the framework that keep state of their own say
+what a recording depends on (`capture_children`, `capture_watch`).
+
+Note [callbacks]
+    Functions handed to the framework's own (transforms, checkpoints, hooks) are replaced by ones
+    that have them followed; so are those in the closures of the framework's functions. A function
+    of the framework that is given a module is followed itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.capture.python.calls import entered
+from adjoint.engine.capture.python.engine import elements_of
+from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.plain import is_plain, same
+from adjoint.engine.core.errors import EXECUTING
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.extents import Extent, ExtentFloat
+
+_ENGINE = __name__.partition(".")[0]
+_FOLLOWED = tuple(
+    f"{_ENGINE}.{name}"
+    for name in (
+        "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
+        "distributions", "vision", "compiler.modules", "autodiff.modules",
+    )
+)  # fmt: skip
+_WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
+_PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_native(module: str) -> bool:
+    """Whether code of a module is the framework's and not followed."""
+    if module.partition(".")[0] != _ENGINE:
+        return False
+    return not module.startswith(_FOLLOWED)
+
+
+def is_module(value: Any) -> bool:
+    """Whether this is an nn.Module (a layer above this one)."""
+    return hasattr(type(value), "_call_impl")
+
+
+def is_captured(value: Any) -> bool:
+    """Whether this is a compiled function."""
+    return hasattr(type(value), "capture_children") and hasattr(type(value), "recordings")
+
+
+class TensorEngine:
+    """One recording's dealings with tensors."""
+
+    def __init__(self, trace: Any, symbols: bool = False) -> None:
+        self.trace = trace
+        self.recorder: Any = None  # set when it begins
+        self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
+        self.restores: list[Callable[[], None]] = []  # take back state they made
+        self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
+
+    def begin(self, recorder: Any) -> None:
+        """An observation begins."""
+        self.recorder = recorder
+
+    # -- what runs natively -------------------------------------------------------------------
+
+    def runs(self, fn: Any) -> bool:
+        """Whether a callable is the framework's own."""
+        if isinstance(fn, types.FunctionType):
+            module = fn.__globals__.get("__name__") or ""
+            return is_native(module) and fn.__name__ not in _WRAPPERS and not _wraps_users(fn)
+        if isinstance(fn, type):
+            return is_native(fn.__module__) and not issubclass(fn, BaseException)
+        if is_captured(fn):
+            return True
+        return isinstance(fn, types.BuiltinFunctionType) and is_native(fn.__module__ or "")
+
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Any) -> Any:
+        """Call one; what it reads of Python's state is guarded, callbacks are followed."""
+        recorder = self.recorder
+        if is_captured(fn):
+            return entered(recorder, fn.fn)(*args, **kwargs)
+        given = (*args, *kwargs.values())
+        if isinstance(fn, types.FunctionType) and any(map(is_module, given)):
+            from adjoint.engine.capture.python.calls import follow
+
+            if not (fn.__name__.startswith("__") and is_module(args[0])):
+                return follow(recorder, fn, args, kwargs)
+        for value in given:
+            self.declare(value)
+        args = tuple([self._ready(x) for x in args])
+        kwargs = {name: self._ready(x) for name, x in kwargs.items()}
+        result = self._closed(fn)(*args, **kwargs)
+        for value in given:
+            if type(value) is np.ndarray:
+                self._array_given(value, result)
+        if type(result) in (list, dict, set) and sys.getrefcount(result) <= 2:
+            recorder.new(result)
+        elif isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2:
+            recorder.new(result)
+        elif hasattr(type(result), "__next__"):
+            recorder.new(result)
+        return result
+
+    def _ready(self, value: Any) -> Any:
+        """An argument for the framework: callbacks are followed, containers guarded."""
+        kind = type(value)
+        if kind in (int, float, str, bool) or value is None or is_tensor(value):
+            return value
+        if kind in _PLAIN_CALLS or (
+            callable(value) and not isinstance(value, type) and not self.owns(value)
+            and not isinstance(value, types.BuiltinFunctionType)
+        ):  # fmt: skip
+            if self.runs(value) and not _has_user_cells(value):
+                return value
+            return _entry(self.recorder, value)
+        if kind in (list, dict, set, tuple, deque):
+            try:
+                expose(self.recorder, value)
+            except NeedsPython:
+                if kind is not tuple:
+                    self.recorder.contents(value)
+        elif isinstance(value, type) and hasattr(value, "apply") and not self.owns_class(value):
+            return self._function_class(value)
+        return value
+
+    def _function_class(self, cls: Any) -> Any:
+        return cls
+
+    def _array_given(self, array: Any, result: Any) -> None:
+        """A NumPy array: read at each call if it became a tensor, else a constant."""
+        if is_tensor(result) and isinstance(getattr(result, "_array", None), np.ndarray):
+            if np.shares_memory(result._array, array):
+                return
+        if not self.recorder.is_fresh(array):
+            expose(self.recorder, array)
+
+    def _closed(self, fn: Any) -> Any:
+        """A function whose callbacks are followed (Note [callbacks])."""
+        if not isinstance(fn, types.FunctionType) or not _has_user_cells(fn):
+            return fn
+        cells = tuple(
+            types.CellType(_entry(self.recorder, cell.cell_contents)) if _is_users(cell) else cell
+            for cell in fn.__closure__ or ()
+        )
+        made = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
+        made.__kwdefaults__ = fn.__kwdefaults__
+        return made
+
+    def declare(self, value: Any) -> None:
+        """Have what an object says of itself be part of what the recording depends on."""
+        if not hasattr(type(value), "capture_children") or id(value) in self.holders:
+            return
+        if is_captured(value):
+            return
+        self.holders[id(value)] = value
+        if hasattr(type(value), "capture_keep"):
+            self.restores.append(value.capture_keep())
+
+    # -- what objects are ---------------------------------------------------------------------
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is the framework's: tensors, dtypes, the context."""
+        return is_tensor(value) or self.owns_class(type(value))
+
+    def owns_class(self, cls: type) -> bool:
+        """Whether a class is the framework's and not followed."""
+        return is_native(cls.__module__) and cls is not HostScalar
+
+    def is_new(self, value: Any) -> bool:
+        """Whether a tensor was made in this recording."""
+        return is_tensor(value) and value._storage.trace is not None
+
+    def keeps(self, cls: type) -> bool:
+        """Whether a class is the framework's: nobody changes these, but for layers."""
+        return is_native(cls.__module__)
+
+    def keeps_function(self, fn: Any) -> bool:
+        """Whether a function is the framework's."""
+        return str(fn.__globals__.get("__name__", "")).partition(".")[0] == _ENGINE
+
+    def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
+        """An attribute of one of the framework's objects."""
+        return getattr(obj, name)
+
+    def lets_in(self, obj: Any) -> bool:
+        """Whether an object may have attributes of the user's: tensors do."""
+        return is_tensor(obj)
+
+    def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
+        """Set an attribute of one of the framework's objects, if it is no ordinary one."""
+        if is_tensor(obj):
+            if name in getattr(obj, "__dict__", {}) or not hasattr(type(obj), name):
+                return False
+        setattr(obj, name, value)
+        return True
+
+    def elements(self, value: Any) -> Any:
+        """The elements of an array."""
+        return elements_of(value)
+
+    def same_answer(self, value: Any, again: Any) -> bool:
+        """Whether an answer of C is the same when asked for again."""
+        return value is again or (is_plain(value) and same(value, again))
+
+    def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
+        """A change to something of C's: NumPy's arrays are put back and changed again."""
+        if type(owner) is np.ndarray:
+            before = owner.copy()
+            recorder.journal.field(owner, "elements", lambda: np.copyto(owner, before))
+            recorder.effect(do, *args)
+            return do(*args)
+        raise recorder.refuse(
+            f"a change to a {type(owner).__name__}",
+            "it is C's, and a recording cannot undo it",
+            "Change it outside.",
+        )
+
+    # -- numbers ------------------------------------------------------------------------------
+
+    def moves(self, value: Any) -> bool:
+        """Whether a place that holds this may be read at each call: a tensor's."""
+        return is_tensor(value) and id(value) in self.trace.arguments
+
+    def symbol(
+        self, recorder: Any, read: Callable[[], Any], held: Callable[[], Any], value: Any, name: str
+    ) -> Any:
+        """A number that is read at each call."""
+        return HostScalar(read, name, key=("moving", id(held.__self__)))  # type: ignore[attr-defined]
+
+    def drawn(self, recorder: Any, draw: Any) -> Any:
+        """A number that is drawn at each call."""
+        return HostScalar(draw.now, "drawn", key=("drawn", id(draw)))
+
+    def reader(self, value: Any) -> Callable[[], Any]:
+        """What reads a number in a call's effects: as it was when the call began."""
+        if isinstance(value, Extent):
+            return value.pin
+        slot: list[Any] = [None]
+        self.late.append((value, slot))
+        return functools.partial(slot.__getitem__, 0)
+
+    def is_symbol(self, value: Any) -> bool:
+        """Whether a value stands for a number of each call, or for a size."""
+        return isinstance(value, (HostScalar, Extent, ExtentFloat))
+
+    def concrete(self, value: Any) -> Any:
+        """The number itself, which the recording then depends on."""
+        if isinstance(value, HostScalar):
+            number = value.get()
+            return float(value) if isinstance(number, float) else int(value)
+        if isinstance(value, Extent):
+            return value.pin()
+        return float(value) if isinstance(value, ExtentFloat) else value
+
+    def present(self, value: Any) -> Any:
+        """The number a symbol stands for now."""
+        if isinstance(value, HostScalar):
+            return value.get()
+        return int(value) if isinstance(value, Extent) else float(value)
+
+    def convert(self, cls: type, value: Any) -> Any:
+        """`int` or `float` of a symbol."""
+        if isinstance(value, HostScalar):
+            return value if type(value.get()) is cls else HostScalar.computed(cls, value)
+        if cls is int and isinstance(value, Extent):
+            return value
+        return cls(self.concrete(value))
+
+
+def _entry(recorder: Any, fn: Any) -> Any:
+    """A function that has `fn` followed, and looks like it."""
+    made = entered(recorder, fn)
+    if isinstance(fn, _PLAIN_CALLS):
+        functools.update_wrapper(made, fn, updated=())
+    return made
+
+
+def _is_users(cell: Any) -> bool:
+    try:
+        held = cell.cell_contents
+    except ValueError:
+        return False
+    if isinstance(held, types.MethodType):
+        held = held.__func__
+    if isinstance(held, types.FunctionType):
+        return not is_native(held.__globals__.get("__name__") or "") or _has_user_cells(held)
+    return is_module(held) and not isinstance(held, type)
+
+
+def _has_user_cells(fn: Any) -> bool:
+    return isinstance(fn, types.FunctionType) and any(map(_is_users, fn.__closure__ or ()))
+
+
+def _wraps_users(fn: Any) -> bool:
+    """Whether a function of the framework only surrounds a user's, as decorators do."""
+    inner = fn.__dict__.get("__wrapped__")
+    return isinstance(inner, types.FunctionType) and not is_native(
+        inner.__globals__.get("__name__") or ""
+    )
+
+
+# -- what a recording depends on besides guards -------------------------------------------------
+
+
+class Declared:
+    """What the framework's objects said of themselves, and the tensors met: compared quickly."""
+
+    __slots__ = ("epoch", "fields", "flags", "list_things", "tensors", "things")
+
+    def __init__(self, holders: list[Any], tensors: list[Any]) -> None:
+        listings: list[Callable[[], list[Any]]] = []
+        found = {id(t): t for t in tensors}
+        for holder in holders:
+            for listed, met in _listings(holder, set()):
+                listings.append(listed)
+                found |= {id(t): t for t in met}
+        self.list_things = listings
+        self.things = self._look()
+        self.tensors = list(found.values())
+        self.flags = [t._requires_grad for t in self.tensors]
+        self.fields = tensor_fields(self.tensors)
+        self.epoch = EPOCH.count
+
+    def _look(self) -> list[Any]:
+        return list(chain.from_iterable([listed() for listed in self.list_things]))
+
+    def holds(self) -> bool:
+        """Whether everything is as it was."""
+        if self.list_things:
+            now = self._look()
+            if HOOKS.differ(now, self.things) and not (
+                len(now) == len(self.things) and all(map(same, now, self.things))
+            ):
+                return False
+        if [t._requires_grad for t in self.tensors] != self.flags:
+            return False
+        if EPOCH.count != self.epoch:
+            if tensor_fields(self.tensors)[1] != self.fields[1]:
+                return False
+            self.epoch = EPOCH.count
+        return True
+
+
+def _listings(holder: Any, seen: set[int]) -> Iterator[tuple[Callable[[], list[Any]], list[Any]]]:
+    """Functions that list what an object and what is in it depend on, and the tensors there."""
+    if id(holder) in seen:
+        return
+    seen.add(id(holder))
+    kind = type(holder)
+    parts: list[Any] = []
+    if hasattr(kind, "capture_children"):
+        children = dict(holder.capture_children())
+        if hasattr(kind, "capture_watch"):
+            covered = holder.capture_covers() if hasattr(kind, "capture_covers") else ()
+            yield holder.capture_watch(), []
+            for name in covered:
+                parts += [v for held in children.get(name, {}).values() for v in held.values()]
+            parts += [v for name, v in children.items() if name not in covered]
+        else:
+            yield (lambda: [v for _, v in holder.capture_children()]), []
+            parts = list(children.values())
+    elif isinstance(holder, dict):
+        yield (lambda: [*holder, *holder.values()]), []
+        parts = [*holder, *holder.values()]
+    elif isinstance(holder, (list, tuple, deque)):
+        yield (lambda: [*holder]), []
+        parts = list(holder)
+    elif is_module(holder) or isinstance(getattr(holder, "__dict__", None), dict):
+        if not isinstance(holder, (type, types.ModuleType, types.FunctionType)):
+            own = holder.__dict__
+            yield (lambda: [*own, *own.values()]), []
+            parts = list(own.values())
+    yield list, [p for p in parts if is_tensor(p)]
+    for part in parts:
+        if not is_tensor(part) and not is_plain(part):
+            yield from _listings(part, seen)
+
+
+def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+    """The objects behind tensors, and those fields of them that a recording depends on."""
+    behind = [t._storage for t in tensors]
+    behind += map(_array_of, tensors)
+    hooks = [
+        (i, *(m.hooks or ()), *(m.accumulate_hooks or ()))
+        for i, t in enumerate(tensors)
+        if (m := t._meta) is not None and (m.hooks or m.accumulate_hooks)
+    ]
+    return behind, ([*map(id, behind)], [t._requires_grad for t in tensors], hooks)
+
+
+def _array_of(tensor: Any) -> Any:
+    """What a tensor shows; of a lazy module's, without a shape yet, the tensor."""
+    try:
+        return tensor._array
+    except ValueError:
+        return tensor
+
+
+def _executing(frame: types.FrameType) -> tuple[str, int]:
+    """The user's line that a frame of the recorder executes."""
+    own = frame.f_locals["self"]
+    return own.code.co_filename, own.line_number()
+
+
+EXECUTING[Frame.run.__code__] = _executing

@@ -1,0 +1,92 @@
+"""What a program does to Python's state, and what of it a recording depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.capture.program.recipes import Outputs
+from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
+from adjoint.engine.capture.python.rebuilding import Call
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.graph.following import Declared, TensorEngine
+
+
+class Dependence:
+    """What a recording read: places, objects that declare themselves, tensors' fields."""
+
+    __slots__ = ("declared", "guards")
+
+    def __init__(self, guards: Guards, declared: Declared) -> None:
+        self.guards = guards
+        self.declared = declared
+
+    def holds(self) -> bool:
+        """Whether all of it is as it was."""
+        return self.declared.holds() and self.guards.holds()
+
+    def failed(self) -> list[Guard]:
+        """The guards that do not hold."""
+        return self.guards.failed()
+
+    def difference(self) -> str | None:
+        """What changed, in words."""
+        found = self.guards.failures()
+        if found:
+            return "; ".join(found[:3])
+        if not self.declared.holds():
+            return "an optimizer's state, or a tensor's memory, flags or hooks changed"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor in a call: by the number of its recipe."""
+
+    number: int
+
+    def make(self, call: Call) -> Any:
+        return call.engine[self.number]
+
+
+class PythonState:
+    """The effects of a program on Python's state, and a result made of more than tensors."""
+
+    __slots__ = ("late", "replay")
+
+    def __init__(self, replay: Replay, late: Sequence[tuple[Any, list[Any]]]) -> None:
+        self.replay = replay
+        self.late = tuple(late)
+
+    def begin(self) -> None:
+        """Draw numbers, and read those that effects need, before anything changes."""
+        for draw in self.replay.draws:
+            draw.again()
+        for scalar, slot in self.late:
+            slot[0] = scalar.get()
+
+    def finish(self, made: Sequence[Any]) -> Any:
+        """Carry out the effects; the result."""
+        return self.replay.finish(made)
+
+
+def python_state(
+    observation: Observation, result: Any, flat: Sequence[Any], outputs: Outputs
+) -> PythonState | None:
+    """What a call does besides making tensors; None where there is nothing."""
+    recorder = observation.recorder
+    engine: TensorEngine = recorder.engine  # type: ignore[assignment]
+    simple = all(is_tensor(x) or not _is_made(recorder, x) for x in flat)
+    if simple and not recorder.effects and not recorder.draws:
+        return None
+
+    def tensor(value: Any) -> Any:
+        return Output(outputs.recipe(value)) if is_tensor(value) else None
+
+    observation.result = result
+    return PythonState(observation.replay(tensor), engine.late)
+
+
+def _is_made(recorder: Any, value: Any) -> bool:
+    return bool(recorder.is_fresh(value) or recorder.engine.is_symbol(value))
