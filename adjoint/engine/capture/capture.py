@@ -43,7 +43,7 @@ Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _SIZES = 32  # of these, programs that another size's can be made into within milliseconds
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
-_PLACES = (Cell, ClassAttribute, Item, SlotPlace)  # where a number or tensor may move
+_PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace)  # where a number or tensor may move
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _clock = itertools.count(1)  # says which programs were used last
 
