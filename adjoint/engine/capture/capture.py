@@ -34,9 +34,9 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
-from adjoint.engine.graph.following import Declared, TensorEngine
+from adjoint.engine.capture.following import Declared, TensorEngine
 from adjoint.engine.graph.ir import Graph
-from adjoint.engine.graph.python_state import Dependence
+from adjoint.engine.capture.program.python_state import Dependence
 from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
 
 Ready = tuple[tuple[Arguments, Program], ...]
@@ -440,6 +440,7 @@ class Captured:
             raise
         found.roll_back()
         engine: Any = found.recorder.engine
+        engine.end()
         restores = engine.restores
         program.restore = (
             (lambda: [restore() for restore in restores] and None) if restores else None

@@ -22,7 +22,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.engine.graph.ir import Graph
-from adjoint.engine.graph.python_state import Dependence, PythonState, python_state
+from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing

@@ -33,6 +33,8 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
     kind = type(fn)
     engine = recorder.engine
     if kind is types.FunctionType:
+        if fn.__code__ is _ENTRY:
+            return call(recorder, fn.followed, args, kwargs)  # type: ignore[attr-defined]
         if engine.runs(fn):
             return run_engines(recorder, fn, args, kwargs)
         handler = functions.PYTHON.get(fn)
@@ -77,7 +79,13 @@ def entered(recorder: Recorder, fn: Any) -> Any:
     def entry(*args: Any, **kwargs: Any) -> Any:
         return call(recorder, fn, args, kwargs)
 
+    entry.followed = fn  # type: ignore[attr-defined]
     return entry
+
+
+_ENTRY = entered.__code__.co_consts[
+    next(i for i, x in enumerate(entered.__code__.co_consts) if isinstance(x, types.CodeType))
+]
 
 
 def unknown(recorder: Recorder, fn: Any) -> Exception:

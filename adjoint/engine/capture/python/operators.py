@@ -534,6 +534,9 @@ def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
         value = expose(recorder, value)
     if isinstance(key, int) and not -len(owner) <= key < len(owner):
         owner[key] = value  # raises
+    if isinstance(key, int):
+        recorder.put_element(owner, kind.__setitem__, key, value)
+        return
     recorder.change(owner, kind.__setitem__, key, value)
 
 

@@ -192,6 +192,11 @@ class Recorder:
         if not self.needs_guards(sequence):
             return sequence[index]
         if id(sequence) in self.journal.copies:
+            written = self.journal.written[id(sequence)]
+            if written is not None and -len(sequence) <= index < len(sequence):
+                if index % len(sequence) in written:
+                    return sequence[index]
+                return self.read(Index(sequence, index), sequence[index])
             self.contents(sequence)
             return sequence[index]
         try:
@@ -319,6 +324,13 @@ class Recorder:
             self.journal.overwrites(container)
             self.effect(do, container, *args)
         return do(container, *args)
+
+    def put_element(self, owner: Any, do: Callable[..., Any], index: int, value: Any) -> None:
+        """Set an element of a list whose length is known."""
+        if id(owner) not in self.fresh:
+            self.journal.writes(owner, index % len(owner))
+            self.effect(do, owner, index, value)
+        do(owner, index, value)
 
     def put_cell(self, cell: Any, value: Any) -> None:
         """Set a variable shared by functions; MISSING unbinds it."""

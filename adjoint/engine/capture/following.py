@@ -29,7 +29,7 @@ from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.plain import is_plain, same
 from adjoint.engine.core.errors import EXECUTING
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.epoch import EPOCH, Epoch
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.extents import Extent, ExtentFloat
 
@@ -38,7 +38,8 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "compiler.modules", "autodiff.modules",
+        "distributions", "vision", "engine.compiler.modules", "engine.autodiff.modules",
+        "engine.core.state.epoch",
     )
 )  # fmt: skip
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
@@ -63,6 +64,19 @@ def is_captured(value: Any) -> bool:
     return hasattr(type(value), "capture_children") and hasattr(type(value), "recordings")
 
 
+class _Number:
+    """A number at a place: while it is recorded, the one the call began with."""
+
+    __slots__ = ("read", "recording", "value")
+
+    def __init__(self, read: Callable[[], Any], value: Any) -> None:
+        self.read, self.value, self.recording = read, value, True
+
+    def get(self) -> Any:
+        """The number."""
+        return self.value if self.recording else self.read()
+
+
 class TensorEngine:
     """One recording's dealings with tensors."""
 
@@ -71,6 +85,7 @@ class TensorEngine:
         self.recorder: Any = None  # set when it begins
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
+        self.numbers: list[_Number] = []
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
     def begin(self, recorder: Any) -> None:
@@ -180,7 +195,13 @@ class TensorEngine:
 
     def owns_class(self, cls: type) -> bool:
         """Whether a class is the framework's and not followed."""
-        return is_native(cls.__module__) and cls is not HostScalar
+        if cls is Epoch:
+            return True
+        return (
+            is_native(cls.__module__)
+            and cls is not HostScalar
+            and not issubclass(cls, (dict, list, set))
+        )
 
     def is_new(self, value: Any) -> bool:
         """Whether a tensor was made in this recording."""
@@ -241,7 +262,14 @@ class TensorEngine:
         self, recorder: Any, read: Callable[[], Any], held: Callable[[], Any], value: Any, name: str
     ) -> Any:
         """A number that is read at each call."""
-        return HostScalar(read, name, key=("moving", id(held.__self__)))  # type: ignore[attr-defined]
+        number = _Number(read, value)
+        self.numbers.append(number)
+        return HostScalar(number.get, name, key=("moving", id(number)))
+
+    def end(self) -> None:
+        """The recording is over: numbers are read from now on."""
+        for number in self.numbers:
+            number.recording = False
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
         """A number that is drawn at each call."""
@@ -321,9 +349,10 @@ def _wraps_users(fn: Any) -> bool:
 class Declared:
     """What the framework's objects said of themselves, and the tensors met: compared quickly."""
 
-    __slots__ = ("epoch", "fields", "flags", "list_things", "tensors", "things")
+    __slots__ = ("epoch", "fields", "flags", "given", "list_things", "tensors", "things")
 
     def __init__(self, holders: list[Any], tensors: list[Any]) -> None:
+        self.given = holders, tensors
         listings: list[Callable[[], list[Any]]] = []
         found = {id(t): t for t in tensors}
         for holder in holders:
@@ -350,10 +379,15 @@ class Declared:
                 return False
         if [t._requires_grad for t in self.tensors] != self.flags:
             return False
-        if EPOCH.count != self.epoch:
-            if tensor_fields(self.tensors)[1] != self.fields[1]:
-                return False
-            self.epoch = EPOCH.count
+        return EPOCH.count == self.epoch or self._holds_in_full()
+
+    def _holds_in_full(self) -> bool:
+        """The same after something moved: hooks, memory, what objects have to say."""
+        epoch, now = EPOCH.count, Declared(*self.given)
+        alike = len(now.things) == len(self.things) and all(map(same, now.things, self.things))
+        if not alike or now.fields[1] != self.fields[1]:
+            return False
+        self.epoch = epoch
         return True
 
 

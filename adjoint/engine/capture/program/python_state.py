@@ -10,7 +10,7 @@ from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
 from adjoint.engine.capture.python.rebuilding import Call
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.graph.following import Declared, TensorEngine
+from adjoint.engine.capture.following import Declared, TensorEngine
 
 
 class Dependence:
