@@ -89,16 +89,13 @@ def with_disabled(x: Any, box: Box, log: list[Any], table: dict[str, Any]) -> An
 REFUSED = [
     with_item,
     with_branch,
-    with_number,
-    with_global,
-    with_list,
     with_numpy,
     with_shape,
     with_disabled,
 ]
 
 
-RECORDED = [with_dict, with_attribute, with_variable]
+RECORDED = [with_dict, with_attribute, with_variable, with_number, with_global, with_list]
 
 
 def numbers(values: list[Any]) -> list[Any]:
@@ -128,7 +125,7 @@ def test_assigned_tensors_are_no_reason(body: Any, transform: Any) -> None:
     assert (left, keys) == want[2:]
 
 
-def test_tensors_on_the_tape_are_a_reason() -> None:
+def test_tensors_on_the_tape_are_no_reason() -> None:
     """What is kept of a loss can be asked for gradients, as without `compile`."""
     w = ad.ones(2, requires_grad=True)
     table: dict[str, Any] = {}
@@ -138,10 +135,12 @@ def test_tensors_on_the_tape_are_a_reason() -> None:
         return x
 
     fn = loose(step)
-    with pytest.warns(UserWarning, match="runs as Python.*'loss'.*Detach"):
-        fn(ad.ones(2))
-    table["loss"].backward()
-    assert w.grad is not None
+    for n in range(1, 4):
+        fn(ad.full((2,), float(n)))
+        w.grad = None
+        table["loss"].backward()
+        assert w.grad.tolist() == [n, n]
+    assert fn.traces == 1
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda f: f.__name__)
@@ -159,7 +158,7 @@ def test_refused_functions_run_as_python(body: Callable[..., Any]) -> None:
 
 
 def test_a_training_step_that_reports_its_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    """A failed recording leaves parameters, optimizer state and gradients alone."""
+    """What is printed is printed at each call, with the loss of that call."""
 
     def train(transform: Callable[..., Any]) -> list[float]:
         ad.manual_seed(0)
@@ -179,10 +178,10 @@ def test_a_training_step_that_reports_its_loss(capsys: pytest.CaptureFixture[str
         assert opt.state[layer.weight]["step"] == 4
         return losses
 
-    with pytest.warns(UserWarning, match=r"step runs as Python.*print: called at test_compile_b"):
-        got = train(loose)
-    assert len(capsys.readouterr().out.splitlines()) == 4
-    assert got == train(lambda fn: fn)
+    got = train(loose)
+    printed = capsys.readouterr().out.splitlines()
+    assert [round(float(line[12:18]), 4) for line in printed] == [round(x, 4) for x in got]
+    np.testing.assert_allclose(got, train(lambda fn: fn), rtol=1e-5)
 
 
 def test_what_can_be_recorded_is_recorded() -> None:
@@ -208,7 +207,7 @@ def test_refused_once_per_signature() -> None:
     assert (len(runs), compiled.traces) == (2, 1)
     compiled(ad.ones(2), False)
     compiled(ad.ones(2), False)
-    assert (len(runs), compiled.traces) == (3, 2)  # this signature is a program
+    assert (len(runs), compiled.traces) == (4, 2)  # this signature is a program
 
 
 def test_many_refusals_stop_the_attempts() -> None:
@@ -252,10 +251,10 @@ class Counting(nn.Module):
 def test_modules_copies_and_pickles() -> None:
     compiled = ad.compile(Counting(), fullgraph=False)
     for module in (compiled, copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
-        with pytest.warns(UserWarning, match=r"Counting runs as Python.*self\.calls"):
+        for _ in range(2):
             module(ad.ones(1, 2)).sum().backward()
-        assert module.calls == 1
-        assert module.layer.weight.grad.tolist() == [[1, 1]]
+        assert module.calls == 2
+        assert module.layer.weight.grad.tolist() == [[2, 2]]
 
 
 def test_methods_of_instances() -> None:

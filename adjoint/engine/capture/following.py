@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.capture.python.c import methods
 from adjoint.engine.capture.python.calls import entered
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
@@ -91,6 +92,15 @@ class TensorEngine:
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
         self.recorder = recorder
+        self.trace.before_host_guard = self._check_drawn
+
+    def _check_drawn(self, test: HostScalar) -> None:
+        if _is_drawn(test):
+            raise self.recorder.refuse(
+                "a number that was drawn",
+                "what the function does depends on it, and each call draws another",
+                "Draw outside and pass the number, or use a tensor operation (adjoint.where).",
+            )
 
     # -- what runs natively -------------------------------------------------------------------
 
@@ -311,6 +321,14 @@ class TensorEngine:
         return cls(self.concrete(value))
 
 
+def _is_drawn(scalar: Any) -> bool:
+    if not isinstance(scalar, HostScalar):
+        return False
+    if scalar.parts is not None:
+        return any(map(_is_drawn, scalar.parts[1]))
+    return isinstance(scalar.key, tuple) and scalar.key[:1] == ("drawn",)
+
+
 def _entry(recorder: Any, fn: Any) -> Any:
     """A function that has `fn` followed, and looks like it."""
     made = entered(recorder, fn)
@@ -341,6 +359,49 @@ def _wraps_users(fn: Any) -> bool:
     return isinstance(inner, types.FunctionType) and not is_native(
         inner.__globals__.get("__name__") or ""
     )
+
+
+# -- NumPy's generators -------------------------------------------------------------------------
+
+
+class _Draws(dict[str, Any]):
+    """Methods of NumPy's generators: each draws a number, or is refused."""
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        def handler(recorder: Any, generator: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not all(map(is_plain, (*args, *kwargs.values()))) or "state" in name:
+                raise recorder.refuse(
+                    f"{type(generator).__name__}.{name}",
+                    "a recording draws single numbers only",
+                    "Draw outside and pass the result.",
+                )
+
+            def take() -> Any:
+                number = getattr(generator, name)(*args, **kwargs)
+                if type(number) not in (int, float):
+                    raise recorder.refuse(
+                        f"{type(generator).__name__}.{name}",
+                        f"it gives a {type(number).__name__}; a recording draws single numbers only",
+                        "Draw outside and pass the result, or draw with adjoint.rand.",
+                    )
+                return number
+
+            return recorder.draw(generator, take, _keep_numpy)
+
+        return handler
+
+
+def _keep_numpy(generator: Any) -> Callable[[], None]:
+    """What puts a generator back to where it is."""
+    if isinstance(generator, np.random.RandomState):
+        legacy = generator.get_state(legacy=False)
+        return lambda: generator.set_state(legacy)
+    state = generator.bit_generator.state
+    return lambda: setattr(generator.bit_generator, "state", state)
+
+
+methods.TABLE[np.random.Generator] = _Draws()
+methods.TABLE[np.random.RandomState] = _Draws()
 
 
 # -- what a recording depends on besides guards -------------------------------------------------

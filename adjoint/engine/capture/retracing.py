@@ -67,8 +67,14 @@ class Retraces:
             changed = None if last.dependence is None else last.dependence.difference()
             if changed:
                 return f"something it reads changed ({changed})"
+            moved = [
+                f"{test.name} came out as {outcome!r} and does no longer"
+                for test, outcome in last.host_guards
+                if test.get() != outcome
+            ]
             return "a guard failed: " + ", ".join(
-                [reason for holds, reason in last.guards if not holds()]
+                moved[:3]
+                or [reason for holds, reason in last.guards if not holds()]
                 or ["a gradient was there, or not"]
             )
         return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"

@@ -65,6 +65,10 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return call(recorder, attributes._bind(recorder, method, fn, kind), args, kwargs)
     if engine.owns(fn):
         return run_engines(recorder, fn, args, kwargs)
+    if args:  # functions of Cython's are of a kind of their own
+        handler = methods.TABLE.get(type(args[0]), {}).get(getattr(fn, "__name__", ""))
+        if handler is not None:
+            return handler(recorder, *args, **kwargs)
     raise unknown(recorder, fn)
 
 

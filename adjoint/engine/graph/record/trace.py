@@ -162,6 +162,8 @@ class Trace:
         # Of composites, by what decides them: composition, specs of results, whether many.
         self.compositions: dict[Any, tuple[Any, tuple[Spec, ...], bool]] = {}
         self.pulls: Repeats | None = Repeats(self)  # what backward's rules recorded
+        # Told of each test of host numbers: it may refuse.
+        self.before_host_guard: Callable[[HostScalar], None] | None = None
         self.draws: dict[Any, int] = {}  # generator -> numbers drawn
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
 
@@ -481,6 +483,8 @@ class Trace:
 
     def guard_host(self, test: HostScalar, outcome: Any) -> None:
         """The recording is valid only while a test of host numbers comes out the same."""
+        if self.before_host_guard is not None:
+            self.before_host_guard(test)
         self.host_guards[test.key] = test, outcome
 
     def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
