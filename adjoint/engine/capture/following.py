@@ -25,7 +25,7 @@ import numpy as np
 from adjoint.engine.capture.python.c import methods
 from adjoint.engine.capture.python.calls import entered
 from adjoint.engine.capture.python.engine import elements_of
-from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.plain import is_plain, same
 from adjoint.engine.core.errors import EXECUTING
@@ -87,6 +87,7 @@ class TensorEngine:
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.numbers: list[_Number] = []
+        self.sized = False  # whether a size is kept outside or returned
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
     def begin(self, recorder: Any) -> None:
@@ -155,14 +156,27 @@ class TensorEngine:
                 return value
             return _entry(self.recorder, value)
         if kind in (list, dict, set, tuple, deque):
-            try:
-                expose(self.recorder, value)
-            except NeedsPython:
-                if kind is not tuple:
-                    self.recorder.contents(value)
+            self._guard_contents(value)
         elif isinstance(value, type) and hasattr(value, "apply") and not self.owns_class(value):
             return self._function_class(value)
         return value
+
+    def _guard_contents(self, value: Any) -> None:
+        """Have what is in containers guarded; numbers that move stay what they are."""
+        kind = type(value)
+        if kind in (list, dict, set, deque):
+            self.recorder.contents(value)
+        if kind in (list, dict, set, deque, tuple):
+            for part in value.values() if kind is dict else value:
+                self._guard_contents(part)
+        elif kind is np.ndarray and not self.recorder.is_fresh(value):
+            expose(self.recorder, value)
+
+    def length(self, value: Any) -> Any:
+        """`len` of one of the framework's: of a tensor a size, which may be a symbol."""
+        if is_tensor(value) and value.shape:
+            return value.shape[0]
+        return len(value)
 
     def _function_class(self, cls: Any) -> Any:
         return cls
@@ -287,8 +301,9 @@ class TensorEngine:
 
     def reader(self, value: Any) -> Callable[[], Any]:
         """What reads a number in a call's effects: as it was when the call began."""
-        if isinstance(value, Extent):
-            return value.pin
+        if not isinstance(value, HostScalar):
+            self.sized = True
+            return lambda: self.present(value)
         slot: list[Any] = [None]
         self.late.append((value, slot))
         return functools.partial(slot.__getitem__, 0)

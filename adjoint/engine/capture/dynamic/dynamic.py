@@ -225,8 +225,8 @@ class Families:
     ) -> Family | str:
         """The family, if it says what recordings at other sizes do."""
         template = family.template
-        if template.python is not None:
-            return "it assigns to an attribute, an entry or a variable"
+        if template.python is not None and template.python.sized:
+            return "it keeps or returns a size"
         if any(ref.position is not None for ref, _ in template.grads):
             return "it sets the gradient of an argument"
         for other in others:

@@ -53,9 +53,12 @@ class Output:
 class PythonState:
     """The effects of a program on Python's state, and a result made of more than tensors."""
 
-    __slots__ = ("late", "replay")
+    __slots__ = ("late", "replay", "sized")
 
-    def __init__(self, replay: Replay, late: Sequence[tuple[Any, list[Any]]]) -> None:
+    def __init__(
+        self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool
+    ) -> None:
+        self.sized = sized  # whether a size is kept outside or returned
         self.replay = replay
         self.late = tuple(late)
 
@@ -85,7 +88,8 @@ def python_state(
         return Output(outputs.recipe(value)) if is_tensor(value) else None
 
     observation.result = result
-    return PythonState(observation.replay(tensor), engine.late)
+    replay = observation.replay(tensor)
+    return PythonState(replay, engine.late, engine.sized)
 
 
 def _is_made(recorder: Any, value: Any) -> bool:

@@ -45,6 +45,9 @@ class Engine(Protocol):
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the engine's objects; False: it is an ordinary one."""
 
+    def length(self, value: Any) -> Any:
+        """`len` of one of the engine's objects."""
+
     def elements(self, value: Any) -> Any:
         """The elements of an array as a plain value, None of anything else."""
 
@@ -120,6 +123,9 @@ class NoEngine:
 
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         return False
+
+    def length(self, value: Any) -> Any:
+        return len(value)
 
     def elements(self, value: Any) -> Any:
         return elements_of(value)

@@ -251,6 +251,9 @@ def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {}, None)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and type(a) is type(b):
+        if any(map(engine.is_symbol, (*a, *b))):
+            return _compare_sequences(recorder, name, a, b)
     try:
         a, b = expose(recorder, a), expose(recorder, b)
     except NeedsPython:
@@ -369,14 +372,14 @@ def length(recorder: Recorder, value: Any) -> Any:
     """`len(value)`."""
     if isinstance(value, _IMMUTABLE) and not can_change(type(value)):
         return len(value)
+    if recorder.engine.owns(value):
+        return recorder.engine.length(value)
     method = method_of(recorder, value, "__len__")
     if is_python(recorder, method):
         found = call(recorder, method, (value,), {})
         return _valid_length(recorder, found)
     if isinstance(value, (list, dict, set, deque, bytearray)):
         return recorder.length(value)
-    if recorder.engine.owns(value):
-        return recorder.engine.call(len, (value,), {}, None)
     if isinstance(value, _VIEWS):
         held = recorder.views.get(id(value))
         return recorder.length(held[1]) if held else len(value)
