@@ -32,19 +32,17 @@ def places() -> list[Place]:
     import adjoint.engine.backends.llvm.program.native as native
     import adjoint.engine.compiler.schedule.build as build
     from adjoint.engine.backends.llvm.runtime import jit
+    from adjoint.engine.capture import capture
     from adjoint.engine.capture.capture import Captured
     from adjoint.engine.capture.program import program
-    from adjoint.engine.capture.surroundings.environment import Environment
 
     return [
         (Captured, "_find", "recording and compiling"),
-        (Environment, "look", "  look at what the function sees"),
-        (Captured, "outside", "  note the numbers it could change"),
-        (Captured, "_traced", "  run it under the recorder"),
+        (Captured, "_observed", "  run it under the recorder"),
         (ad.Tensor, "backward", "    backward"),
         (ad.nn.utils, "clip_grad_norm_", "    clip_grad_norm_"),
         (ad.optim.AdamW, "step", "    optimizer"),
-        (Captured, "_built", "  make a program of it"),
+        (capture, "build", "  make a program of it"),
         (program.Program, "prepare", "  prepare the program"),
         (program, "Plan", "    plan calls"),
         (program.Program, "_overlaps", "    look for overlaps"),

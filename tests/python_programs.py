@@ -110,7 +110,7 @@ class Writer:
             f"a = {b}.items; a.append({v}); O.alias = a", f"{b}.table.update(c={v})",
             f"out.append([k for k in {b}.table])", f"S.fn = lambda y=x: y + {i}",
             f"out.append({b}.table.setdefault({key}, {v}))", f"{b}.seen.discard({v})",
-            f"S.items, O.items = O.items, S.items", f"out.append({b}.items)",
+            "S.items, O.items = O.items, S.items", f"out.append({b}.items)",
             f"del {b}.extra", f"{b}.made = Box({v})", f"{b}.pair = ({b}.items, [x])",
             f"{b}.items.clear()", f"{b}.line.extendleft([{v}, x])", f"out.append(vars({b}).get('n'))",
             f"{b}.seen |= {{x, {i}}}", f"setattr({b}, 'extra', {v})", f"print_out = {v}",

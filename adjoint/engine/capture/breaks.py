@@ -6,16 +6,13 @@ written, and the warning says why, so that the cause can be moved out of the fun
 
 from __future__ import annotations
 
-import builtins
-import contextlib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from adjoint.engine.capture.signature import signature
-from adjoint.engine.core.errors import users_line, warn_user
-from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.tree import TreeDef
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
@@ -68,27 +65,3 @@ def _key(leaves: Sequence[Any], structure: TreeDef) -> Any:
         return signature(leaves, structure)
     except TypeError:  # an argument that cannot be hashed
         return None
-
-
-@contextlib.contextmanager
-def refusing_output() -> Iterator[None]:
-    """Have `print` end the recording: replayed, it would say nothing, and say it of no values.
-
-    Threads that record nothing print as ever.
-    """
-    plain: Callable[..., None] = builtins.print
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        if CONTEXT.capture is None:
-            plain(*args, **kwargs)
-            return
-        raise RuntimeError(
-            f"print: called at {users_line()} while the function is recorded; a recording would "
-            "not print. Return what is to be shown and print it outside."
-        )
-
-    builtins.print = refuse
-    try:
-        yield
-    finally:
-        builtins.print = plain

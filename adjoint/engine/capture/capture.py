@@ -25,7 +25,7 @@ from adjoint.engine.capture.python.places import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
-from adjoint.engine.capture.surroundings.rebinding import put_back, rebound
+from adjoint.engine.capture.rebinding import put_back, rebound
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
@@ -530,6 +530,21 @@ class Captured:
            2 nodes; inputs: 1 argument; run by Interpreted
         """
         return history(self.families.name, self.programs, self.retraces, self.traces)
+
+    def guards(self) -> str:
+        """What the latest program depends on: places, what they held, and the lines that read them.
+
+        >>> import adjoint as ad
+        >>> rates = {"lr": 0.5}
+        >>> f = ad.compile(lambda x: x * rates["lr"])
+        >>> _ = f(ad.ones(1))
+        >>> [line.split(" (")[0] for line in f.guards().splitlines() if "lr" in line]
+        ["the variable rates['lr'] is 0.5"]
+        """
+        dependence = self.latest.dependence
+        lines = [] if dependence is None else [str(guard) for guard in dependence.guards.entries]
+        tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
+        return "\n".join([*lines, *tests])
 
     @property
     def graph(self) -> Graph:

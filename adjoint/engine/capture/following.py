@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.capture.python.c import methods
-from adjoint.engine.capture.python.calls import entered
+from adjoint.engine.capture.python.calls import entered, pure
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
@@ -43,6 +43,7 @@ _FOLLOWED = tuple(
         "engine.core.state.epoch",
     )
 )  # fmt: skip
+_OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs".split())
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
@@ -312,6 +313,12 @@ class TensorEngine:
         """Whether a value stands for a number of each call, or for a size."""
         return isinstance(value, (HostScalar, Extent, ExtentFloat))
 
+    def carries(self, value: Any, name: str) -> bool:
+        """Whether an operator of a symbol gives another one: of sizes only arithmetic does."""
+        if isinstance(value, HostScalar):
+            return name != "matmul"
+        return isinstance(value, Extent) and name in _OF_SIZES
+
     def concrete(self, value: Any) -> Any:
         """The number itself, which the recording then depends on."""
         if isinstance(value, HostScalar):
@@ -415,6 +422,22 @@ def _keep_numpy(generator: Any) -> Callable[[], None]:
     return lambda: setattr(generator.bit_generator, "state", state)
 
 
+def _array_method(name: str) -> Any:
+    """A method of arrays that reads its elements and changes nothing."""
+    method = getattr(np.ndarray, name)
+    return lambda recorder, array, /, *args, **kwargs: pure(
+        recorder, method, (array, *args), kwargs
+    )
+
+
+methods.TABLE[np.ndarray] = {
+    name: _array_method(name)
+    for name in (
+        "all any argmax argmin argsort astype clip copy cumprod cumsum dot flatten item max mean "
+        "min nonzero prod ravel repeat reshape round searchsorted squeeze std sum take tobytes "
+        "tolist trace transpose var __len__ __float__ __int__ __bool__"
+    ).split()
+}
 methods.TABLE[np.random.Generator] = _Draws()
 methods.TABLE[np.random.RandomState] = _Draws()
 

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from adjoint.engine.capture.surroundings.attributes import Attributes
+from adjoint.engine.capture.following import TensorEngine
+from adjoint.engine.capture.python import observe
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.session.graph import Graph
@@ -45,21 +46,21 @@ def record_call(
     names = list(argument_names(signature, args, kwargs))
     bound = signature.bind(*args, **kwargs)
     leaves, structure = flatten(dict(bound.arguments))
-    attributes = Attributes(owners)
-    try:
-        with graph:
-            for name, tensor in variables:
-                if not tensor._chain:
-                    graph.variable(tensor, name, requires_grad=tensor.requires_grad)
-            fed = [
-                _placeholder(graph, x, name) if is_tensor(x) else x
-                for name, x in zip(names, leaves, strict=True)
-            ]
-            bound.arguments.update(unflatten(structure, fed))
-            with graph.update("effects") as effects:
-                graph.set_results(fn(*bound.args, **bound.kwargs))
-    finally:
-        attributes.undo(graph.trace)
+    with graph:
+        for name, tensor in variables:
+            if not tensor._chain:
+                graph.variable(tensor, name, requires_grad=tensor.requires_grad)
+        fed = [
+            _placeholder(graph, x, name) if is_tensor(x) else x
+            for name, x in zip(names, leaves, strict=True)
+        ]
+        bound.arguments.update(unflatten(structure, fed))
+        with graph.update("effects") as effects:
+            found = observe(fn, bound.args, bound.kwargs, engine=TensorEngine(graph.trace))
+            found.roll_back()
+            if found.error is not None:
+                raise found.error
+            graph.set_results(found.result)
     if effects.writes:
         graph.effects = ["effects"]
     else:

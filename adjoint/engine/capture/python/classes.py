@@ -11,7 +11,6 @@ from .c import constructors
 from .calling import call, is_python
 from .exposing import NeedsPython, expose
 from .frames import Frame
-from .operators import made
 from .plain import MISSING, can_change
 from .recorder import Recorder
 

@@ -85,6 +85,9 @@ class Engine(Protocol):
     def is_symbol(self, value: Any) -> bool:
         """Whether a value stands for such a number."""
 
+    def carries(self, value: Any, name: str) -> bool:
+        """Whether an operator of a symbol gives another symbol."""
+
     def concrete(self, value: Any) -> Any:
         """The number itself, which the recording then depends on."""
 
@@ -170,6 +173,9 @@ class NoEngine:
 
     def is_symbol(self, value: Any) -> bool:
         return type(value) is Symbol
+
+    def carries(self, value: Any, name: str) -> bool:
+        return True
 
     def concrete(self, value: Any) -> Any:
         return value.pin() if type(value) is Symbol else value

@@ -12,8 +12,8 @@ from . import iteration
 from .attributes import class_lookup, field, kind_of
 from .calling import call, is_python
 from .exposing import _VIEWS, NeedsPython, expose
-from .places import Answer, ClassAttribute, Item, Length, Member
-from .plain import MISSING, PLAIN, can_change, is_plain
+from .places import Answer, ClassAttribute, Item, Length
+from .plain import MISSING, PLAIN, can_change
 from .recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
@@ -88,9 +88,11 @@ def _exposed(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
+    if engine.is_symbol(a) and not engine.carries(a, name):
+        a = recorder.concrete(a)
+    if engine.is_symbol(b) and not engine.carries(b, name):
+        b = recorder.concrete(b)
     if engine.is_symbol(a) or engine.is_symbol(b):
-        if engine.owns(a) or engine.owns(b):
-            return engine.call(_OPERATORS[name], (a, b), {}, None)
         if engine.is_symbol(a) and engine.is_symbol(b):
             return _OPERATORS[name](a, b)
         number = b if engine.is_symbol(a) else a
@@ -187,6 +189,8 @@ def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 def unary(recorder: Recorder, name: str, a: Any) -> Any:
     """`-a`, `+a`, `~a`."""
+    if recorder.engine.is_symbol(a) and not recorder.engine.carries(a, name):
+        a = recorder.concrete(a)
     if type(a) in PLAIN or recorder.engine.is_symbol(a):
         return _OPERATORS[name](a)
     method = method_of(recorder, a, f"__{name}__")

@@ -7,7 +7,6 @@ import marshal
 from array import array
 from typing import Any
 
-from adjoint.engine.capture.surroundings.reach import is_own
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.device import CPU, Device
@@ -108,7 +107,7 @@ def rows(each: list[tuple[int, ...]]) -> bytes:
 
 
 def _composed_here(record: Record) -> bool:
-    return record.compose is not None and is_own(record.compose)
+    return record.compose is not None and _is_own(record.compose)
 
 
 PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # marshal knows them
@@ -137,3 +136,8 @@ def plain(x: Any) -> Any:
     if isinstance(x, Graph):
         return (kind.__name__, graph_key(x))
     raise Unnameable(kind.__name__)
+
+
+def _is_own(fn: Any) -> bool:
+    """Whether a function is the framework's own: these do not change."""
+    return (fn.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
