@@ -27,6 +27,7 @@ from adjoint.engine.capture.python.calls import entered, pure
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.operators import new_parts
 from adjoint.engine.capture.python.plain import is_plain, same
 from adjoint.engine.core.errors import EXECUTING
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -43,7 +44,8 @@ _FOLLOWED = tuple(
         "engine.core.state.epoch",
     )
 )  # fmt: skip
-_OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs".split())
+_OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
+_OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
@@ -136,8 +138,9 @@ class TensorEngine:
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
-        if type(result) in (list, dict, set) and sys.getrefcount(result) <= 2:
+        if isinstance(result, (list, dict, set, tuple)) and sys.getrefcount(result) <= 2:
             recorder.new(result)
+            new_parts(recorder, result)
         elif isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2:
             recorder.new(result)
         elif hasattr(type(result), "__next__"):
@@ -316,8 +319,8 @@ class TensorEngine:
     def carries(self, value: Any, name: str) -> bool:
         """Whether an operator of a symbol gives another one: of sizes only arithmetic does."""
         if isinstance(value, HostScalar):
-            return name != "matmul"
-        return isinstance(value, Extent) and name in _OF_SIZES
+            return name not in ("matmul", "divmod")
+        return name in (_OF_SIZES if isinstance(value, Extent) else _OF_QUOTIENTS)
 
     def concrete(self, value: Any) -> Any:
         """The number itself, which the recording then depends on."""
@@ -326,7 +329,13 @@ class TensorEngine:
             return float(value) if isinstance(number, float) else int(value)
         if isinstance(value, Extent):
             return value.pin()
-        return float(value) if isinstance(value, ExtentFloat) else value
+        if isinstance(value, ExtentFloat):
+            raise self.recorder.refuse(
+                "a quotient of sizes",
+                "what the function does depends on it, which no guard on sizes can say",
+                "Compare the sizes themselves, or use //.",
+            )
+        return value
 
     def present(self, value: Any) -> Any:
         """The number a symbol stands for now."""

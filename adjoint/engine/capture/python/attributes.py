@@ -264,6 +264,8 @@ def _class_field(recorder: Recorder, cls: type, name: str) -> Any:
 
 def _of_module(recorder: Recorder, module: Any, name: str) -> Any:
     table = module.__dict__
+    if name not in table and recorder.engine.runs(table.get("__getattr__")):
+        getattr(module, name, None)  # the engine loads its own when it is asked for
     value = recorder.item(table, name)
     if value is not MISSING:
         return value

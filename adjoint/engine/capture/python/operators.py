@@ -117,7 +117,7 @@ def made(recorder: Recorder, value: Any) -> Any:
         return value
     if sys.getrefcount(value) <= _MOST:
         recorder.new(value)
-        _new_parts(recorder, value)
+        new_parts(recorder, value)
     return value
 
 
@@ -133,13 +133,20 @@ def _count() -> int:
 _MOST = _count()
 
 
-def _new_parts(recorder: Recorder, value: Any) -> None:
+def new_parts(recorder: Recorder, value: Any) -> None:
     """Containers inside of a new one that nobody else has."""
+    if isinstance(value, dict):
+        for key in value:
+            if isinstance(value[key], (list, tuple, dict, set)) and (
+                sys.getrefcount(value[key]) <= 2
+            ):
+                recorder.new(value[key])
+                new_parts(recorder, value[key])
     if isinstance(value, (list, tuple)):
         for i in range(len(value)):
-            if isinstance(value[i], (list, dict, set)) and sys.getrefcount(value[i]) <= 2:
+            if isinstance(value[i], (list, tuple, dict, set)) and sys.getrefcount(value[i]) <= 2:
                 recorder.new(value[i])
-                _new_parts(recorder, value[i])
+                new_parts(recorder, value[i])
 
 
 _IN_PLACE_WRITES = (list, set, dict, deque, bytearray)
@@ -211,9 +218,11 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if type(a) in PLAIN and type(b) in PLAIN:
         return _OPERATORS[name](a, b)
     engine = recorder.engine
+    if engine.is_symbol(a) and not engine.carries(a, "compare"):
+        a = recorder.concrete(a)
+    if engine.is_symbol(b) and not engine.carries(b, "compare"):
+        b = recorder.concrete(b)
     if engine.is_symbol(a) or engine.is_symbol(b):
-        if engine.owns(a) or engine.owns(b):
-            return engine.call(_OPERATORS[name], (a, b), {}, None)
         return _OPERATORS[name](a, b)
     left, right = f"__{name}__", f"__{_REFLECTED[name]}__"
     first, second = method_of(recorder, a, left), method_of(recorder, b, right)
