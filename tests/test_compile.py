@@ -692,7 +692,7 @@ def test_numbers_are_drawn_at_each_call(name: str) -> None:
     results = []
     for wrap in (lambda fn: fn, ad.compile):
         random.seed(3)
-        np.random.seed(3)  # noqa: NPY002
+        np.random.seed(3)
         NUMBERS.bit_generator.state = np.random.default_rng(5).bit_generator.state
         fn: Any = wrap(DRAWN[name])
         results.append([fn(ad.ones(2)).tolist() for _ in range(4)])

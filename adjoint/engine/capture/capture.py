@@ -15,17 +15,19 @@ from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, Refused
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
+from adjoint.engine.capture.following import Declared, TensorEngine
 from adjoint.engine.capture.history import history
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
+from adjoint.engine.capture.program.python_state import Dependence
 from adjoint.engine.capture.python import Observation, Place, observe
 from adjoint.engine.capture.python.places import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.places import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
+from adjoint.engine.capture.rebinding import put_back, rebound
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
-from adjoint.engine.capture.rebinding import put_back, rebound
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
@@ -34,9 +36,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
-from adjoint.engine.capture.following import Declared, TensorEngine
 from adjoint.engine.graph.ir import Graph
-from adjoint.engine.capture.program.python_state import Dependence
 from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
 
 Ready = tuple[tuple[Arguments, Program], ...]
@@ -574,9 +574,15 @@ class Captured:
 def _moved(before: Any, now: Any) -> bool:
     """Whether a function put another number or tensor where it had read one."""
     if is_tensor(before):
-        return is_tensor(now) and now is not before
+        return is_tensor(now) and now is not before and not _is_of_body(now)
     number = type(before) in NUMBERS and type(before) is not bool
     return number and (now is not before) and (type(now) in NUMBERS or is_host(now))
+
+
+def _is_of_body(tensor: Any) -> bool:
+    """Whether the body of a loop or branch made a tensor."""
+    trace = tensor._storage.trace
+    return trace is not None and trace.closes
 
 
 def is_host(value: Any) -> bool:

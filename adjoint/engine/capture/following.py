@@ -28,10 +28,10 @@ from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.operators import new_parts
-from adjoint.engine.capture.python.plain import is_plain, same
+from adjoint.engine.capture.python.plain import has, is_plain, same
 from adjoint.engine.core.errors import EXECUTING
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.state.epoch import EPOCH, Epoch
+from adjoint.engine.core.state.epoch import EPOCH, Epoch, TrackedDict
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.extents import Extent, ExtentFloat
 
@@ -60,12 +60,12 @@ def is_native(module: str) -> bool:
 
 def is_module(value: Any) -> bool:
     """Whether this is an nn.Module (a layer above this one)."""
-    return hasattr(type(value), "_call_impl")
+    return has(type(value), "_call_impl")
 
 
 def is_captured(value: Any) -> bool:
     """Whether this is a compiled function."""
-    return hasattr(type(value), "capture_children") and hasattr(type(value), "recordings")
+    return has(type(value), "capture_children") and has(type(value), "recordings")
 
 
 class _Number:
@@ -141,9 +141,7 @@ class TensorEngine:
         if isinstance(result, (list, dict, set, tuple)) and sys.getrefcount(result) <= 2:
             recorder.new(result)
             new_parts(recorder, result)
-        elif isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2:
-            recorder.new(result)
-        elif hasattr(type(result), "__next__"):
+        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(type(result), "__next__"):
             recorder.new(result)
         return result
 
@@ -207,12 +205,12 @@ class TensorEngine:
 
     def declare(self, value: Any) -> None:
         """Have what an object says of itself be part of what the recording depends on."""
-        if not hasattr(type(value), "capture_children") or id(value) in self.holders:
+        if not has(type(value), "capture_children") or id(value) in self.holders:
             return
         if is_captured(value):
             return
         self.holders[id(value)] = value
-        if hasattr(type(value), "capture_keep"):
+        if has(type(value), "capture_keep"):
             self.restores.append(value.capture_keep())
 
     # -- what objects are ---------------------------------------------------------------------
@@ -237,7 +235,7 @@ class TensorEngine:
 
     def keeps(self, cls: type) -> bool:
         """Whether a class is the framework's: nobody changes these, but for layers."""
-        return is_native(cls.__module__)
+        return is_native(cls.__module__) or cls is TrackedDict
 
     def keeps_function(self, fn: Any) -> bool:
         """Whether a function is the framework's."""
@@ -254,7 +252,7 @@ class TensorEngine:
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the framework's objects, if it is no ordinary one."""
         if is_tensor(obj):
-            if name in getattr(obj, "__dict__", {}) or not hasattr(type(obj), name):
+            if name in getattr(obj, "__dict__", {}) or not has(type(obj), name):
                 return False
         setattr(obj, name, value)
         return True
@@ -506,10 +504,10 @@ def _listings(holder: Any, seen: set[int]) -> Iterator[tuple[Callable[[], list[A
     seen.add(id(holder))
     kind = type(holder)
     parts: list[Any] = []
-    if hasattr(kind, "capture_children"):
+    if has(kind, "capture_children"):
         children = dict(holder.capture_children())
-        if hasattr(kind, "capture_watch"):
-            covered = holder.capture_covers() if hasattr(kind, "capture_covers") else ()
+        if has(kind, "capture_watch"):
+            covered = holder.capture_covers() if has(kind, "capture_covers") else ()
             yield holder.capture_watch(), []
             for name in covered:
                 parts += [v for held in children.get(name, {}).values() for v in held.values()]

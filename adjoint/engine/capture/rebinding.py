@@ -17,7 +17,6 @@ from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.core.tree import TreeDef, flatten
 
 
-
 def rebound(structure: TreeDef, given: Sequence[Any], after: Any) -> bool:
     """Whether containers made of a structure and leaves hold something else by now."""
     leaves, now = flatten(after)

@@ -12,6 +12,7 @@ from adjoint.engine.capture.backward.derivative import Derivative, differentiate
 from adjoint.engine.capture.backward.program_node import ProgramNode
 from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.overlaps import Overlaps
+from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
 from adjoint.engine.capture.program.recipes import Made, Outputs, Recipe, Ref, Root
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.capture.python import Observation
@@ -22,7 +23,6 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.engine.graph.ir import Graph
-from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.capture.following import Declared, TensorEngine
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
+from adjoint.engine.capture.python.places import Item
 from adjoint.engine.capture.python.rebuilding import Call
+from adjoint.engine.capture.python.recorder import Effect
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.capture.following import Declared, TensorEngine
 
 
 class Dependence:
@@ -55,9 +57,7 @@ class PythonState:
 
     __slots__ = ("late", "replay", "sized")
 
-    def __init__(
-        self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool
-    ) -> None:
+    def __init__(self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool) -> None:
         self.sized = sized  # whether a size is kept outside or returned
         self.replay = replay
         self.late = tuple(late)
@@ -88,8 +88,30 @@ def python_state(
         return Output(outputs.recipe(value)) if is_tensor(value) else None
 
     observation.result = result
+    recorder.effects[:] = [e for e in recorder.effects if not _left_by_body(recorder, e)]
     replay = observation.replay(tensor)
     return PythonState(replay, engine.late, engine.sized)
+
+
+def _left_by_body(recorder: Any, effect: Effect) -> bool:
+    """Whether an effect keeps a tensor of a loop's or branch's body: it stays as it was before.
+
+    A body that reads what it assigns is refused: each iteration would see the first.
+    """
+    for value in effect.args:
+        trace = value._storage.trace if is_tensor(value) else None
+        if trace is None or not trace.closes:
+            continue
+        owner, name = effect.args[:2]
+        read = recorder.guards.get(Item(owner, name)) if isinstance(owner, dict) else None
+        if read is not None and id(read.value) in trace.lifted:
+            raise RuntimeError(
+                f"{trace.what}: a captured body reads and assigns the attribute {name!r} "
+                f"({value._spec}), which would not be carried from iteration to iteration. "
+                "Make it part of the carry: take it as an argument and return the new value."
+            )
+        return True
+    return False
 
 
 def _is_made(recorder: Any, value: Any) -> bool:

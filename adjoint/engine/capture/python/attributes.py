@@ -9,7 +9,7 @@ from typing import Any
 
 from .calling import call, is_python
 from .places import Answer, ClassAttribute, Item, Kind, Order, Slot
-from .plain import MISSING, can_change, is_plain
+from .plain import MISSING, can_change, has, is_plain
 from .recorder import Recorder
 
 _GETATTRIBUTES = {
@@ -53,7 +53,7 @@ def kind_of(recorder: Recorder, obj: Any) -> type:
     """The class of an object, which can be set to another one."""
     cls = type(obj)
     if can_change(cls) and recorder.needs_guards(obj) and not recorder.is_fresh(obj):
-        if not recorder.journal.has_field(obj, "__class__"):
+        if not recorder.engine.keeps(cls) and not recorder.journal.has_field(obj, "__class__"):
             recorder.guard(Kind(obj), cls)
     return cls
 
@@ -151,7 +151,7 @@ def is_data(recorder: Recorder, descriptor: Any) -> bool:
     if kind is property or kind in _FIELDS:
         return True
     if not can_change(kind):
-        return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+        return has(kind, "__set__") or has(kind, "__delete__")
     return (
         class_lookup(recorder, kind, "__set__") is not MISSING
         or class_lookup(recorder, kind, "__delete__") is not MISSING

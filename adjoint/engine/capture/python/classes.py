@@ -78,7 +78,7 @@ def _of_c(
     recorder: Recorder, cls: type, maker: Any, starter: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Any:
     """An object that C makes alone."""
-    if issubclass(cls, BaseException) or maker is object.__new__ and starter is object.__init__:
+    if issubclass(cls, BaseException) or (maker is object.__new__ and starter is object.__init__):
         return recorder.new(type.__call__(cls, *args, **kwargs))
     known = next((c for c in cls.__mro__ if not can_change(c)), object)
     if known in constructors.FIXED or cls in constructors.FIXED:

@@ -14,7 +14,6 @@ from .places import Answer
 from .plain import MISSING, can_change, is_plain
 from .recorder import Recorder
 
-_GROUP = type(next(itertools.groupby("a"))[1])
 _KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
 
 
@@ -104,7 +103,9 @@ def step(recorder: Recorder, asked: Any) -> Any:
         if not recorder.is_fresh(asked):
             raise from_outside(recorder, asked)
         value = next(asked)
-        return recorder.new(value) if type(value) is _GROUP else value
+        if type(asked) is itertools.groupby:
+            recorder.new(value[1])
+        return value
     found = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
     if found is MISSING:
         return next(asked)  # raises

@@ -82,9 +82,14 @@ def can_change(cls: type) -> bool:
     return not cls.__flags__ & IMMUTABLE_TYPE
 
 
+def has(cls: type, name: str) -> bool:
+    """Whether a class or one of its bases has an attribute; nobody is asked, nothing loaded."""
+    return any(name in c.__dict__ for c in cls.__mro__)
+
+
 def short(value: Any) -> str:
     """A value in a message."""
-    if type(value) in PLAIN or type(value) in (tuple, list, dict) and is_plain(tuple(value)):
+    if type(value) in PLAIN or (type(value) in (tuple, list, dict) and is_plain(tuple(value))):
         text = repr(value)
     elif isinstance(value, (types.FunctionType, type)):
         text = value.__qualname__

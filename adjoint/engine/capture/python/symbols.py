@@ -151,4 +151,4 @@ for _name in "neg pos abs invert".split():
     setattr(Symbol, f"__{_name}__", lambda self, fn=_one: computed(fn, self))
 for _one in (round, math.trunc, math.floor, math.ceil):
     setattr(Symbol, f"__{_one.__name__}__", lambda self, *args, fn=_one: computed(fn, self, *args))
-setattr(Symbol, "__divmod__", lambda self, other: (self // other, self % other))
+Symbol.__divmod__ = lambda self, other: (self // other, self % other)

@@ -17,7 +17,7 @@ from typing import Any
 from .. import attributes, iteration, operators
 from ..calling import call, is_python
 from ..exposing import NeedsPython, expose
-from ..plain import MISSING, NUMBERS, PLAIN
+from ..plain import MISSING, NUMBERS, PLAIN, has
 from ..recorder import Recorder
 
 Handler = Callable[..., Any]
@@ -157,7 +157,7 @@ def _iterating(cls: Any) -> Handler:
         def ready(value: Any) -> Any:
             if type(value) in NUMBERS or value is None or recorder.engine.is_symbol(value):
                 return recorder.concrete(value)
-            if callable(value) and not hasattr(type(value), "__iter__"):
+            if callable(value) and not has(type(value), "__iter__"):
                 return entered(recorder, value)
             return _lazily(recorder, value)
 
@@ -168,7 +168,7 @@ def _iterating(cls: Any) -> Handler:
 
 
 def _lazily(recorder: Recorder, value: Any) -> Any:
-    if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
+    if not has(type(value), "__iter__") and not has(type(value), "__getitem__"):
         return value  # C says that it cannot be iterated
     return iteration.native(recorder, value)
 

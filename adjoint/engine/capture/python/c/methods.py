@@ -57,7 +57,7 @@ def call_method(
         return _writing(recorder, method, bound, args, name)
     if fresh and not can_change(type(bound)):
         return _reading(recorder, method, bound, args, kwargs, name)
-    if isinstance(bound, _LOCKS) or isinstance(bound, (property, BaseException)) and fresh:
+    if isinstance(bound, _LOCKS) or (isinstance(bound, (property, BaseException)) and fresh):
         return made(recorder, method(bound, *args, **kwargs))
     if name in READS and recorder.engine.elements(bound) is not None:
         return _reading(recorder, method, bound, args, kwargs, name)
@@ -167,8 +167,8 @@ def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwar
         return fn(*args, **kwargs)
     if (
         cls in FIXED
-        or not can_change(cls)
-        and cls.__module__ in ("builtins", "datetime", "decimal")
+        or (not can_change(cls)
+        and cls.__module__ in ("builtins", "datetime", "decimal"))
     ):
         if "now" not in name and name not in ("today", "utcnow"):
             return pure(recorder, fn, args, kwargs)

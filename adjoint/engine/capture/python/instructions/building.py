@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import attributes, calls, iteration, operators
 from ..frames import Frame
-from ..plain import MISSING
+from ..plain import MISSING, has
 from .variables import NULL, load_fast
 
 _BINARY = "add and floordiv lshift matmul mul mod or pow rshift sub truediv xor".split()
@@ -166,7 +166,7 @@ def list_extend(frame: Frame, depth: int) -> None:
     try:
         source = iteration.native(frame.recorder, given)
     except TypeError:
-        if not hasattr(type(given), "__iter__") and not hasattr(type(given), "__getitem__"):
+        if not has(type(given), "__iter__") and not has(type(given), "__getitem__"):
             raise TypeError(
                 f"Value after * must be an iterable, not {type(given).__name__}"
             ) from None
@@ -281,7 +281,7 @@ def unpack_ex(frame: Frame, counts: int) -> None:
 
 
 def _unpackable(frame: Frame, given: Any) -> Any:
-    if not hasattr(type(given), "__iter__") and not hasattr(type(given), "__getitem__"):
+    if not has(type(given), "__iter__") and not has(type(given), "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {type(given).__name__} object")
     return iteration.native(frame.recorder, given)
 
@@ -486,7 +486,7 @@ def call_function_ex_always(frame: Frame, flags: int) -> None:
 
 def _call_spread(frame: Frame, fn: Any, given: Any, kwargs: Any) -> Any:
     if type(given) is not tuple:
-        if not hasattr(type(given), "__iter__") and not hasattr(type(given), "__getitem__"):
+        if not has(type(given), "__iter__") and not has(type(given), "__getitem__"):
             kind = type(given).__name__
             raise TypeError(f"{_called(fn)} argument after * must be an iterable, not {kind}")
         given = tuple(iteration.native(frame.recorder, given))
