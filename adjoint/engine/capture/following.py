@@ -119,7 +119,7 @@ class TensorEngine:
             return True
         return isinstance(fn, types.BuiltinFunctionType) and is_native(fn.__module__ or "")
 
-    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Any) -> Any:
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call one; what it reads of Python's state is guarded, callbacks are followed."""
         recorder = self.recorder
         if is_captured(fn):
@@ -141,7 +141,9 @@ class TensorEngine:
         if isinstance(result, (list, dict, set, tuple)) and sys.getrefcount(result) <= 2:
             recorder.new(result)
             new_parts(recorder, result)
-        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(type(result), "__next__"):
+        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(
+            type(result), "__next__"
+        ):
             recorder.new(result)
         return result
 
@@ -159,8 +161,6 @@ class TensorEngine:
             return _entry(self.recorder, value)
         if kind in (list, dict, set, tuple, deque):
             self._guard_contents(value)
-        elif isinstance(value, type) and hasattr(value, "apply") and not self.owns_class(value):
-            return self._function_class(value)
         return value
 
     def _guard_contents(self, value: Any) -> None:
@@ -180,14 +180,11 @@ class TensorEngine:
             return value.shape[0]
         return len(value)
 
-    def _function_class(self, cls: Any) -> Any:
-        return cls
-
     def _array_given(self, array: Any, result: Any) -> None:
         """A NumPy array: read at each call if it became a tensor, else a constant."""
-        if is_tensor(result) and isinstance(getattr(result, "_array", None), np.ndarray):
-            if np.shares_memory(result._array, array):
-                return
+        backed = is_tensor(result) and isinstance(result._array, np.ndarray)
+        if backed and np.shares_memory(result._array, array):
+            return
         if not self.recorder.is_fresh(array):
             expose(self.recorder, array)
 
@@ -251,9 +248,9 @@ class TensorEngine:
 
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the framework's objects, if it is no ordinary one."""
-        if is_tensor(obj):
-            if name in getattr(obj, "__dict__", {}) or not has(type(obj), name):
-                return False
+        users = name in getattr(obj, "__dict__", {}) or not has(type(obj), name)
+        if is_tensor(obj) and users:
+            return False
         setattr(obj, name, value)
         return True
 
@@ -410,7 +407,7 @@ class _Draws(dict[str, Any]):
                 if type(number) not in (int, float):
                     raise recorder.refuse(
                         f"{type(generator).__name__}.{name}",
-                        f"it gives a {type(number).__name__}; a recording draws single numbers only",
+                        f"it gives a {type(number).__name__}; a recording draws numbers only",
                         "Draw outside and pass the result, or draw with adjoint.rand.",
                     )
                 return number
@@ -521,11 +518,11 @@ def _listings(holder: Any, seen: set[int]) -> Iterator[tuple[Callable[[], list[A
     elif isinstance(holder, (list, tuple, deque)):
         yield (lambda: [*holder]), []
         parts = list(holder)
-    elif is_module(holder) or isinstance(getattr(holder, "__dict__", None), dict):
-        if not isinstance(holder, (type, types.ModuleType, types.FunctionType)):
-            own = holder.__dict__
-            yield (lambda: [*own, *own.values()]), []
-            parts = list(own.values())
+    elif isinstance(own := getattr(holder, "__dict__", None), dict) and not isinstance(
+        holder, (type, types.ModuleType, types.FunctionType)
+    ):
+        yield (lambda: [*own, *own.values()]), []
+        parts = list(own.values())
     yield list, [p for p in parts if is_tensor(p)]
     for part in parts:
         if not is_tensor(part) and not is_plain(part):

@@ -33,7 +33,7 @@ def class_lookup(recorder: Recorder, cls: type, name: str) -> Any:
         return known
     value = _find(recorder, cls.__mro__, name)
     recorder.lookups[cls, name] = value
-    if can_change(cls) and not recorder.is_fresh(cls) and not recorder.engine.keeps(cls):
+    if _is_watched(recorder, cls):
         recorder.guard(Order(cls), cls.__mro__)
     return value
 
@@ -41,20 +41,36 @@ def class_lookup(recorder: Recorder, cls: type, name: str) -> Any:
 def _find(recorder: Recorder, classes: tuple[type, ...], name: str) -> Any:
     for cls in classes:
         value = type.__dict__["__dict__"].__get__(cls).get(name, MISSING)
-        if can_change(cls) and not recorder.is_fresh(cls) and not recorder.engine.keeps(cls):
-            if not recorder.journal.has_field(cls, name):
-                value = recorder.read(ClassAttribute(cls, name), value)
+        if _is_watched(recorder, cls) and not recorder.journal.has_field(cls, name):
+            value = recorder.read(ClassAttribute(cls, name), value)
         if value is not MISSING:
             return value
     return MISSING
 
 
+def _is_watched(recorder: Recorder, cls: type) -> bool:
+    """Whether somebody may give a class other attributes."""
+    return can_change(cls) and not recorder.is_fresh(cls) and not recorder.engine.keeps(cls)
+
+
+def _is_outside(recorder: Recorder, obj: Any, name: str) -> bool:
+    """Whether an attribute of an object is as it was before, and may change."""
+    return (
+        recorder.needs_guards(obj)
+        and not recorder.is_fresh(obj)
+        and not recorder.journal.has_field(obj, name)
+    )
+
+
 def kind_of(recorder: Recorder, obj: Any) -> type:
     """The class of an object, which can be set to another one."""
     cls = type(obj)
-    if can_change(cls) and recorder.needs_guards(obj) and not recorder.is_fresh(obj):
-        if not recorder.engine.keeps(cls) and not recorder.journal.has_field(obj, "__class__"):
-            recorder.guard(Kind(obj), cls)
+    if (
+        can_change(cls)
+        and not recorder.engine.keeps(cls)
+        and _is_outside(recorder, obj, "__class__")
+    ):
+        recorder.guard(Kind(obj), cls)
     return cls
 
 
@@ -199,9 +215,8 @@ def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
         return kind_of(recorder, obj)
     value = Slot(obj, descriptor).now()
     if value is MISSING:
-        if recorder.needs_guards(obj) and not recorder.is_fresh(obj):
-            if not recorder.journal.has_field(obj, name):
-                recorder.guard(Slot(obj, descriptor), MISSING)
+        if _is_outside(recorder, obj, name):
+            recorder.guard(Slot(obj, descriptor), MISSING)
         return descriptor.__get__(obj, type(obj))  # raises
     if recorder.is_fresh(obj) or not recorder.needs_guards(obj) or is_plain(obj):
         return value

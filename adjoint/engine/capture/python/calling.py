@@ -29,6 +29,6 @@ def is_python(recorder: Recorder, fn: Any) -> bool:
     kind = type(fn)
     if kind is types.FunctionType or kind is property:
         return True  # the engine's own are called natively when it comes to it
-    if kind in _OF_C or fn is None or fn is MISSING:
+    if isinstance(fn, _OF_C) or fn is None or fn is MISSING:
         return False
     return any("__call__" in c.__dict__ or "__get__" in c.__dict__ for c in kind.__mro__)

@@ -45,7 +45,7 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return call(recorder, fn.__func__, (fn.__self__, *args), kwargs)
     if isinstance(fn, type):
         return classes.call_class(recorder, fn, args, kwargs)
-    if kind in _OF_C:
+    if isinstance(fn, _OF_C):
         return call_c(recorder, fn, args, kwargs)
     if kind is functools.partial:
         return _call_partial(recorder, fn, args, kwargs)
@@ -74,7 +74,7 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def run_engines(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of the engine's."""
-    return recorder.engine.call(fn, args, kwargs, functools.partial(entered, recorder))
+    return recorder.engine.call(fn, args, kwargs)
 
 
 def entered(recorder: Recorder, fn: Any) -> Any:

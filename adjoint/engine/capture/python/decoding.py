@@ -141,7 +141,8 @@ def plan_of(code: types.CodeType) -> Plan:
     from .instructions import TABLE  # the tables refer to frames, which have plans
 
     plan = Plan(code, TABLE)
-    _BY_ID[id(code)] = weakref.ref(code, lambda _, key=id(code): _BY_ID.pop(key, None)), plan  # type: ignore[misc]
+    key = id(code)
+    _BY_ID[key] = weakref.ref(code, lambda _: _BY_ID.pop(key, None)), plan
     return plan
 
 

@@ -19,10 +19,8 @@ class Engine(Protocol):
     def runs(self, fn: Any) -> bool:
         """Whether a callable is the engine's own: called natively, not followed."""
 
-    def call(
-        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Callable[[Any], Any]
-    ) -> Any:
-        """Call one; `enter(f)` is a function that, called natively, has `f` followed."""
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call one; functions among its arguments are followed when it calls them."""
 
     def owns(self, value: Any) -> bool:
         """Whether a value is the engine's (a tensor): its attributes and operators run natively."""
@@ -101,9 +99,7 @@ class NoEngine:
     def runs(self, fn: Any) -> bool:
         return False
 
-    def call(
-        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], enter: Callable[[Any], Any]
-    ) -> Any:
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return fn(*args, **kwargs)
 
     def owns(self, value: Any) -> bool:

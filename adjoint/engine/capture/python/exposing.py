@@ -68,7 +68,7 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
         return value if all(map(_is, parts, value)) else tuple(parts)
     if isinstance(value, (list, dict, set, deque, bytearray, tuple, frozenset)):
         return _expose_container(recorder, value, shallow)
-    if isinstance(value, BY_IDENTITY) or isinstance(value, (type, enum.Enum)):
+    if isinstance(value, (BY_IDENTITY, type, enum.Enum)):
         return value
     if recorder.engine.owns(value):
         return value

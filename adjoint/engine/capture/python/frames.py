@@ -117,10 +117,11 @@ class Frame:
 
     def generator(self) -> Generator[Any, Any, Any]:
         """A generator of Python's own that executes this frame."""
-        made = _drive(self)
+        made: Any = _drive(self)
         made.__name__ = self.code.co_name
         made.__qualname__ = self.code.co_qualname
-        return made
+        driven: Generator[Any, Any, Any] = made
+        return driven
 
 
 def current_exception(recorder: Recorder) -> BaseException | None:

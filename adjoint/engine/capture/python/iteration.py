@@ -48,7 +48,7 @@ def iterator(recorder: Recorder, given: Any) -> Any:
     if recorder.engine.owns(given):
         found = attributes.class_lookup(recorder, type(given), "__iter__")
         if not is_python(recorder, found):
-            return recorder.new(recorder.engine.call(iter, (given,), {}, None))
+            return recorder.new(recorder.engine.call(iter, (given,), {}))
     if is_iterator(given):
         if not recorder.is_fresh(given):
             raise from_outside(recorder, given)
@@ -76,7 +76,10 @@ def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
     found = tuple(given)
     if not recorder.is_fresh(given) and not is_plain(given):
         again = tuple(given)
-        alike = all(a is b or (is_plain(a) and type(a) is type(b)) for a, b in zip(found, again))
+        alike = all(
+            a is b or (is_plain(a) and type(a) is type(b))
+            for a, b in zip(found, again, strict=False)
+        )
         if isinstance(given, Iterator) or len(again) != len(found) or not alike:
             raise from_outside(recorder, given)
         recorder.guard(Answer(tuple, (given,)), found)

@@ -75,7 +75,7 @@ class Observation:
         self.recorder.journal.roll_back()
 
     def replay(self, engines: Callable[[Any], Recipe | None] = lambda value: None) -> Replay:
-        """How calls do this again. Asked for before rolling back: objects are looked at as they are."""
+        """How calls do this again; asked for before rolling back, while objects are as they are."""
         describer = Describer(self.recorder, engines)
         effects = []
         for effect in self.recorder.effects:

@@ -64,7 +64,7 @@ def _dispatch(recorder: Recorder, name: str, a: Any, b: Any, left: str, right: s
         if is_python(recorder, method):
             found = call(recorder, method, (own, other), {})
         elif engine.owns(own):
-            found = engine.call(method, (own, other), {}, None)
+            found = engine.call(method, (own, other), {})
         else:
             found = method(own, _exposed(recorder, name, own, other))
         if found is not NotImplemented:
@@ -100,7 +100,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
             return _OPERATORS[name](a, b)
         a, b = recorder.concrete(a), recorder.concrete(b)
     if engine.owns(a) or engine.owns(b):
-        return engine.call(_OPERATORS[name], (a, b), {}, None)
+        return engine.call(_OPERATORS[name], (a, b), {})
     shallow = name in ("add", "mul") and isinstance(a, _SEQUENCES) | isinstance(b, _SEQUENCES)
     try:
         a, b = expose(recorder, a, shallow=shallow), expose(recorder, b, shallow=shallow)
@@ -167,7 +167,7 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if isinstance(a, _IN_PLACE_WRITES):
         return _extend(recorder, name, a, b)
     if recorder.engine.owns(a) or recorder.engine.owns(b):
-        return recorder.engine.call(_IN_PLACE[name], (a, b), {}, None)
+        return recorder.engine.call(_IN_PLACE[name], (a, b), {})
     if recorder.is_fresh(a):
         return _IN_PLACE[name](a, expose(recorder, b))
     return recorder.engine.change(recorder, a, _IN_PLACE[name], (a, expose(recorder, b)))
@@ -204,7 +204,7 @@ def unary(recorder: Recorder, name: str, a: Any) -> Any:
     if is_python(recorder, method):
         return call(recorder, method, (a,), {})
     if recorder.engine.owns(a):
-        return recorder.engine.call(_OPERATORS[name], (a,), {}, None)
+        return recorder.engine.call(_OPERATORS[name], (a,), {})
     return made(recorder, _OPERATORS[name](expose(recorder, a)))
 
 
@@ -238,7 +238,7 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         if is_python(recorder, method):
             found = call(recorder, method, (own, other), {})
         elif engine.owns(own):
-            found = engine.call(method, (own, other), {}, None)
+            found = engine.call(method, (own, other), {})
         elif name == "ne" and method is object.__ne__ and _eq_in_python(recorder, own, other):
             found = call(recorder, method_of(recorder, own, "__eq__"), (own, other), {})
             found = found if found is NotImplemented else not truth(recorder, found)
@@ -263,10 +263,10 @@ def _eq_in_python(recorder: Recorder, a: Any, b: Any) -> bool:
 def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if engine.owns(a) or engine.owns(b):
-        return engine.call(_OPERATORS[name], (a, b), {}, None)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and type(a) is type(b):
-        if any(map(engine.is_symbol, (*a, *b))):
-            return _compare_sequences(recorder, name, a, b)
+        return engine.call(_OPERATORS[name], (a, b), {})
+    alike = isinstance(a, (list, tuple)) and type(a) is type(b)
+    if alike and any(map(engine.is_symbol, (*a, *b))):
+        return _compare_sequences(recorder, name, a, b)
     try:
         a, b = expose(recorder, a), expose(recorder, b)
     except NeedsPython:
@@ -333,7 +333,7 @@ def truth(recorder: Recorder, value: Any) -> bool:
             raise TypeError(f"__bool__ should return bool, returned {type(found).__name__}")
         return found
     if recorder.engine.owns(value):
-        return bool(recorder.engine.call(bool, (value,), {}, None))
+        return bool(recorder.engine.call(bool, (value,), {}))
     if method is not MISSING:
         return bool(expose(recorder, value))
     if method_of(recorder, value, "__len__") is not MISSING:
@@ -426,7 +426,7 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if recorder.engine.owns(owner) and not is_python(
         recorder, method_of(recorder, owner, "__getitem__")
     ):
-        return recorder.engine.call(operator.getitem, (owner, key), {}, None)
+        return recorder.engine.call(operator.getitem, (owner, key), {})
     method = method_of(recorder, owner, "__getitem__")
     if is_python(recorder, method):
         return call(recorder, method, (owner, key), {})
@@ -516,7 +516,7 @@ def _class_item(recorder: Recorder, owner: type, key: Any) -> Any:
 def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
     """`owner[key] = value`."""
     if recorder.engine.owns(owner):
-        recorder.engine.call(operator.setitem, (owner, key, value), {}, None)
+        recorder.engine.call(operator.setitem, (owner, key, value), {})
         return
     method = method_of(recorder, owner, "__setitem__")
     if is_python(recorder, method):
@@ -559,7 +559,7 @@ def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
 def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
     """`del owner[key]`."""
     if recorder.engine.owns(owner):
-        recorder.engine.call(operator.delitem, (owner, key), {}, None)
+        recorder.engine.call(operator.delitem, (owner, key), {})
         return
     method = method_of(recorder, owner, "__delitem__")
     if is_python(recorder, method):
@@ -605,7 +605,7 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     if isinstance(owner, _VIEWS):
         return _view_contains(recorder, owner, key)
     if recorder.engine.owns(owner):
-        return bool(recorder.engine.call(operator.contains, (owner, key), {}, None))
+        return bool(recorder.engine.call(operator.contains, (owner, key), {}))
     if method is not MISSING and not isinstance(owner, _SEQUENCES) and not recorder.is_fresh(owner):
         key = expose(recorder, key)
         return bool(recorder.guard(Answer(operator.contains, (owner, key)), key in owner))

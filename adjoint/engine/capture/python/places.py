@@ -244,7 +244,7 @@ class ClassAttribute(Place):
 
 
 class Answer(Place):
-    """What a call that changes nothing answers: the owner is the callable, the key its arguments."""
+    """What a call that changes nothing answers: the owner is called with the key."""
 
     __slots__ = ()
 

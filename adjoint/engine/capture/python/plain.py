@@ -24,6 +24,7 @@ FIXED = PLAIN | {
     datetime.timedelta,
     datetime.timezone,
     decimal.Decimal,
+    re.Match,
     re.Pattern,
     types.CodeType,
     types.EllipsisType,

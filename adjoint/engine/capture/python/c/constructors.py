@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .. import attributes, iteration, operators
-from ..calling import call, is_python
-from ..exposing import NeedsPython, expose
-from ..plain import MISSING, NUMBERS, PLAIN, has
-from ..recorder import Recorder
+from adjoint.engine.capture.python import attributes, iteration, operators
+from adjoint.engine.capture.python.calling import call, is_python
+from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has
+from adjoint.engine.capture.python.recorder import Recorder
 
 Handler = Callable[..., Any]
 
@@ -61,7 +61,7 @@ def _number(cls: type, method: str) -> Handler:
             if is_python(recorder, found):
                 return cls(call(recorder, found, (value,), {}))
         if recorder.engine.owns(value):
-            return recorder.engine.call(cls, args, kwargs, None)
+            return recorder.engine.call(cls, args, kwargs)
         return cls(expose(recorder, value))
 
     return handler
@@ -152,7 +152,7 @@ def _iterating(cls: Any) -> Handler:
     """Iterators of C's: their sources are guarded, the functions they call followed."""
 
     def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-        from ..calls import entered
+        from adjoint.engine.capture.python.calls import entered
 
         def ready(value: Any) -> Any:
             if type(value) in NUMBERS or value is None or recorder.engine.is_symbol(value):
@@ -222,7 +222,7 @@ def _slice(recorder: Recorder, *args: Any) -> Any:
 
 
 def _cached(recorder: Recorder, fn: Any, *args: Any) -> Any:
-    from ..calls import entered
+    from adjoint.engine.capture.python.calls import entered
 
     inner = entered(recorder, fn)
     functools.update_wrapper(inner, fn, assigned=("__module__", "__name__", "__qualname__"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import _collections
-import _functools
+import _collections  # type: ignore[import-not-found]
+import _functools  # type: ignore[import-not-found]
 import abc
 import bisect
 import builtins
@@ -14,12 +14,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .. import attributes, classes, iteration, operators
-from ..calling import call, is_python
-from ..exposing import NeedsPython, expose
-from ..places import Answer
-from ..plain import MISSING, PLAIN, is_plain
-from ..recorder import Recorder
+from adjoint.engine.capture.python import attributes, classes, iteration, operators
+from adjoint.engine.capture.python.calling import call, is_python
+from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.places import Answer
+from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_plain
+from adjoint.engine.capture.python.recorder import Recorder
 
 Handler = Callable[..., Any]
 
@@ -223,7 +223,7 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
     if method == "__str__" and found is object.__str__:
         return text(recorder, value, "__repr__", repr)
     if recorder.engine.owns(value):
-        return recorder.engine.call(fn, (value,), {}, None)
+        return recorder.engine.call(fn, (value,), {})
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         return fn(_spelled(recorder, value))
     if found is object.__repr__ and (recorder.is_fresh(value) or not isinstance(value, type)):
@@ -239,7 +239,7 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
         return fn(expose(recorder, value))
     except NeedsPython:
         raise recorder.refuse(
-            f"the text of a {type(value).__name__}", "C would call Python code that is not observed",
+            f"the text of a {type(value).__name__}", "C would call Python code unobserved",
             "Put it together from its parts.",
         ) from None  # fmt: skip
 
@@ -295,7 +295,7 @@ def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:
     if is_python(recorder, found):
         return call(recorder, found, (value, spec), {})
     if recorder.engine.owns(value):
-        return recorder.engine.call(format, (value, spec), {}, None)
+        return recorder.engine.call(format, (value, spec), {})
     if found is object.__format__:
         if spec:
             return format(_Plain(type(value)), spec)  # raises
@@ -339,7 +339,7 @@ def _round(recorder: Recorder, number: Any, ndigits: Any = None) -> Any:
     if is_python(recorder, found):
         return call(recorder, found, args, {})
     if recorder.engine.owns(number):
-        return recorder.engine.call(round, args, {}, None)
+        return recorder.engine.call(round, args, {})
     return round(expose(recorder, number), recorder.concrete(ndigits))
 
 
@@ -371,7 +371,7 @@ def _globals(recorder: Recorder) -> Any:
 
 
 def _locals(recorder: Recorder) -> Any:
-    from ..instructions.variables import variable_name
+    from adjoint.engine.capture.python.instructions.variables import variable_name
 
     frame = recorder.frames[-1]
     if frame.names is not None:
@@ -408,7 +408,7 @@ def print_again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _exc_info(recorder: Recorder) -> Any:
-    from ..frames import current_exception
+    from adjoint.engine.capture.python.frames import current_exception
 
     error = current_exception(recorder)
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)

@@ -17,13 +17,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .. import attributes, classes, iteration, operators
-from ..calling import call
-from ..exposing import NeedsPython, expose, is_iterator
-from ..operators import made
-from ..places import Answer, Index, Length
-from ..plain import FIXED, MISSING, can_change, is_plain
-from ..recorder import Recorder
+from adjoint.engine.capture.python import attributes, classes, iteration, operators
+from adjoint.engine.capture.python.calling import call
+from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
+from adjoint.engine.capture.python.operators import made
+from adjoint.engine.capture.python.places import Answer, Index, Length
+from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_plain
+from adjoint.engine.capture.python.recorder import Recorder
+
 from .constructors import pairs
 from .functions import ranked, text
 
@@ -35,7 +36,7 @@ def call_method(
     recorder: Recorder, owner: type, name: str, bound: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Any:
     """Call a method that C defines for `owner` on an object."""
-    from ..calls import unknown
+    from adjoint.engine.capture.python.calls import unknown
 
     for cls in owner.__mro__:
         handler = TABLE.get(cls, {}).get(name)
@@ -45,7 +46,7 @@ def call_method(
             break
     method = getattr(owner, name)
     if recorder.engine.owns(bound) or recorder.engine.runs(method):
-        return recorder.engine.call(method, (bound, *args), kwargs, None)
+        return recorder.engine.call(method, (bound, *args), kwargs)
     if is_iterator(bound):
         return _of_iterator(recorder, method, bound, args, kwargs)
     fixed = type(bound) in FIXED or isinstance(bound, (int, float, str, bytes, complex, re.Match))
@@ -84,7 +85,7 @@ def _reading(
     recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], kwargs: Any, name: str
 ) -> Any:
     """C reads the object and its arguments, and changes neither."""
-    from ..calls import unknown
+    from adjoint.engine.capture.python.calls import unknown
 
     shallow = name in ("copy", "__add__", "__mul__", "__rmul__", "__getitem__", "__copy__")
     try:
@@ -100,7 +101,7 @@ def _reading(
 
 def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], name: str) -> Any:
     """C changes a container."""
-    from ..calls import unknown
+    from adjoint.engine.capture.python.calls import unknown
 
     try:
         if name not in _BLIND:
@@ -131,14 +132,14 @@ def _of_iterator(
 ) -> Any:
     if recorder.is_fresh(bound):
         return method(bound, *args, **kwargs)
-    from ..exposing import from_outside
+    from adjoint.engine.capture.python.exposing import from_outside
 
     raise from_outside(recorder, bound)
 
 
 def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Class methods and constructors of C's: `dict.fromkeys`, `object.__new__`."""
-    from ..calls import pure, unknown
+    from adjoint.engine.capture.python.calls import pure, unknown
 
     name = fn.__name__
     if name == "__new__":
@@ -165,13 +166,9 @@ def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwar
         return recorder.new(_chained(recorder, args[0]))
     if name in ("__init_subclass__", "__subclasshook__"):
         return fn(*args, **kwargs)
-    if (
-        cls in FIXED
-        or (not can_change(cls)
-        and cls.__module__ in ("builtins", "datetime", "decimal"))
-    ):
-        if "now" not in name and name not in ("today", "utcnow"):
-            return pure(recorder, fn, args, kwargs)
+    known = cls in FIXED or cls.__module__ in ("builtins", "datetime", "decimal")
+    if known and not can_change(cls) and name not in ("now", "today", "utcnow"):
+        return pure(recorder, fn, args, kwargs)
     raise unknown(recorder, fn)
 
 
@@ -417,6 +414,19 @@ def _percent(recorder: Recorder, pattern: Any, values: Any, /) -> Any:
     return operators.binary(recorder, "mod", pattern, values)
 
 
+def _substitute(name: str) -> Handler:
+    def handler(
+        recorder: Recorder, pattern: Any, replace: Any, text: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        from adjoint.engine.capture.python.calls import entered
+
+        if not isinstance(replace, (str, bytes)):
+            replace = entered(recorder, replace)
+        return getattr(re.Pattern, name)(pattern, replace, text, *args, **kwargs)
+
+    return handler
+
+
 # -- object -----------------------------------------------------------------------------------
 
 
@@ -542,6 +552,7 @@ TABLE: dict[Any, _Table] = {
     },
     str: {"join": _join, "format": _str_format, "__mod__": _percent},
     bytes: {"join": _join},
+    re.Pattern: {"sub": _substitute("sub"), "subn": _substitute("subn")},
     object: {
         "__setattr__": _object_set, "__delattr__": _object_delete,
         "__getattribute__": _object_get, "__init__": _object_init, "__eq__": _object_eq,
@@ -563,7 +574,9 @@ TABLE: dict[Any, _Table] = {
     },
     _random.Random: {"random": _draw(_random.Random.random),
                      "getrandbits": _draw(_random.Random.getrandbits)},
-    property: {name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")},
+    property: {
+        name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")
+    },
     contextvars.ContextVar: {
         "get": lambda recorder, var, /, *args: recorder.guard(
             Answer(var.get, args), var.get(*args)

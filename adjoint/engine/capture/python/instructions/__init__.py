@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ..decoding import Table
+from adjoint.engine.capture.python.decoding import Table
+
 from . import py311, py312, py313, py314
 
 TABLES: dict[tuple[int, int], Table] = {

@@ -7,9 +7,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import attributes, calls, iteration, operators
-from ..frames import Frame
-from ..plain import MISSING, has
+from adjoint.engine.capture.python import attributes, calls, iteration, operators
+from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.plain import MISSING, has
+
 from .variables import NULL, load_fast
 
 _BINARY = "add and floordiv lshift matmul mul mod or pow rshift sub truediv xor".split()

@@ -5,10 +5,18 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .. import attributes, iteration, operators
-from ..calls import call
-from ..frames import GENERATOR, RETURNED, YIELDED, Frame, current_exception, raise_new
-from ..plain import MISSING
+from adjoint.engine.capture.python import attributes, iteration, operators
+from adjoint.engine.capture.python.calls import call
+from adjoint.engine.capture.python.frames import (
+    GENERATOR,
+    RETURNED,
+    YIELDED,
+    Frame,
+    current_exception,
+    raise_new,
+)
+from adjoint.engine.capture.python.plain import MISSING
+
 from .variables import NULL
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ..decoding import Table, backward, const, forward, name, name_shifted, raw
+from adjoint.engine.capture.python.decoding import (
+    Table,
+    backward,
+    const,
+    forward,
+    name,
+    name_shifted,
+    raw,
+)
+
 from . import building as b
 from . import flow as f
 from . import variables as v

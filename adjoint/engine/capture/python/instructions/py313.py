@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ..decoding import Table, forward, halves, name_shifted, name_shifted_twice, raw
+from adjoint.engine.capture.python.decoding import (
+    Table,
+    forward,
+    halves,
+    name_shifted,
+    name_shifted_twice,
+    raw,
+)
+
 from . import building as b
 from . import flow as f
 from . import variables as v

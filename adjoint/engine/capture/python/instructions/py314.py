@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..decoding import Table, halves, raw
+from adjoint.engine.capture.python.decoding import Table, halves, raw
+
 from . import building as b
 from . import flow as f
 from . import variables as v

@@ -5,9 +5,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .. import attributes
-from ..frames import Frame
-from ..plain import MISSING
+from adjoint.engine.capture.python import attributes
+from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.plain import MISSING
 
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL", "__slots__": ()})()
 
@@ -275,7 +275,7 @@ def _super_attribute(frame: Frame, name: str) -> Any:
     stack = frame.stack
     owner, cls, made = stack.pop(), stack.pop(), stack.pop()
     if made is not super:
-        from ..calls import call
+        from adjoint.engine.capture.python.calls import call
 
         found = call(frame.recorder, made, (cls, owner), {})
         return attributes.get(frame.recorder, found, name)
