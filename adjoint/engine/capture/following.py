@@ -17,11 +17,13 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.capture.python.c import methods
 from adjoint.engine.capture.python.calls import entered, pure
 from adjoint.engine.capture.python.engine import elements_of
@@ -89,7 +91,9 @@ class TensorEngine:
         self.recorder: Any = None  # set when it begins
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
+        self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
         self.numbers: list[_Number] = []
+        self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
         self.sized = False  # whether a size is kept outside or returned
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
@@ -132,6 +136,8 @@ class TensorEngine:
                 return follow(recorder, fn, args, kwargs)
         for value in given:
             self.declare(value)
+        if getattr(fn, "__name__", "") in ("backward", "grad"):
+            self._follow_hooks()
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
         result = self._closed(fn)(*args, **kwargs)
@@ -161,6 +167,8 @@ class TensorEngine:
             return _entry(self.recorder, value)
         if kind in (list, dict, set, tuple, deque):
             self._guard_contents(value)
+        elif isinstance(value, type) and issubclass(value, Function):
+            return self._function_class(value)
         return value
 
     def _guard_contents(self, value: Any) -> None:
@@ -179,6 +187,31 @@ class TensorEngine:
         if is_tensor(value) and value.shape:
             return value.shape[0]
         return len(value)
+
+    def _function_class(self, cls: Any) -> Any:
+        """A class of the same name whose rules, if a user wrote them, are followed."""
+        known = self.functions.get(cls)
+        if known is None:
+            rules = {
+                name: staticmethod(_entry(self.recorder, getattr(cls, name)))
+                for name in ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
+                if isinstance(rule := getattr(cls, name, None), types.FunctionType)
+                and not is_native(rule.__globals__.get("__name__") or "")
+            }
+            body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **rules}
+            known = self.functions[cls] = type(cls)(cls.__name__, (cls,), body) if rules else cls
+        return known
+
+    def _follow_hooks(self) -> None:
+        """Have the hooks of tensors from outside followed while the recording lasts."""
+        met = [guard.value for guard in self.recorder.guards.values()]
+        for tensor in [*filter(is_tensor, met), *self.trace.arguments.values()]:
+            meta = tensor._meta
+            for hooks in () if meta is None else (meta.hooks, meta.accumulate_hooks):
+                for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
+                    if isinstance(hook, types.FunctionType) and not hasattr(hook, "followed"):
+                        hooks[key] = _entry(self.recorder, hook)
+                        self.restores_always.append(partial(hooks.__setitem__, key, hook))
 
     def _array_given(self, array: Any, result: Any) -> None:
         """A NumPy array: read at each call if it became a tensor, else a constant."""
@@ -293,6 +326,12 @@ class TensorEngine:
         """The recording is over: numbers are read from now on."""
         for number in self.numbers:
             number.recording = False
+
+    def over(self) -> None:
+        """The function has run: hooks are the user's again."""
+        for restore in self.restores_always:
+            restore()
+        self.restores_always.clear()
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
         """A number that is drawn at each call."""

@@ -16,6 +16,9 @@ class Engine(Protocol):
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
 
+    def over(self) -> None:
+        """The observed code has run."""
+
     def runs(self, fn: Any) -> bool:
         """Whether a callable is the engine's own: called natively, not followed."""
 
@@ -94,6 +97,9 @@ class NoEngine:
     """Everything is Python's."""
 
     def begin(self, recorder: Any) -> None:
+        pass
+
+    def over(self) -> None:
         pass
 
     def runs(self, fn: Any) -> bool:

@@ -134,6 +134,7 @@ def observe(
         found.error = error
     finally:
         sys.setrecursionlimit(limit)
+        recorder.engine.over()
     if recorder.refusal is not None:
         recorder.journal.roll_back()
         raise recorder.refusal
