@@ -269,7 +269,7 @@ def objects() -> Any:
 def calls() -> Any:
     y = (3, 4)
     d = {"a": 1}
-    return arguments(*y, **d), arguments(1, k=3), arguments(*y, *y, k=1, **d), (lambda q=7: q)()
+    return arguments(*y, **d), arguments(1, k=3), arguments(*y, *y, k=1, **d), [lambda q=7: q][0]()
 
 
 @row
@@ -281,7 +281,8 @@ def unpacking() -> Any:
 
 @row
 def too_many_values() -> Any:
-    a, b = [1, 2, 3]
+    values: list[int] = [1, 2, 3]
+    a, b = values
     return a, b
 
 
@@ -291,8 +292,8 @@ def patterns() -> Any:
         match v:
             case [1, x, *rest]:
                 return ("sequence", x, rest)
-            case {"k": z, **rest}:
-                return ("mapping", z, rest)
+            case {"k": z, **others}:
+                return ("mapping", z, others)
             case Point(x=q) if q > 2:
                 return q
             case Amount(x=q):
@@ -431,7 +432,8 @@ def classes() -> Any:
 @row
 def texts() -> Any:
     return (
-        "%s %d %r" % ("a", 3, [1]), f"{1} {2:>4}", ",".join(str(i) for i in range(3)),
+        "%s %d %r" % ("a", 3, [1]),  # noqa: UP031
+        f"{1} {2:>4}", ",".join(str(i) for i in range(3)),
         f"{3.14159:.2f} {'a'!r} {[Amount(1)]}", "aXb".lower().split("x"),
     )  # fmt: skip
 
@@ -510,10 +512,11 @@ def test_the_table_knows_every_instruction() -> None:
     assert set(TABLES) == {(3, 11), (3, 12), (3, 13), (3, 14)}
 
 
+ITERATOR = iter([1])
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "clock": (lambda: __import__("time").time(), "time.time"),
     "file": (lambda: open(__file__).read(), "open"),  # noqa: SIM115
-    "iterator": ((lambda it: lambda: next(it))(iter([1])), "from outside"),
+    "iterator": (lambda: next(ITERATOR), "from outside"),
     "code": (lambda: eval("1"), "eval"),
 }
 

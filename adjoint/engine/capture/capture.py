@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, Refused
@@ -442,9 +443,7 @@ class Captured:
         engine: Any = found.recorder.engine
         engine.end()
         restores = engine.restores
-        program.restore = (
-            (lambda: [restore() for restore in restores] and None) if restores else None
-        )
+        program.restore = partial(_all, restores) if restores else None
         program.dependence = Dependence(
             found.guards(HOOKS.differ), Declared(list(engine.holders.values()), tensors)
         )
@@ -569,6 +568,11 @@ class Captured:
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""
         return to_svg(self.latest.graph, expand)
+
+
+def _all(restores: list[Callable[[], None]]) -> None:
+    for restore in restores:
+        restore()
 
 
 def _moved(before: Any, now: Any) -> bool:

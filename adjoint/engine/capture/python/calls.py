@@ -34,7 +34,7 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
     engine = recorder.engine
     if kind is types.FunctionType:
         if fn.__code__ is _ENTRY:
-            return call(recorder, fn.followed, args, kwargs)  # type: ignore[attr-defined]
+            return call(recorder, fn.followed, args, kwargs)
         if engine.runs(fn):
             return run_engines(recorder, fn, args, kwargs)
         handler = functions.PYTHON.get(fn)

@@ -113,7 +113,7 @@ def _varint(data: Any) -> int:
 
 def _handlers(code: types.CodeType, decoder: Decoder) -> list[tuple[int, int, int, int, bool]]:
     """The exception table; inner entries come first, as they are written."""
-    found = []
+    found: list[tuple[int, int, int, int, bool]] = []
     data = iter(code.co_exceptiontable)
     offsets = decoder.offsets
     while True:

@@ -13,15 +13,16 @@ from .plain import BY_IDENTITY, FIXED, can_change, is_plain
 from .recorder import Recorder
 
 _SEQUENCES = (list, tuple, deque)
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
-_ITERATORS = (
+_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_ITERABLES: tuple[Any, ...] = ([], (), {}, "", b"", range(1), set(), {}.values(), {}.items())
+_ITERATORS: tuple[Any, ...] = (
     types.GeneratorType,
     zip,
     map,
     filter,
     enumerate,
     reversed,
-    *{type(iter(x)) for x in ([], (), {}, "", b"", range(1), set(), {}.values(), {}.items())},
+    *[type(iter(x)) for x in _ITERABLES],
     type(reversed([])),
     type(reversed({})),
     type(iter(deque())),

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import attributes
 from .calling import call, is_python
-from .exposing import _VIEWS, from_outside, is_iterator
+from .exposing import _VIEWS, expose, from_outside, is_iterator
 from .places import Answer
 from .plain import MISSING, can_change, is_plain
 from .recorder import Recorder
@@ -74,6 +74,9 @@ def iterator(recorder: Recorder, given: Any) -> Any:
 def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
     """The elements of a C object that can only be iterated; guarded by looking again."""
     found = tuple(given)
+    if recorder.engine.elements(given) is not None:
+        expose(recorder, given)
+        return found
     if not recorder.is_fresh(given) and not is_plain(given):
         again = tuple(given)
         alike = all(

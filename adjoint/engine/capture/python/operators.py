@@ -422,7 +422,7 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if cls is list:
         return _list_item(recorder, owner, key)
     if isinstance(owner, _IMMUTABLE) and not can_change(cls):
-        return owner[_index(recorder, key)]
+        return owner[_index(recorder, key)]  # type: ignore[index]
     if recorder.engine.owns(owner) and not is_python(
         recorder, method_of(recorder, owner, "__getitem__")
     ):
@@ -497,7 +497,7 @@ def _dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
 
 
 def _default(recorder: Recorder, owner: Any, key: Any) -> Any:
-    factory = field(recorder, owner, defaultdict.default_factory)  # type: ignore[arg-type]
+    factory = field(recorder, owner, defaultdict.default_factory)  # type: ignore[misc]
     if factory is None:
         raise KeyError(key)
     value = call(recorder, factory, (), {})

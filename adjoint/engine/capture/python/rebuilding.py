@@ -144,7 +144,7 @@ class Describer:
         for cls, describe in _KINDS:
             if isinstance(value, cls):
                 return describe(self, value)
-        kind = type(value)
+        kind: Any = type(value)
         if kind.__new__ is object.__new__ or _reduces(kind):
             return _instance(self, value, lambda: object.__new__(kind))
         raise self.refuse(value)
@@ -212,7 +212,7 @@ def _list(describer: Describer, value: Any) -> Recipe:
 
 
 def _dict(describer: Describer, value: Any) -> Recipe:
-    kind = type(value)
+    kind: Any = type(value)
     keys = list(dict.keys(value))
     count = len(keys)
 
@@ -324,10 +324,8 @@ def _bytes(describer: Describer, value: Any) -> Recipe:
 
 def _number(describer: Describer, value: Any) -> Recipe:
     """Numbers and text of a class of one's own."""
-    kind, base = (
-        type(value),
-        next(c for c in (int, float, str, bytes, complex) if isinstance(value, c)),
-    )
+    kind = type(value)
+    base: Any = next(c for c in (int, float, str, bytes, complex) if isinstance(value, c))
     if kind.__name__ == "Identity" and kind.__module__ == f"{__package__}.c.functions":
         raise describer.refuse(value)
     plain = base(value)
@@ -339,7 +337,7 @@ def _class(describer: Describer, value: Any) -> Recipe:
 
 
 def _plain_object(describer: Describer, value: Any) -> Recipe:
-    kind = type(value)
+    kind: Any = type(value)
     return _instance(describer, value, lambda: kind.__new__(kind))
 
 

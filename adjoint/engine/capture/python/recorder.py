@@ -15,7 +15,7 @@ from .errors import Refusal
 from .guards import Guard
 from .journal import Journal
 from .places import Answer, Cell, Contents, Index, Item, Length, Member, Place, Table, members
-from .plain import MISSING, NUMBERS, is_plain, short
+from .plain import MISSING, NUMBERS, can_change, is_plain, short
 
 if TYPE_CHECKING:
     from .frames import Frame
@@ -373,14 +373,18 @@ class Recorder:
         return self.engine.concrete(value)
 
 
+def _own_class(table: Any) -> Any:
+    return next(c for c in type(table).__mro__ if not can_change(c))
+
+
 def raw_set(table: dict[Any, Any]) -> Callable[..., Any]:
     """How a dict's own class sets a key, whatever subclasses do besides."""
-    return next(c for c in type(table).__mro__ if c.__flags__ & (1 << 8)).__setitem__
+    return _own_class(table).__setitem__  # type: ignore[no-any-return]
 
 
 def raw_delete(table: dict[Any, Any]) -> Callable[..., Any]:
     """How a dict's own class deletes a key."""
-    return next(c for c in type(table).__mro__ if c.__flags__ & (1 << 8)).__delitem__
+    return _own_class(table).__delitem__  # type: ignore[no-any-return]
 
 
 def kind_at(place: Place) -> type:

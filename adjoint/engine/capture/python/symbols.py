@@ -88,6 +88,9 @@ class Symbol:
     def __index__(self) -> int:
         return operator.index(self.pin())
 
+    def __divmod__(self, other: Any) -> Any:
+        return computed(operator.floordiv, self, other), computed(operator.mod, self, other)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.pin(), name)
 
@@ -151,4 +154,3 @@ for _name in "neg pos abs invert".split():
     setattr(Symbol, f"__{_name}__", lambda self, fn=_one: computed(fn, self))
 for _one in (round, math.trunc, math.floor, math.ceil):
     setattr(Symbol, f"__{_one.__name__}__", lambda self, *args, fn=_one: computed(fn, self, *args))
-Symbol.__divmod__ = lambda self, other: (self // other, self % other)

@@ -125,7 +125,8 @@ def _mapping(cls: type) -> Handler:
 
 def _defaultdict(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
     items = pairs(recorder, args[1]) if len(args) > 1 else []
-    return recorder.new(collections.defaultdict(*args[:1], [*items, *kwargs.items()]))
+    factory: Any = args[0] if args else None
+    return recorder.new(collections.defaultdict(factory, [*items, *kwargs.items()]))
 
 
 def _deque(recorder: Recorder, iterable: Any = (), maxlen: Any = None) -> Any:
@@ -226,7 +227,8 @@ def _cached(recorder: Recorder, fn: Any, *args: Any) -> Any:
 
     inner = entered(recorder, fn)
     functools.update_wrapper(inner, fn, assigned=("__module__", "__name__", "__qualname__"))
-    return recorder.new(type(functools.lru_cache(abs))(inner, *args))
+    kind: Any = type(functools.lru_cache(abs))
+    return recorder.new(kind(inner, *args))
 
 
 def _pure(cls: Any) -> Handler:
@@ -248,8 +250,8 @@ def _range(recorder: Recorder, *args: Any) -> Any:
     return range(*(operators._index(recorder, x) for x in args))
 
 
-def _partial(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-    return recorder.new(functools.partial(*args, **kwargs))
+def _partial(recorder: Recorder, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return recorder.new(functools.partial(fn, *args, **kwargs))
 
 
 def _random_made(recorder: Recorder, *args: Any) -> Any:

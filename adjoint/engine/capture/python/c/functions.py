@@ -35,7 +35,7 @@ def _iterate(recorder: Recorder, iterable: Any) -> Any:
 
 def _sum(recorder: Recorder, iterable: Any, /, start: Any = 0) -> Any:
     if isinstance(start, (str, bytes, bytearray)):
-        return sum((), start)  # type: ignore[arg-type]  # raises
+        return sum((), start)  # raises
     values = list(_iterate(recorder, iterable))
     if type(start) in PLAIN and all(type(x) in PLAIN for x in values):
         return sum(values, start)  # in one go: floats are summed with more digits from 3.12 on

@@ -265,7 +265,7 @@ def _iterated(recorder: Recorder, owner: Any, /) -> Any:
         recorder.keys(owner)
     else:
         recorder.contents(owner)
-    kind = next(c for c in type(owner).__mro__ if not can_change(c))
+    kind: Any = next(c for c in type(owner).__mro__ if not can_change(c))
     return recorder.new(kind.__iter__(owner))
 
 
