@@ -379,12 +379,12 @@ def _own_class(table: Any) -> Any:
 
 def raw_set(table: dict[Any, Any]) -> Callable[..., Any]:
     """How a dict's own class sets a key, whatever subclasses do besides."""
-    return _own_class(table).__setitem__  # type: ignore[no-any-return]
+    return _own_class(table).__setitem__
 
 
 def raw_delete(table: dict[Any, Any]) -> Callable[..., Any]:
     """How a dict's own class deletes a key."""
-    return _own_class(table).__delitem__  # type: ignore[no-any-return]
+    return _own_class(table).__delitem__
 
 
 def kind_at(place: Place) -> type:
