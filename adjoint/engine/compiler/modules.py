@@ -14,7 +14,7 @@ from typing import Any
 _CLASSES: dict[Any, Any] = {}
 # What a compiled module says of its program, unless the module has attributes of these names.
 _PROGRAM_NAMES = frozenset(
-    {"explain", "graph", "graph_text", "latest", "recordings", "svg", "traces"}
+    {"explain", "graph", "graph_text", "guards", "latest", "recordings", "svg", "traces"}
 )
 
 

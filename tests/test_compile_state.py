@@ -1,0 +1,388 @@
+"""Compiled functions and Python's state: the same calls, eager and compiled, give and leave the same.
+
+Each row plays a small program under a transform and returns what can be compared.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextvars
+import functools
+import math
+import operator
+import os
+import types
+import warnings
+import weakref
+from collections import ChainMap, UserDict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+
+Wrap = Callable[[Any], Any]
+ROWS: dict[str, Callable[[Wrap], Any]] = {}
+SCALE: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=1.0)
+FACTOR = 1.0
+FACTORS = [1.0]
+
+
+def row(play: Callable[[Wrap], Any]) -> Callable[[Wrap], Any]:
+    ROWS[play.__name__] = play
+    return play
+
+
+def shown(x: Any) -> Any:
+    return x.tolist() if isinstance(x, ad.Tensor) else x
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Holder) and self.scale == other.scale
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def set_factor(value: float) -> None:
+    global FACTOR
+    FACTOR = value
+
+
+@functools.wraps(nn.functional.relu)
+def activation(x: Any) -> Any:
+    return nn.functional.relu(x) * FACTORS[0]
+
+
+def proxied() -> Any:
+    inner = {"a": 1.0}
+    return types.SimpleNamespace(inner=inner, proxy=types.MappingProxyType(inner))
+
+
+# What is read: how it is made, how it is changed, the function.
+READS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Any], Callable[[Any, Any], Any]]] = {
+    "userdict": (
+        lambda: UserDict(a=1.0),
+        lambda s, i: s.update(a=i + 2.0),
+        lambda s, x: x * s["a"],
+    ),
+    "chainmap": (
+        lambda: ChainMap({}, {"a": 1.0}),
+        lambda s, i: s.maps[0].update(a=i + 2.0),
+        lambda s, x: x * s["a"],
+    ),
+    "proxy": (proxied, lambda s, i: s.inner.update(a=i + 2.0), lambda s, x: x * s.proxy["a"]),
+    "bytearray": (
+        lambda: bytearray(b"\1\2"),
+        lambda s, i: operator.setitem(s, 0, i + 2),
+        lambda s, x: x * s[0],
+    ),
+    "array": (
+        lambda: array.array("d", [1.0]),
+        lambda s, i: operator.setitem(s, 0, i + 2.0),
+        lambda s, x: x * s[0],
+    ),
+    "memoryview": (
+        lambda: memoryview(bytearray(b"\1\2")),
+        lambda s, i: operator.setitem(s, 0, i + 2),
+        lambda s, x: x * s[0],
+    ),
+    "attrgetter": (
+        Holder,
+        lambda s, i: setattr(s, "scale", i + 2.0),
+        lambda s, x: x * operator.attrgetter("scale")(s),
+    ),
+    "weakref": (
+        lambda: types.SimpleNamespace(held=(h := Holder()), ref=weakref.ref(h)),
+        lambda s, i: setattr(s.held, "scale", i + 2.0),
+        lambda s, x: x * s.ref().scale,
+    ),
+    "comparison": (
+        lambda: (Holder(), Holder()),
+        lambda s, i: setattr(s[0], "scale", i % 2 + 1.0),
+        lambda s, x: x * 2 if s[0] == s[1] else x,
+    ),
+    "context variable": (
+        lambda: SCALE.set(1.0),
+        lambda s, i: SCALE.set(i + 2.0),
+        lambda s, x: x * SCALE.get(),
+    ),
+    "environment": (
+        lambda: operator.setitem(os.environ, "ADJOINT_TEST_SCALE", "1"),
+        lambda s, i: operator.setitem(os.environ, "ADJOINT_TEST_SCALE", str(i + 2)),
+        lambda s, x: x * float(os.environ["ADJOINT_TEST_SCALE"]),
+    ),
+    "globals": (
+        lambda: set_factor(1.0),
+        lambda s, i: set_factor(i + 2.0),
+        lambda s, x: x * globals()["FACTOR"],
+    ),
+    "wraps": (
+        lambda: operator.setitem(FACTORS, 0, 1.0),
+        lambda s, i: operator.setitem(FACTORS, 0, i + 2.0),
+        lambda s, x: activation(x),
+    ),
+    "an array's element": (
+        lambda: np.ones(2),
+        lambda s, i: operator.setitem(s, 0, i + 2.0),
+        lambda s, x: x * float(s[0]),
+    ),
+    "an array's sum": (
+        lambda: np.ones(2),
+        lambda s, i: operator.setitem(s, 0, i + 2.0),
+        lambda s, x: x * float(s.sum()),
+    ),
+    "an array as tensor and number": (
+        lambda: np.ones(2, np.float32),
+        lambda s, i: operator.setitem(s, 0, i + 2.0),
+        lambda s, x: x * ad.from_numpy(s) * float(s[0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_is_read_may_change(name: str) -> None:
+    make, change, fn = READS[name]
+    results = []
+    for wrap in (lambda f: f, ad.compile):
+        state = make()
+        run: Any = wrap(lambda x, state=state: fn(state, x))
+        out = [shown(run(ad.ones(2)))]
+        for i in range(3):
+            change(state, i)
+            out.append(shown(run(ad.ones(2))))
+        results.append(out)
+    assert results[0] == results[1]
+
+
+@row
+def logs_and_counters(wrap: Wrap) -> Any:
+    log: list[Any] = []
+    seen: list[Any] = []
+    count = [0]
+    line = deque([1, 2, 3])
+    letters: collections.Counter[str] = collections.Counter()
+
+    def f(x: Any, kept: list[int] = []) -> Any:  # noqa: B006
+        log.append(1)
+        seen.append(x * 2)
+        count[0] += 1
+        line.rotate(1)
+        letters.update("ab")
+        letters["n"] += 1
+        kept.append(len(log))
+        return x * len(log) + line[0]
+
+    run = wrap(f)
+    out = [shown(run(ad.ones(1))) for _ in range(4)]
+    return out, log, [shown(s) for s in seen], count, list(line), dict(letters), f.__defaults__
+
+
+@row
+def old_value_after_rebinding(wrap: Wrap) -> Any:
+    s = types.SimpleNamespace(h=ad.ones(1))
+
+    def f(x: Any) -> Any:
+        old = s.h
+        s.h = s.h * 2 + x
+        return old
+
+    run = wrap(f)
+    return [shown(run(ad.ones(1))) for _ in range(4)], shown(s.h)
+
+
+@row
+def tensors_that_change_places(wrap: Wrap) -> Any:
+    s = types.SimpleNamespace(a=ad.ones(2), b=ad.zeros(2))
+
+    def f(x: Any) -> Any:
+        s.a, s.b = s.b, s.a + x
+        return s.a
+
+    run = wrap(f)
+    return [shown(run(ad.ones(2))) for _ in range(4)], shown(s.a), shown(s.b)
+
+
+@row
+def auxiliary_loss(wrap: Wrap) -> Any:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self.aux: Any = None
+            self.calls = 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            h = self.layer(x)
+            self.aux = (h * h).mean()
+            return h.sum()
+
+    ad.manual_seed(0)
+    net = Net()
+    run = wrap(net)
+    out = []
+    for _ in range(3):
+        (run(ad.ones(1, 2)) + net.aux).backward()
+        out.append([round(v, 4) for v in net.layer.bias.grad.tolist()])
+    return out, net.calls
+
+
+@row
+def state_made_lazily(wrap: Wrap) -> Any:
+    class Heavy(ad.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": 0.1})
+
+        @ad.no_grad()
+        def step(self) -> None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if "m" not in state:
+                        state["m"] = ad.zeros_like(p)
+                    state["m"].mul_(0.9).add_(p.grad)
+                    p.add_(state["m"], alpha=-group["lr"])
+
+    ad.manual_seed(0)
+    layer = nn.Linear(2, 1)
+    opt = Heavy(layer.parameters())
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = layer(x).square().sum()
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = wrap(step)
+    return [round(float(run(ad.ones(1, 2))), 4) for _ in range(5)]
+
+
+@row
+def gradients_that_were_none(wrap: Wrap) -> Any:
+    w = ad.ones(2, requires_grad=True)
+    opt = ad.optim.SGD([w], lr=0.1)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        (w * x).sum().backward()
+        return w.grad.clone()
+
+    run = wrap(step)
+    return [shown(run(ad.ones(2))) for _ in range(4)]
+
+
+@row
+def identity_after_reversing(wrap: Wrap) -> Any:
+    held = [ad.zeros(1), ad.ones(1)]
+    second = held[1]
+    run = wrap(lambda x: (held.reverse(), x)[1])
+    run(ad.ones(1))
+    first_time = held[0] is second
+    run(ad.ones(1))
+    return first_time, held[1] is second
+
+
+@row
+def modules_that_change_places(wrap: Wrap) -> Any:
+    s = types.SimpleNamespace(m=nn.Linear(2, 2, bias=False), n=nn.Linear(2, 2, bias=False))
+    with ad.no_grad():
+        s.m.weight.fill_(1.0)
+        s.n.weight.fill_(2.0)
+
+    def f(x: Any) -> Any:
+        s.m, s.n = s.n, s.m
+        return s.m(x)
+
+    run = wrap(f)
+    return [shown(run(ad.ones(1, 2))) for _ in range(4)]
+
+
+@row
+def functions_of_autograd(wrap: Wrap) -> Any:
+    scale = [2.0]
+
+    class Square(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x * scale[0]
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * 2 * x * scale[0]
+
+    run = wrap(lambda x: Square.apply(x).sum())
+    out = []
+    for value in (2.0, 3.0, 4.0):
+        scale[0] = value
+        x = ad.ones(2, requires_grad=True)
+        run(x).backward()
+        out.append(shown(x.grad))
+    return out
+
+
+@row
+def hooks_of_tensors(wrap: Wrap) -> Any:
+    scale = [1.0]
+    w = ad.ones(2, requires_grad=True)
+    w.register_hook(lambda g: g * scale[0])
+
+    def step(x: Any) -> Any:
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad.clone()
+
+    run = wrap(step)
+    out = []
+    for value in (1.0, 5.0, 7.0):
+        scale[0] = value
+        out.append(shown(run(ad.ones(2))))
+    return out
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_state_is_as_without_compile(name: str) -> None:
+    assert ROWS[name](lambda f: f) == ROWS[name](ad.compile)
+
+
+SIZES: dict[str, Callable[[Any], Any]] = {
+    "in": lambda x: x * 2 if x.shape[0] in {8, 16} else x,
+    "bits": lambda x: x * 2 if x.shape[0] & 1 else x,
+    "int": lambda x: x * (int(x.shape[0]) % 3),
+    "gcd": lambda x: x * math.gcd(x.shape[0], 3),
+    "text": lambda x: x * len(str(x.shape[0])),
+    "key": lambda x: x * {8: 2.0}.get(x.shape[0], 1.0),
+    "loop": lambda x: sum(x[i] * i for i in range(x.shape[0])),
+    "returned": lambda x: (x.shape[0], x.shape[0] * 2),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_what_they_are(name: str) -> None:
+    fn = SIZES[name]
+    run = ad.compile(fn, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (8, 5, 16, 3, 7, 12, 8):
+            assert shown(run(ad.ones(n))) == shown(fn(ad.ones(n)))
+
+
+def test_guards_and_retraces_name_what_changed() -> None:
+    config = {"kind": "a"}
+    f = ad.compile(lambda x: x * 2 if config["kind"] == "a" else x)
+    f(ad.ones(1))
+    assert "['kind'] is 'a'" in f.guards()
+    assert "test_compile_state.py:" in f.guards()
+    config["kind"] = "b"
+    f(ad.ones(1))
+    assert "was 'a' and is 'b'" in f.recordings()
