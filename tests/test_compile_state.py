@@ -242,7 +242,7 @@ def state_made_lazily(wrap: Wrap) -> Any:
             super().__init__(params, {"lr": 0.1})
 
         @ad.no_grad()
-        def step(self) -> None:
+        def step(self, closure: Any = None) -> Any:
             for group in self.param_groups:
                 for p in group["params"]:
                     state = self.state[p]
@@ -284,7 +284,12 @@ def gradients_that_were_none(wrap: Wrap) -> Any:
 def identity_after_reversing(wrap: Wrap) -> Any:
     held = [ad.zeros(1), ad.ones(1)]
     second = held[1]
-    run = wrap(lambda x: (held.reverse(), x)[1])
+
+    def f(x: Any) -> Any:
+        held.reverse()
+        return x
+
+    run = wrap(f)
     run(ad.ones(1))
     first_time = held[0] is second
     run(ad.ones(1))
