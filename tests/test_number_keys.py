@@ -148,4 +148,4 @@ def test_a_guard_on_a_value_tells_zeros_apart() -> None:
     for lr in (0.0, -0.0, 0.0, math.nan, math.nan):
         held.param_groups[0]["lr"] = lr
         assert sign_of(f(ad.ones(()))) == math.copysign(1.0, lr), lr
-    assert f.traces == 3
+    assert f.traces <= 3  # read at each call, or recorded for each

@@ -9,7 +9,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from adjoint.engine.capture.breaks import Breaks, Refused
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import Declared, TensorEngine
-from adjoint.engine.capture.history import history
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
@@ -28,6 +27,7 @@ from adjoint.engine.capture.python.places import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
 from adjoint.engine.capture.rebinding import put_back, rebound
 from adjoint.engine.capture.retracing import Retraces, name_of
+from adjoint.engine.capture.shown import Shown
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -35,9 +35,7 @@ from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
-from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
-from adjoint.engine.graph.ir import Graph
 from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
 
 Ready = tuple[tuple[Arguments, Program], ...]
@@ -49,7 +47,7 @@ _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _clock = itertools.count(1)  # says which programs were used last
 
 
-class Captured:
+class Captured(Shown):
     """A function that is traced once per signature and replayed by an executor.
 
     Results are equal to the function's own, as are its effects: tensors written in place,
@@ -503,71 +501,6 @@ class Captured:
     def capture_children(self) -> list[tuple[str, Any]]:
         """What a capture that reaches this one depends on: the function, not what is kept of it."""
         return [("fn", self.fn)]
-
-    @property
-    def latest(self) -> Program:
-        """The program made last."""
-        if self._latest is None:
-            raise RuntimeError(
-                f"compile: {self.families.name} has not been called yet, so nothing is recorded"
-            )
-        return self._latest
-
-    def recordings(self) -> str:
-        """The recordings there are: for which arguments, why, and what runs them.
-
-        >>> import adjoint as ad
-        >>> from adjoint.graph import capture
-        >>> f = capture(lambda x: x.sin() + 1)
-        >>> _ = f(ad.ones(3)), f(ad.ones(4))
-        >>> print(f.recordings())
-        <lambda>: 2 programs, recorded 2 times
-        1. x float32[3]
-           2 nodes; inputs: 1 argument; run by Interpreted
-        2. x float32[4]
-           recorded because dimension 0 of x takes the sizes 3, 4
-           2 nodes; inputs: 1 argument; run by Interpreted
-        """
-        return history(self.families.name, self.programs, self.retraces, self.traces)
-
-    def guards(self) -> str:
-        """What the latest program depends on: places, what they held, and the lines that read them.
-
-        >>> import adjoint as ad
-        >>> rates = {"lr": 0.5}
-        >>> f = ad.compile(lambda x: x * rates["lr"])
-        >>> _ = f(ad.ones(1))
-        >>> [line.split(" (")[0] for line in f.guards().splitlines() if "lr" in line]
-        ["the variable rates['lr'] is 0.5"]
-        """
-        dependence = self.latest.dependence
-        lines = [] if dependence is None else [str(guard) for guard in dependence.guards.entries]
-        tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
-        return "\n".join([*lines, *tests])
-
-    @property
-    def graph(self) -> Graph:
-        """The latest program's graph; `print` shows it as Python, a notebook as a picture."""
-        return self.latest.graph
-
-    def graph_text(self) -> str:
-        """The latest program's graph as Python."""
-        return self.latest.text()
-
-    def explain(self) -> str:
-        """What the latest program runs as: its steps, and why fusion stopped where it did.
-
-        >>> import adjoint as ad
-        >>> double = ad.compile(lambda x: (x * 2 + 1).exp())
-        >>> _ = double(ad.ones(3))
-        >>> print(double.explain().splitlines()[0][:47])
-        1 steps: 1 launches of fused kernels, 0 of temp
-        """
-        return self.latest.explain()
-
-    def svg(self, expand: Collection[str] | bool = ()) -> str:
-        """The latest program's graph as a picture; `expand` names composites to look into."""
-        return to_svg(self.latest.graph, expand)
 
 
 def _all(restores: list[Callable[[], None]]) -> None:

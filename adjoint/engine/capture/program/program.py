@@ -14,8 +14,8 @@ from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
 from adjoint.engine.capture.program.recipes import Made, Outputs, Recipe, Ref, Root
-from adjoint.engine.core.number_key import number_key
 from adjoint.engine.capture.python import Observation
+from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT

@@ -13,6 +13,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.ownership import is_own
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Value
 
@@ -107,7 +108,7 @@ def rows(each: list[tuple[int, ...]]) -> bytes:
 
 
 def _composed_here(record: Record) -> bool:
-    return record.compose is not None and _is_own(record.compose)
+    return record.compose is not None and is_own(record.compose)
 
 
 PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # marshal knows them
@@ -136,8 +137,3 @@ def plain(x: Any) -> Any:
     if isinstance(x, Graph):
         return (kind.__name__, graph_key(x))
     raise Unnameable(kind.__name__)
-
-
-def _is_own(fn: Any) -> bool:
-    """Whether a function is the framework's own: these do not change."""
-    return (fn.__module__ or "").partition(".")[0] == __name__.partition(".")[0]

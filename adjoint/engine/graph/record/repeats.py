@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.capture.surroundings.reach import is_own, per_class
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import is_own
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.ir import Node, Value, frozen
@@ -92,7 +92,6 @@ class Repeats:
         self.held = dict.fromkeys(self.held)
 
 
-@per_class
 def _is_own_kind(kind: type) -> bool:
     """Whether operations on tensors of a class are the package's."""
     return is_own(kind)

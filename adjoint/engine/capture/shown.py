@@ -1,0 +1,88 @@
+"""Looking at a compiled function: its recordings, guards, graph, steps and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from adjoint.engine.capture.dynamic.dynamic import Families
+from adjoint.engine.capture.history import history
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.retracing import Retraces
+from adjoint.engine.graph.drawing.svg import to_svg
+from adjoint.engine.graph.ir import Graph
+
+
+class Shown:
+    """What a compiled function can be asked about its programs."""
+
+    families: Families
+    programs: dict[Any, list[Program]]
+    retraces: Retraces
+    traces: int
+    _latest: Program | None
+
+    @property
+    def latest(self) -> Program:
+        """The program made last."""
+        if self._latest is None:
+            raise RuntimeError(
+                f"compile: {self.families.name} has not been called yet, so nothing is recorded"
+            )
+        return self._latest
+
+    def recordings(self) -> str:
+        """The recordings there are: for which arguments, why, and what runs them.
+
+        >>> import adjoint as ad
+        >>> from adjoint.graph import capture
+        >>> f = capture(lambda x: x.sin() + 1)
+        >>> _ = f(ad.ones(3)), f(ad.ones(4))
+        >>> print(f.recordings())
+        <lambda>: 2 programs, recorded 2 times
+        1. x float32[3]
+           2 nodes; inputs: 1 argument; run by Interpreted
+        2. x float32[4]
+           recorded because dimension 0 of x takes the sizes 3, 4
+           2 nodes; inputs: 1 argument; run by Interpreted
+        """
+        return history(self.families.name, self.programs, self.retraces, self.traces)
+
+    def guards(self) -> str:
+        """What the latest program depends on: places, what they held, and the lines that read them.
+
+        >>> import adjoint as ad
+        >>> rates = {"lr": 0.5}
+        >>> f = ad.compile(lambda x: x * rates["lr"])
+        >>> _ = f(ad.ones(1))
+        >>> [line.split(" (")[0] for line in f.guards().splitlines() if "lr" in line]
+        ["the variable rates['lr'] is 0.5"]
+        """
+        dependence = self.latest.dependence
+        lines = [] if dependence is None else [str(guard) for guard in dependence.guards.entries]
+        tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
+        return "\n".join([*lines, *tests])
+
+    @property
+    def graph(self) -> Graph:
+        """The latest program's graph; `print` shows it as Python, a notebook as a picture."""
+        return self.latest.graph
+
+    def graph_text(self) -> str:
+        """The latest program's graph as Python."""
+        return self.latest.text()
+
+    def explain(self) -> str:
+        """What the latest program runs as: its steps, and why fusion stopped where it did.
+
+        >>> import adjoint as ad
+        >>> double = ad.compile(lambda x: (x * 2 + 1).exp())
+        >>> _ = double(ad.ones(3))
+        >>> print(double.explain().splitlines()[0][:47])
+        1 steps: 1 launches of fused kernels, 0 of temp
+        """
+        return self.latest.explain()
+
+    def svg(self, expand: Collection[str] | bool = ()) -> str:
+        """The latest program's graph as a picture; `expand` names composites to look into."""
+        return to_svg(self.latest.graph, expand)
