@@ -102,6 +102,10 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
     shallow = name in ("add", "mul") and isinstance(a, _SEQUENCES) | isinstance(b, _SEQUENCES)
+    if name == "or" and type(a) is dict and type(b) is dict:
+        for key in (*a, *b):
+            hashable(recorder, key)
+        shallow = True  # values are moved, keys looked up
     try:
         a, b = expose(recorder, a, shallow=shallow), expose(recorder, b, shallow=shallow)
     except NeedsPython:
