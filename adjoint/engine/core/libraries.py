@@ -11,6 +11,8 @@ EXTRAS = {
     "matplotlib": "plot",
     "tensorboard": "tensorboard",
     "tokenizers": "tokenizers",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
 }
 
 

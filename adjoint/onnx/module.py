@@ -1,0 +1,131 @@
+"""An ONNX model as a module: its weights are parameters, and it records and compiles like others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import adjoint as ad
+from adjoint.engine.core.state.context import concrete
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn.modules.module import Module
+from adjoint.nn.parameter import Parameter
+from adjoint.onnx import operators as operators  # fills the table
+from adjoint.onnx.evaluation import Environment, Scope, run_nodes
+from adjoint.onnx.operators.shapes import bounded
+from adjoint.onnx.reading import OnnxError, array, opsets, read_model
+from adjoint.onnx.types import Value, value_of
+
+
+class OnnxModule(Module):
+    """A model read from an ONNX file.
+
+    Floating-point initialisers are parameters, under names that Python allows; others are constants of
+    the graph. Inputs are given in the graph's order or by name; a single output comes by itself,
+    several as a tuple.
+    """
+
+    def __init__(self, model: Any, folder: Path | None = None) -> None:
+        super().__init__()
+        graph = model.graph
+        functions = {
+            (("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions
+        }
+        self._scope = Scope(opsets(model.opset_import), functions, folder)
+        self._nodes = ordered(graph)
+        self._constants: dict[str, Value] = {}
+        self._weights: dict[str, str] = {}  # the graph's name -> the parameter's
+        for tensor in graph.initializer:
+            self._add(tensor.name, value_of(array(tensor, folder)))
+        for sparse in graph.sparse_initializer:
+            self._add(sparse.values.name, dense(sparse, folder))
+        given = {*self._constants, *self._weights}
+        self.input_names = tuple(i.name for i in graph.input if i.name not in given)
+        self.optional_names = frozenset(i.name for i in graph.input if i.name in given)
+        self.output_names = tuple(o.name for o in graph.output)
+
+    def _add(self, name: str, value: Value) -> None:
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            self._constants[name] = value
+            return
+        own = re.sub(r"\W", "_", name) or "weight"
+        own = f"w_{own}" if own[0].isdigit() or hasattr(self, own) else own
+        while own in self._parameters:
+            own += "_"
+        self.register_parameter(own, Parameter(value))
+        self._weights[name] = own
+
+    def forward(self, *inputs: Value, **named: Value) -> Any:
+        """The outputs of the graph."""
+        results = self.evaluate(
+            dict(zip(self.input_names, inputs, strict=False)) | named, len(inputs)
+        )
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def evaluate(self, given: dict[str, Value], positional: int = 0) -> list[Value]:
+        """The outputs for inputs by name."""
+        missing = [name for name in self.input_names if name not in given]
+        stray = given.keys() - {*self.input_names, *self.optional_names}
+        if missing or stray or positional > len(self.input_names):
+            raise TypeError(
+                f"onnx: the model takes {list(self.input_names)}; missing {missing}, unknown {sorted(stray)}, "
+                f"{positional} given by position."
+            )
+        environment = Environment()
+        for name, value in self._constants.items():
+            environment.put(name, value, True)
+        for name, own in self._weights.items():
+            environment.put(name, self._parameters[own], False)
+        for name, value in given.items():
+            environment.put(name, value if value is None else value_of(value), False)
+        run_nodes(self._nodes, environment, self._scope)
+        return [environment.find(name)[0] for name in self.output_names]
+
+    def extra_repr(self) -> str:
+        return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {len(self._nodes)} nodes"
+
+
+def ordered(graph: Any) -> list[Any]:
+    """The nodes of a graph, each after those that make its inputs; a circle is refused."""
+    made = {name for node in graph.node for name in node.output if name}
+    if sum(1 for node in graph.node for name in node.output if name) != len(made):
+        raise OnnxError("onnx.load: a value is made by two nodes.")
+    ready = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    ready |= {s.values.name for s in graph.sparse_initializer}
+    waiting, placed = list(graph.node), []
+    while waiting:
+        later = []
+        for node in waiting:
+            if all(name in ready or name not in made for name in node.input):
+                placed.append(node)
+                ready.update(node.output)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            raise OnnxError(
+                f"onnx.load: nodes need one another in a circle: {[n.name or n.op_type for n in later[:5]]}."
+            )
+        waiting = later
+    return placed
+
+
+def dense(sparse: Any, folder: Path | None) -> Value:
+    """A sparse initialiser as a tensor with its zeros."""
+
+    values, places = value_of(array(sparse.values, folder)), value_of(array(sparse.indices, folder))
+    shape = bounded(list(sparse.dims), "sparse initialiser")
+    with concrete():
+        out = ad.zeros(shape, dtype=values.dtype)
+        if places.ndim == 1:
+            return out.reshape(-1).scatter(0, places, values).reshape(shape)
+        return ad.index_put(out, tuple(places.unbind(1)), values)
+
+
+def load(source: Any) -> OnnxModule:
+    """A model from an ONNX file, its bytes, or its message, as a module that trains and compiles.
+
+    Nothing outside the file's folder is read, and nothing in it is executed but the operators of ONNX.
+    """
+    model, folder = read_model(source)
+    return OnnxModule(model, folder)

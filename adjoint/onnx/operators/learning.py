@@ -1,0 +1,136 @@
+"""Operators of the domain ai.onnx.ml."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.onnx.reading import OnnxError
+from adjoint.onnx.table import operator
+from adjoint.onnx.types import Value, array_of, integers, value_of
+
+_DOMAIN = "ai.onnx.ml"
+
+
+@operator("ArrayFeatureExtractor", domain=_DOMAIN)
+def array_feature_extractor(x: Tensor, y: Value) -> Tensor:
+    """Columns of the last dimension."""
+    taken = ad.index_select(x, x.ndim - 1, ad.tensor(integers(y), dtype=ad.int64))
+    return taken.reshape(1, -1) if x.ndim == 1 else taken
+
+
+@operator("Binarizer", domain=_DOMAIN)
+def binarizer(x: Tensor, *, threshold: float = 0.0) -> Tensor:
+    """One above a threshold, else zero."""
+    return (x > threshold).to(x.dtype)
+
+
+@operator("LabelEncoder", domain=_DOMAIN)
+def label_encoder(
+    x: Value, *, keys_floats: Any = None, keys_int64s: Any = None, keys_strings: Any = None, keys_tensor: Value = None,
+    values_floats: Any = None, values_int64s: Any = None, values_strings: Any = None, values_tensor: Value = None,
+    default_float: float = -0.0, default_int64: int = -1, default_string: str = "_Unused", default_tensor: Value = None,
+) -> Value:  # fmt: skip
+    """Labels by a table."""
+    keys = keys_floats or keys_int64s or keys_strings
+    keys = list(np.asarray(array_of(keys_tensor)).ravel()) if keys is None else keys
+    kind: Any
+    if values_tensor is not None:
+        values = np.asarray(array_of(values_tensor)).ravel()
+        kind = values.dtype
+        default = (
+            np.asarray(array_of(default_tensor)).reshape(-1)[0]
+            if default_tensor is not None
+            else {"O": default_string, "f": default_float}.get(kind.kind, default_int64)
+        )
+    else:
+        values, default, kind = next(
+            (v, d, k) for v, d, k in (
+                (values_floats, default_float, np.float32), (values_int64s, default_int64, np.int64),
+                (values_strings, default_string, object),
+            ) if v is not None
+        )  # fmt: skip
+    table = dict(zip([_key(k) for k in keys], values, strict=True))
+    array = np.asarray(array_of(x))
+    out = np.array([table.get(_key(k), default) for k in array.ravel()], dtype=kind)
+    return value_of(out.reshape(array.shape))
+
+
+def _key(value: Any) -> Any:
+    return "nan" if isinstance(value, float | np.floating) and np.isnan(value) else value
+
+
+_MODES = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
+
+
+@operator("TreeEnsemble", domain=_DOMAIN)
+def tree_ensemble(
+    x: Tensor, *, aggregate_function: int = 1, leaf_targetids: list[int], leaf_weights: Value, membership_values: Value = None,
+    n_targets: int = 1, nodes_falseleafs: list[int], nodes_falsenodeids: list[int], nodes_featureids: list[int],
+    nodes_hitrates: Value = None, nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: Value,
+    nodes_splits: Value, nodes_trueleafs: list[int], nodes_truenodeids: list[int], post_transform: int = 0,
+    tree_roots: list[int],
+) -> Tensor:  # fmt: skip
+    """Trees of decisions, their leaves added up, averaged, or the least or largest of them."""
+    if post_transform:
+        raise OnnxError(
+            f"onnx: TreeEnsemble: post_transform {post_transform} is not supported; 0 (none) is."
+        )
+    rows = array_of(x)
+    splits, modes = np.asarray(array_of(nodes_splits)), integers(nodes_modes)
+    weights = np.asarray(array_of(leaf_weights))
+    sets = _memberships(membership_values, modes)
+    found: list[list[list[float]]] = [[[] for _ in range(n_targets)] for _ in rows]
+    for row, targets in zip(rows, found, strict=True):
+        for root in tree_roots:
+            node, leaf = root, False
+            if (
+                nodes_trueleafs[root]
+                and nodes_falseleafs[root]
+                and nodes_truenodeids[root] == nodes_falsenodeids[root]
+            ):
+                node, leaf = nodes_truenodeids[root], True
+            for _ in range(len(modes) + 1):
+                if leaf:
+                    break
+                value = row[nodes_featureids[node]]
+                if modes[node] == 6:
+                    holds = float(value) in sets[node]
+                else:
+                    holds = bool(_MODES[modes[node]](value, splits[node]))
+                if (
+                    np.isnan(value)
+                    and nodes_missing_value_tracks_true
+                    and nodes_missing_value_tracks_true[node]
+                ):
+                    holds = True
+                leaf = bool((nodes_trueleafs if holds else nodes_falseleafs)[node])
+                node = (nodes_truenodeids if holds else nodes_falsenodeids)[node]
+            else:
+                raise OnnxError("onnx: TreeEnsemble: a tree has a circle.")
+            targets[leaf_targetids[node]].append(float(weights[node]))
+    combine = (
+        lambda v: sum(v) / len(tree_roots),
+        sum,
+        lambda v: min(v, default=0.0),
+        lambda v: max(v, default=0.0),
+    )[aggregate_function]
+    out = np.array([[combine(values) for values in targets] for targets in found])
+    return ad.tensor(out.astype(rows.dtype).reshape(-1, n_targets))
+
+
+def _memberships(values: Value, modes: list[int]) -> dict[int, set[float]]:
+    """The set of each node that asks for membership; NaN ends one."""
+    if values is None:
+        return {}
+    groups: list[set[float]] = [set()]
+    for v in np.asarray(array_of(values)).ravel():
+        if np.isnan(v):
+            groups.append(set())
+        else:
+            groups[-1].add(float(v))
+    nodes = [k for k, mode in enumerate(modes) if mode == 6]
+    return dict(zip(nodes, groups, strict=False))

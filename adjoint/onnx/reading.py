@@ -1,0 +1,157 @@
+"""Files of ONNX: read with nothing outside their folder, no code run, and no memory beyond their own size."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from adjoint.engine.core.libraries import need
+from adjoint.onnx.types import ELEMENTS, element
+
+LARGEST: Final = 1 << 31  # elements of a tensor that a file may ask for without holding them
+NEWEST: Final = {
+    "": 28,
+    "ai.onnx": 28,
+    "ai.onnx.ml": 5,
+    "ai.onnx.preview.training": 1,
+    "ai.onnx.preview": 1,
+}
+LIMIT: Final = 64  # depth of graphs in graphs, and of functions that call functions
+
+
+class OnnxError(ValueError):
+    """A file that is not a valid model, or asks for what is not done."""
+
+
+def read_model(source: Any) -> tuple[Any, Path | None]:
+    """A model's message, and the folder that its external data may lie in."""
+    onnx = need("onnx", "adjoint.onnx")
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    path = None
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+    else:
+        path = Path(source)
+        data = path.read_bytes()
+    model = onnx.ModelProto()
+    name = "<bytes>" if path is None else str(path)
+    try:
+        model.ParseFromString(data)
+    except Exception as error:
+        raise OnnxError(f"onnx.load: {name} is truncated or not an ONNX model: {error}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise OnnxError(f"onnx.load: {name} is not an ONNX model: it has no graph or no opset.")
+    return model, None if path is None else path.resolve().parent
+
+
+def opsets(imports: Any) -> dict[str, int]:
+    """The version of each domain that is imported; newer ones than are known are refused."""
+    found: dict[str, int] = {}
+    for entry in imports:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        newest = NEWEST.get(domain)
+        if newest is not None and entry.version > newest:
+            raise OnnxError(
+                f"onnx.load: opset {entry.version} of domain {entry.domain or 'ai.onnx'!r} is newer than "
+                f"{newest}, the newest that is known. Convert the model with onnx.version_converter."
+            )
+        if entry.version < 1:
+            raise OnnxError(
+                f"onnx.load: opset {entry.version} of {entry.domain or 'ai.onnx'!r} is no version."
+            )
+        found[domain] = entry.version
+    return found
+
+
+def array(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
+    """The elements of a tensor in a file."""
+    helper = need("onnx.numpy_helper", "adjoint.onnx")
+    shape = tuple(tensor.dims)
+    who = f"onnx.load: tensor {tensor.name!r}"
+    kind = element(tensor.data_type, who)
+    if any(d < 0 for d in shape):
+        raise OnnxError(f"{who} has a negative size: {shape}.")
+    if tensor.data_location == tensor.EXTERNAL:
+        return external(tensor, kind, shape, folder)
+    held = _held(tensor)
+    count = math.prod(shape)
+    if count > held:
+        raise OnnxError(
+            f"{who} says {count} elements, shape {shape}, and the file holds at most {held}."
+        )
+    try:
+        found = helper.to_array(tensor)
+    except Exception as error:
+        raise OnnxError(f"{who}, shape {shape}: its data does not fit: {error}") from None
+    if found.dtype.kind in "SU":
+        found = found.astype(object)
+    return np.asarray(found).astype(kind, copy=False)
+
+
+def _held(tensor: Any) -> int:
+    """The most elements that the data of a tensor can be: four of two bits to a byte."""
+    fields = (
+        tensor.float_data,
+        tensor.int32_data,
+        tensor.int64_data,
+        tensor.double_data,
+        tensor.uint64_data,
+    )
+    return 4 * len(tensor.raw_data) + 4 * sum(map(len, fields)) + len(tensor.string_data)
+
+
+def external(
+    tensor: Any, kind: np.dtype[Any], shape: tuple[int, ...], folder: Path | None
+) -> np.ndarray[Any, Any]:
+    """The elements of a tensor that lie in a file beside the model."""
+    who = f"onnx.load: tensor {tensor.name!r}"
+    if folder is None:
+        raise OnnxError(f"{who} lies in another file; give the path of the model.")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    parts = Path(location).parts
+    if (
+        not location
+        or Path(location).is_absolute()
+        or ".." in parts
+        or "\\" in location
+        or ":" in location
+    ):
+        raise OnnxError(
+            f"{who}: its data is said to lie at {location!r}, which is not a path inside the model's folder."
+        )
+    path = (folder / location).resolve()
+    if not path.is_relative_to(folder):
+        raise OnnxError(f"{who}: {location!r} leads out of the model's folder.")
+    if not path.is_file():
+        raise OnnxError(f"{who}: its data file {location!r} is not there, or not a plain file.")
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
+    except ValueError:
+        raise OnnxError(f"{who}: offset or length is no number: {entries}.") from None
+    bits = _bits(kind)
+    wanted = (math.prod(shape) * bits + 7) // 8
+    size = os.path.getsize(path)
+    if kind == object or offset < 0 or length not in (-1, wanted) or offset + wanted > size:
+        raise OnnxError(
+            f"{who}: shape {shape} of {kind} needs {wanted} bytes; the file says offset {offset}, length {length}, "
+            f"and {location!r} has {size}."
+        )
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(wanted)
+    onnx = need("onnx", "adjoint.onnx")
+    number = next(n for n, k in ELEMENTS.items() if k == kind)
+    return np.asarray(
+        onnx.numpy_helper.to_array(onnx.TensorProto(dims=shape, data_type=number, raw_data=data))
+    )
+
+
+def _bits(kind: np.dtype[Any]) -> int:
+    name = kind.name
+    return 4 if "int4" in name or "float4" in name else 2 if "int2" in name else kind.itemsize * 8
