@@ -35,6 +35,8 @@ class Scope:
     folder: Path | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)  # of the function that is called
     depth: int = 0
+    # Of each node that refers to no function's: its attributes as Python has them, read once.
+    read: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def inside(self) -> Scope:
         """The scope of a graph in this one."""
@@ -46,7 +48,7 @@ class Scope:
             raise OnnxError(
                 f"onnx: graphs and functions nest more than {LIMIT} deep; does one call itself?"
             )
-        return Scope(opsets, self.functions, self.folder, attributes, self.depth + 1)
+        return Scope(opsets, self.functions, self.folder, attributes, self.depth + 1, self.read)
 
 
 class Environment:
@@ -229,11 +231,16 @@ def _resolved(attribute: Any, scope: Scope) -> Any:
 
 def attributes_of(node: Any, scope: Scope) -> dict[str, Any]:
     """The attributes of a node as Python has them; strings decoded, tensors as values."""
+    held = scope.read.get(id(node))
+    if held is not None and held[0] is node:
+        return held[1]
     found: dict[str, Any] = {}
     for entry in node.attribute:
         attribute = _resolved(entry, scope)
         if attribute is not None:
             found[entry.name] = _plain(attribute, scope)
+    if not scope.attributes and not any(entry.ref_attr_name for entry in node.attribute):
+        scope.read[id(node)] = (node, found)
     return found
 
 

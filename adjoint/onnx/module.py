@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ class OnnxModule(Module):
     def __init__(self, model: Any, folder: Path | None = None) -> None:
         super().__init__()
         graph = model.graph
-        functions = {
-            (("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions
-        }
-        self._scope = Scope(opsets(model.opset_import), functions, folder)
-        self._nodes = ordered(graph)
+        rest = type(model)()
+        rest.CopyFrom(model)
+        del rest.graph.initializer[:], rest.graph.sparse_initializer[:]
+        # Plain bytes: what can be pickled and copied, and what a recording knows not to change.
+        self._source = rest.SerializeToString()
+        self._folder = None if folder is None else str(folder)
+        plan(self._source, self._folder)  # says now what is wrong with it
         self._constants: dict[str, Value] = {}
         self._weights: dict[str, str] = {}  # the graph's name -> the parameter's
         for tensor in graph.initializer:
@@ -79,11 +82,21 @@ class OnnxModule(Module):
             environment.put(name, self._parameters[own], False)
         for name, value in given.items():
             environment.put(name, value if value is None else value_of(value), False)
-        run_nodes(self._nodes, environment, self._scope)
+        nodes, scope = plan(self._source, self._folder)
+        run_nodes(nodes, environment, scope)
         return [environment.find(name)[0] for name in self.output_names]
 
     def extra_repr(self) -> str:
-        return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {len(self._nodes)} nodes"
+        return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {len(plan(self._source, self._folder)[0])} nodes"
+
+
+@functools.lru_cache(maxsize=64)
+def plan(source: bytes, folder: str | None) -> tuple[list[Any], Scope]:
+    """The nodes of a model in the order that they run in, and what they can refer to."""
+    model, _ = read_model(source)
+    functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions}
+    where = None if folder is None else Path(folder)
+    return ordered(model.graph), Scope(opsets(model.opset_import), functions, where)
 
 
 def ordered(graph: Any) -> list[Any]:

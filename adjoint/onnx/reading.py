@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from adjoint.engine.core.libraries import need
 from adjoint.onnx.types import ELEMENTS, element
+from adjoint.onnx.types import OnnxError as OnnxError
 
 LARGEST: Final = 1 << 31  # elements of a tensor that a file may ask for without holding them
 NEWEST: Final = {
@@ -21,10 +23,6 @@ NEWEST: Final = {
     "ai.onnx.preview": 1,
 }
 LIMIT: Final = 64  # depth of graphs in graphs, and of functions that call functions
-
-
-class OnnxError(ValueError):
-    """A file that is not a valid model, or asks for what is not done."""
 
 
 def read_model(source: Any) -> tuple[Any, Path | None]:
@@ -46,7 +44,30 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
         raise OnnxError(f"onnx.load: {name} is truncated or not an ONNX model: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: {name} is not an ONNX model: it has no graph or no opset.")
+    if not all(isinstance(text, str) for text in _texts(model)):
+        raise OnnxError(f"onnx.load: {name} is damaged: a name in it is not UTF-8.")
     return model, None if path is None else path.resolve().parent
+
+
+def _texts(model: Any) -> Iterator[Any]:
+    """Every name in a model; what is not UTF-8 is bytes."""
+    yield from (entry.domain for entry in model.opset_import)
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+        yield from _node_texts(function.node)
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
+        yield from (sparse.values.name for sparse in graph.sparse_initializer)
+        yield from _node_texts(graph.node)
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+
+
+def _node_texts(nodes: Any) -> Iterator[Any]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (text for a in node.attribute for text in (a.name, a.ref_attr_name))
 
 
 def opsets(imports: Any) -> dict[str, int]:

@@ -18,6 +18,11 @@ from adjoint.engine.tensor.tensor import Tensor
 
 Value = Any
 
+
+class OnnxError(ValueError):
+    """A file that is not a valid model, or asks for what is not done."""
+
+
 # The number that files use -> NumPy's type; strings are arrays of objects.
 ELEMENTS: Final[dict[int, np.dtype[Any]]] = {
     number: np.dtype(kind)
@@ -48,7 +53,7 @@ ARRAYS: Final = {dtype: kind for kind, dtype in TENSORS.items()}
 def element(number: int, who: str) -> np.dtype[Any]:
     """NumPy's type of an element type's number."""
     if number not in ELEMENTS:
-        raise ValueError(
+        raise OnnxError(
             f"{who}: element type {number} is not one of ONNX's, {min(ELEMENTS)} to {max(ELEMENTS)}."
         )
     return ELEMENTS[number]

@@ -87,7 +87,8 @@ def attention(
         right_window_size,
     )
     factor = math.sqrt(1 / math.sqrt(q.shape[3]) if scale is None else scale)
-    scores = ad.matmul(q * factor, (shared(k, q) * factor).transpose(2, 3))
+    root = ad.full((), factor, dtype=q.dtype)
+    scores = ad.matmul(q * root, (shared(k, q) * root).transpose(2, 3))
     seen = scores
     if softcap:
         scores = softcap * ad.tanh(scores / softcap)
@@ -150,7 +151,7 @@ def linear_attention(
         else past_state.to(wide)
     )
     gates = None if decay is None else ad.exp(heads(decay.to(wide), kv_num_heads))
-    rates = None if beta is None else heads(beta.to(wide), kv_num_heads)
+    rates = None if beta is None else heads(beta.to(wide), min(kv_num_heads, int(beta.shape[2])))
     outputs = []
     for t in range(length):
         if update_rule in ("gated", "gated_delta") and gates is not None:

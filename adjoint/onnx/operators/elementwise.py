@@ -100,7 +100,7 @@ def _enter(
 def _aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
     if not broadcast or axis is None:
         return b
-    return b.reshape(*b.shape, *[1] * (a.ndim - axis % a.ndim - b.ndim))
+    return b.reshape([*b.shape, *[1] * (a.ndim - axis % a.ndim - b.ndim)])
 
 
 for _name, (_ours, _host) in _BINARY.items():

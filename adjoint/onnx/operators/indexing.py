@@ -21,7 +21,7 @@ def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = axis % x.ndim
     index = _wrapped(indices, x.shape[axis])
     taken = ad.index_select(x, axis, index.reshape(-1))
-    return taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+    return taken.reshape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
 
 
 @operator("GatherElements", moves=True)

@@ -120,10 +120,15 @@ operator("CumProd")(_cumulative(ad.cumprod, 1))
 
 @operator("TopK")
 def top_k(
-    x: Tensor, k: Value = None, *, axis: int = -1, largest: int = 1, sorted: int = 1
-) -> tuple[Tensor, Tensor]:
+    x: Value, k: Value = None, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Value, Tensor]:
     """The largest, or smallest, so many; the first among equals."""
     count = int(k) if isinstance(k, int) else int(number(k))
+    if isinstance(x, np.ndarray):
+        key = np.iinfo(x.dtype).max - x if largest else x  # unsigned: its order is reversed exactly
+        order = np.argsort(key, axis=axis, kind="stable").astype(np.int64)
+        order = np.take(order, np.arange(count), axis=axis)
+        return np.take_along_axis(x, order, axis), ad.tensor(order)
     places = ad.argsort(x, dim=axis, descending=bool(largest), stable=True).narrow(axis, 0, count)
     return ad.take_along_dim(x, places, axis), places
 

@@ -38,7 +38,7 @@ def dft(
     place = default if axis is None else axis if isinstance(axis, int) else int(number(axis))
     dim = place % x.ndim
     length = None if dft_length is None else int(number(dft_length))
-    values = _complex(x if x.dtype is ad.float64 else x.float())
+    values = _complex(x.double())
     if inverse and onesided:
         size = length or 2 * (int(x.shape[dim]) - 1)
         return ad.fft.irfft(values, size, dim).unsqueeze(-1).to(x.dtype)
