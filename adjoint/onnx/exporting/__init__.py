@@ -1,0 +1,1 @@
+"""From a recorded graph to an ONNX model."""

@@ -1,0 +1,119 @@
+"""An exported model run beside its source, at several sizes of each dynamic dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.engine.core.libraries import find
+from adjoint.engine.core.tree import flatten
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.onnx.exporting.recording import Arguments, Dims, Recording
+from adjoint.onnx.module import load
+from adjoint.onnx.types import OnnxError, array_of, value_of
+
+# Of a result's largest element: what sums in another order may differ by.
+TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-6}
+Run = Callable[[dict[str, Any]], list[Any]]
+
+
+def runner(message: Any) -> tuple[str, Run]:
+    """What runs an exported model: onnxruntime, or our own reading of it."""
+    runtime = find("onnxruntime")
+    if runtime is None or message.ByteSize() >= 1 << 31:
+        module = load(message)
+        return "adjoint.onnx.load", lambda feeds: [array_of(v) for v in module.evaluate(feeds)]
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = runtime.InferenceSession(
+            message.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        if "NOT_IMPLEMENTED" not in str(error) and "NotImplemented" not in type(error).__name__:
+            raise OnnxError(f"onnx.export: onnxruntime refuses the model: {error}") from error
+        module = load(message)
+        return "adjoint.onnx.load", lambda feeds: [array_of(v) for v in module.evaluate(feeds)]
+    names = {i.name for i in session.get_inputs()}
+    return "onnxruntime", lambda feeds: session.run(
+        None, {n: array_of(v) for n, v in feeds.items() if n in names}
+    )
+
+
+def trials(given: Arguments, dims: Dims) -> list[dict[str, int]]:
+    """Sizes to compare at: the example's, and others of each dynamic dimension by itself."""
+    usual = {
+        label: int(given.examples[position].shape[dim])
+        for position, entries in dims.items()
+        for dim, label in entries.items()
+    }
+    found = [usual]
+    for label, size in usual.items():
+        found += [
+            {**usual, label: other} for other in (1, 2, size + 1, 2 * size + 1) if other != size
+        ]
+    if len(usual) > 1:
+        found.append({label: 2 * size + k for k, (label, size) in enumerate(usual.items())})
+    return found
+
+
+def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Tensor:
+    """An example with other sizes: its own elements again, so that they stay ones that make sense."""
+    array = array_of(example)
+    for dim, label in entries.items():
+        array = np.take(array, np.arange(sizes[label]) % array.shape[dim], axis=dim)
+    return value_of(np.ascontiguousarray(array))
+
+
+def compare(model: Any, given: Arguments, dims: Dims, recording: Recording, message: Any) -> None:
+    """Raise unless the exported model gives what its source gives."""
+    name, run = runner(message)
+    for sizes in trials(given, dims):
+        tensors = [sized(x, dims.get(k, {}), sizes) for k, x in enumerate(given.examples)]
+        args, kwargs = given.rebuilt(tensors)
+        example = sizes == trials(given, dims)[0]
+        try:
+            with ad.no_grad():
+                wanted = [array_of(t) for t in flatten(model(*args, **kwargs))[0]]
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            if example:
+                raise
+            continue  # sizes that the model itself refuses
+        own = {s: sizes[label] for s, label in recording.labels.items()}
+        try:
+            found = run(dict(zip(given.names, tensors, strict=True)))
+        except Exception as error:
+            if not example and not recording.scope.allow(own):
+                continue  # outside what the recording holds for, and refused
+            raise OnnxError(f"onnx.export: {name} fails at sizes {sizes}: {error}") from error
+        _close(wanted, found, name, sizes)
+
+
+def _close(wanted: list[Any], found: list[Any], name: str, sizes: dict[str, int]) -> None:
+    for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        where = f"onnx.export: output {k} through {name}{f' at sizes {sizes}' if sizes else ''}"
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise OnnxError(
+                f"{where} is {b.dtype}{list(b.shape)}; the model gives {a.dtype}{list(a.shape)}."
+            )
+        if a.dtype.name not in TOLERANCE:
+            same = np.array_equal(a, b)
+            error = None
+        else:
+            left, right = a.astype(np.float64), b.astype(np.float64)
+            scale = max(np.max(np.abs(left[np.isfinite(left)]), initial=0.0), 1e-3)
+            same = np.allclose(
+                left,
+                right,
+                rtol=TOLERANCE[a.dtype.name],
+                atol=TOLERANCE[a.dtype.name] * scale,
+                equal_nan=True,
+            )
+            error = np.max(np.abs(left - right), initial=0.0)
+        if not same:
+            raise OnnxError(
+                f"{where} differs from the model's{'' if error is None else f' by up to {error:.3g}'}. Nothing was written."
+            )

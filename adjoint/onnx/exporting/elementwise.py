@@ -1,0 +1,306 @@
+"""Operations of one element at a time, and of rows, as ONNX says them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.onnx.exporting.writer import EMITTERS, NoForm, Writer, emits
+
+# record -> operator, where operands have the result's dtype
+_PLAIN = {
+    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "add": "Add", "asin": "Asin", "asinh": "Asinh",
+    "atan": "Atan", "atanh": "Atanh", "bitwise_and": "BitwiseAnd", "bitwise_not": "BitwiseNot",
+    "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh",
+    "div": "Div", "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "mul": "Mul", "neg": "Neg",
+    "relu": "Relu", "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin", "sinh": "Sinh",
+    "sqrt": "Sqrt", "sub": "Sub", "tan": "Tan", "tanh": "Tanh", "hardswish": "HardSwish", "mish": "Mish",
+    "softsign": "Softsign", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
+    "logical_not": "Not", "reciprocal": "Reciprocal",
+}  # fmt: skip
+_COMPARE = {
+    "eq": "Equal",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "lt": "Less",
+    "le": "LessOrEqual",
+}
+# ONNX defines these for floats and few integers only.
+_LOGIC = {"logical_and", "logical_or", "logical_xor", "logical_not"}
+
+
+def common(node: Node, operands: tuple[Any, ...] | None = None) -> DType:
+    """The dtype that operands are compared in."""
+    like = [
+        ad.empty((0,) if x.spec.shape else (), dtype=x.spec.dtype, device="meta")
+        if isinstance(x, Value)
+        else _plain(x)
+        for x in (node.inputs if operands is None else operands)
+    ]
+    if len(like) == 1:
+        return like[0].dtype
+    found = like[0]
+    for other in like[1:]:
+        found = (
+            ad.empty((), dtype=ad.result_type(found, other), device="meta")
+            if not _shaped(found, other)
+            else ad.empty((0,), dtype=ad.result_type(found, other), device="meta")
+        )
+    return found.dtype
+
+
+def _plain(x: Any) -> Any:
+    return float(x) if isinstance(x, float) else int(x)
+
+
+def _shaped(*values: Any) -> bool:
+    return any(getattr(v, "ndim", 0) for v in values)
+
+
+def _enter_plain(name: str, op: str) -> None:
+    @emits(name)
+    def emit(w: Writer, node: Node) -> str:
+        dtype = ad.bool if name in _LOGIC else node.outputs[0].spec.dtype
+        return w.emit(op, *[w.operand(x, dtype) for x in node.inputs])
+
+
+def _enter_compare(name: str, op: str) -> None:
+    @emits(name)
+    def emit(w: Writer, node: Node) -> str:
+        dtype = common(node)
+        dtype = ad.int32 if dtype is ad.bool and op != "Equal" else dtype
+        return w.emit(op, *[w.operand(x, dtype) for x in node.inputs])
+
+
+for _name, _op in _PLAIN.items():
+    _enter_plain(_name, _op)
+for _name, _op in _COMPARE.items():
+    _enter_compare(_name, _op)
+
+
+def _floats(w: Writer, node: Node) -> tuple[DType, list[str]]:
+    dtype = node.outputs[0].spec.dtype
+    return dtype, [w.operand(x, dtype) for x in node.inputs]
+
+
+@emits("ne")
+def ne(w: Writer, node: Node) -> str:
+    return w.emit("Not", EMITTERS["eq"](w, node))
+
+
+@emits("rsqrt")
+def rsqrt(w: Writer, node: Node) -> str:
+    _, (x,) = _floats(w, node)
+    return w.emit("Reciprocal", w.emit("Sqrt", x))
+
+
+@emits("log2", "log10", "log1p", "expm1", "exp2", "square")
+def logarithms(w: Writer, node: Node) -> str:
+    dtype, (x,) = _floats(w, node)
+    one = w.number(1, dtype)
+    match node.record.name:
+        case "log2" | "log10":
+            base = 2 if node.record.name == "log2" else 10
+            return w.emit("Div", w.emit("Log", x), w.number(math.log(base), dtype))
+        case "log1p":
+            half, two = w.number(0.5, dtype), w.number(2, dtype)
+            near = w.emit("Mul", two, w.emit("Atanh", w.emit("Div", x, w.emit("Add", x, two))))
+            small = w.emit("Less", w.emit("Abs", x), half)  # where adding one would lose x
+            return w.emit("Where", small, near, w.emit("Log", w.emit("Add", x, one)))
+        case "expm1":
+            half = w.emit("Mul", x, w.number(0.5, dtype))
+            product = w.emit("Mul", w.emit("Sinh", half), w.emit("Exp", half))
+            return w.emit("Mul", product, w.number(2, dtype))
+        case "exp2":
+            return w.emit("Exp", w.emit("Mul", x, w.number(math.log(2), dtype)))
+    return w.emit("Mul", x, x)
+
+
+@emits("pow")
+def power(w: Writer, node: Node) -> str:
+    return w.emit("Pow", *_floats(w, node)[1])
+
+
+@emits("maximum", "minimum")
+def extremes(w: Writer, node: Node) -> str:
+    op = "Max" if node.record.name == "maximum" else "Min"
+    return w.emit(op, *_floats(w, node)[1])
+
+
+@emits("clamp")
+def clamp(w: Writer, node: Node) -> str:
+    dtype, (x, low, high) = _floats(w, node)
+    return w.emit("Min", w.emit("Max", x, low), high)
+
+
+@emits("clamp_min")
+def clamp_min(w: Writer, node: Node) -> str:
+    return w.emit("Max", *_floats(w, node)[1])
+
+
+@emits("clamp_max")
+def clamp_max(w: Writer, node: Node) -> str:
+    return w.emit("Min", *_floats(w, node)[1])
+
+
+@emits("remainder", "fmod")
+def remainder(w: Writer, node: Node) -> str:
+    dtype, (x, y) = _floats(w, node)
+    if node.record.name == "fmod":
+        return w.emit("Mod", x, y, fmod=1)
+    if not dtype.is_floating_point:
+        return w.emit("Mod", x, y)
+    return w.emit("Sub", x, w.emit("Mul", w.emit("Floor", w.emit("Div", x, y)), y))
+
+
+@emits("floor_divide")
+def floor_divide(w: Writer, node: Node) -> str:
+    dtype, (x, y) = _floats(w, node)
+    if dtype.is_floating_point:
+        return w.emit("Floor", w.emit("Div", x, y))
+    return w.emit("Div", w.emit("Sub", x, w.emit("Mod", x, y)), y)
+
+
+@emits("trunc_divide")
+def trunc_divide(w: Writer, node: Node) -> str:
+    dtype, (x, y) = _floats(w, node)
+    if dtype.is_floating_point:
+        raise NoForm("a quotient of floats, truncated")
+    return w.emit("Div", x, y)
+
+
+@emits("trunc")
+def trunc(w: Writer, node: Node) -> str:
+    _, (x,) = _floats(w, node)
+    return w.emit("Mul", w.emit("Sign", x), w.emit("Floor", w.emit("Abs", x)))
+
+
+@emits("where")
+def where(w: Writer, node: Node) -> str:
+    condition, a, b = node.inputs
+    dtype = node.outputs[0].spec.dtype
+    return w.emit("Where", w.operand(condition, ad.bool), w.operand(a, dtype), w.operand(b, dtype))
+
+
+@emits("isnan")
+def isnan(w: Writer, node: Node) -> str:
+    return w.emit("IsNaN", w.operand(node.inputs[0]))
+
+
+@emits("isinf")
+def isinf(w: Writer, node: Node) -> str:
+    return w.emit("IsInf", w.operand(node.inputs[0]))
+
+
+@emits("cast")
+def cast(w: Writer, node: Node) -> str:
+    return w.cast_name(w.operand(node.inputs[0], node.inputs[0].spec.dtype), node.params["dtype"])
+
+
+@emits("clone", "stop_gradient", "to_device")
+def same(w: Writer, node: Node) -> str:
+    return w.operand(node.inputs[0])
+
+
+# -- activations ----------------------------------------------------------------------------------
+
+
+@emits("silu")
+def silu(w: Writer, node: Node) -> str:
+    x = w.operand(node.inputs[0])
+    return w.emit("Mul", x, w.emit("Sigmoid", x))
+
+
+@emits("gelu")
+def gelu(w: Writer, node: Node) -> str:
+    if w.opset < 20:
+        raise NoForm("Gelu is of opset 20")
+    return w.emit("Gelu", w.operand(node.inputs[0]), approximate=node.params["approximate"])
+
+
+@emits("hardtanh")
+def hardtanh(w: Writer, node: Node) -> str:
+    dtype = node.outputs[0].spec.dtype
+    low, high = (w.number(node.params[k], dtype) for k in ("low", "high"))
+    return w.emit("Clip", w.operand(node.inputs[0], dtype), low, high)
+
+
+@emits("softmax", "log_softmax")
+def softmax(w: Writer, node: Node) -> str:
+    op = "Softmax" if node.record.name == "softmax" else "LogSoftmax"
+    dtype = node.outputs[0].spec.dtype
+    return w.emit(op, w.operand(node.inputs[0], dtype), axis=int(node.params["dim"]))
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+_REDUCE = {"sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin", "prod": "ReduceProd"}
+
+
+@emits(*_REDUCE)
+def reduce(w: Writer, node: Node) -> str:
+    dtype = node.outputs[0].spec.dtype
+    dims = node.params["dims"]
+    x = w.operand(node.inputs[0], dtype)
+    if not dims:
+        return x
+    return w.emit(_REDUCE[node.record.name], x, w.ints(dims), keepdims=int(node.params["keepdim"]))
+
+
+@emits("any", "all")
+def any_all(w: Writer, node: Node) -> str:
+    op = "ReduceMax" if node.record.name == "any" else "ReduceMin"
+    x = w.cast_name(w.operand(node.inputs[0], ad.bool), ad.int32)
+    found = w.emit(op, x, w.ints(node.params["dims"]), keepdims=int(node.params["keepdim"]))
+    return w.cast_name(found, node.outputs[0].spec.dtype)
+
+
+@emits("argmax", "argmin")
+def argmax(w: Writer, node: Node) -> str:
+    op = "ArgMax" if node.record.name == "argmax" else "ArgMin"
+    x, dim = w.operand(node.inputs[0]), node.params["dim"]
+    if dim is None:
+        x, dim = w.emit("Reshape", x, w.constant([-1], np.int64)), 0
+        found = w.emit(op, x, axis=0, keepdims=0)
+        return w.emit("Reshape", found, w.shape(node.outputs[0].spec.shape))
+    return w.emit(op, x, axis=int(dim), keepdims=int(node.params["keepdim"]))
+
+
+@emits("cumsum")
+def cumsum(w: Writer, node: Node) -> str:
+    params = [v for v in node.params.values()]
+    if len(params) != 1 and any(v for v in params[1:]):
+        raise NoForm(f"cumsum with {node.params}")
+    return w.emit(
+        "CumSum",
+        w.operand(node.inputs[0], node.outputs[0].spec.dtype),
+        w.constant(int(params[0]), np.int64),
+    )
+
+
+@emits("topk")
+def topk(w: Writer, node: Node) -> list[str]:
+    raise NoForm(f"topk with {node.params}")
+
+
+@emits("random")
+def random(w: Writer, node: Node) -> str:
+    """Draws: of the same law, of the runtime's own bits."""
+    law, args = node.params["law"], node.params["args"]
+    spec = node.outputs[0].spec
+    like = w.emit("ConstantOfShape", w.shape(spec.shape))
+    w.shared.draws = True
+    kind = {ad.float32: 1, ad.float16: 10, ad.float64: 11, ad.bfloat16: 16}.get(spec.dtype)
+    if kind is None or law not in ("normal", "uniform"):
+        raise NoForm(f"draws of law {law!r} in {spec.dtype}")
+    if law == "normal":
+        return w.emit(
+            "RandomNormalLike", like, dtype=kind, mean=float(args[0]), scale=float(args[1])
+        )
+    low, high = (float(a) for a in (args or (0.0, 1.0)))
+    return w.emit("RandomUniformLike", like, dtype=kind, low=low, high=high)

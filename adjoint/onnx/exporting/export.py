@@ -1,0 +1,269 @@
+"""`export`: a model recorded, said in ONNX, checked, compared, and only then written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.core.libraries import need
+from adjoint.engine.graph.extents import Extent
+from adjoint.io.atomic import atomic_write
+from adjoint.onnx.exporting import elementwise as elementwise  # these fill the table
+from adjoint.onnx.exporting import flow as flow
+from adjoint.onnx.exporting import layers as layers
+from adjoint.onnx.exporting import shapes as shapes
+from adjoint.onnx.exporting.comparing import compare
+from adjoint.onnx.exporting.recording import (
+    Arguments,
+    Dims,
+    Recording,
+    arguments,
+    dynamic_dims,
+    evaluating,
+    record,
+)
+from adjoint.onnx.exporting.writer import Shared, Writer
+from adjoint.onnx.module import load
+from adjoint.onnx.types import ARRAYS, NUMBERS, OnnxError
+
+OLDEST, NEWEST, USUAL = 18, 25, 20
+LARGEST_INSIDE = (1 << 31) - (1 << 20)  # bytes that one message of ONNX can hold
+SMALL = 1024  # bytes up to which a tensor stays in the model
+
+
+@dataclass(frozen=True)
+class OnnxProgram:
+    """An exported model: its message, which is saved, run, or looked at."""
+
+    model_proto: Any
+
+    def save(
+        self, destination: str | os.PathLike[str], *, external_data: bool | None = None
+    ) -> None:
+        """Write the model; weights lie beside it in `NAME.data` if asked for, or if it is too large."""
+        write(self.model_proto, Path(destination), external_data)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return load(self.model_proto)(*inputs, **named)
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | None = None,
+    *,
+    dynamic: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_axes: Any = None,
+    dynamic_shapes: Any = None,
+    dynamo: bool = True,
+    external_data: bool | None = None,
+    training: bool = False,
+    export_params: bool = True,
+    do_constant_folding: bool = True,
+    verify: bool = True,
+    verbose: bool | None = None,
+) -> OnnxProgram:
+    """Write a model as ONNX, from a recording of a call.
+
+    The result is checked by ONNX's checker and shape inference and, before anything is written, run
+    and compared with the model at several sizes of each dynamic dimension: through onnxruntime where
+    that is installed, else by `load`. An export that fails changes no file.
+
+    Args:
+        model: a module or a function of tensors.
+        args: the arguments of the call that is recorded.
+        f: the file; None to write none.
+        dynamic: dimensions that may have other sizes: `{"x": {0: "batch"}}`, `{"x": [0, 2]}`, or an entry
+            to each input in order. `dynamic_axes` and `dynamic_shapes` are PyTorch's names for it.
+        kwargs: further arguments by name.
+        input_names: names of the inputs; those of the function's parameters otherwise.
+        output_names: names of the outputs.
+        opset_version: 18 to 25; attention is `Attention` from 24 on.
+        dynamo: taken as PyTorch has it; either way is the same here.
+        external_data: whether weights go to a file beside the model; None: if they do not fit.
+        training: whether to record the model in training mode.
+        export_params: must be True: weights are part of the model.
+        do_constant_folding: taken as PyTorch has it; a recording has no constants left to fold.
+        verify: whether to run and compare.
+        verbose: taken as PyTorch has it.
+    """
+    opset = USUAL if opset_version is None else opset_version
+    if not OLDEST <= opset <= NEWEST:
+        raise ValueError(f"onnx.export: opset_version {opset} is not one of {OLDEST} to {NEWEST}.")
+    if not export_params:
+        raise NotImplementedError(
+            "onnx.export: export_params=False is not supported; weights are part of the model."
+        )
+    said = [d for d in (dynamic, dynamic_axes, dynamic_shapes) if d]
+    if len(said) > 1:
+        raise ValueError("onnx.export: give one of dynamic, dynamic_axes and dynamic_shapes.")
+    need("onnx", "onnx.export")
+    given = arguments(model, args, kwargs, input_names)
+    dims = dynamic_dims(said[0] if said else None, given)
+    with evaluating(model, training):
+        recording = recorded(model, given, dims, output_names)
+        message, draws = translated(recording, opset, output_names)
+        _check(message)
+        if verify and not draws:
+            compare(model, given, dims, recording, message)
+    program = OnnxProgram(message)
+    if f is not None:
+        program.save(f, external_data=external_data)
+    return program
+
+
+def recorded(
+    model: Any, given: Arguments, dims: Dims, output_names: Sequence[str] | None
+) -> Recording:
+    """A recording in which no dynamic dimension is bound to one size."""
+    for step in (0, 3, 7):
+        made = record(model, given, dims, step, output_names)
+        fixed = made.scope.pinned() & made.symbols.keys()
+        if not fixed:
+            return made
+    names = [
+        f"{made.labels[s]!r} (dimension {made.symbols[s][1]} of {made.symbols[s][0]!r})"
+        for s in sorted(fixed)
+    ]
+    raise OnnxError(
+        f"onnx.export: the model holds for one size of {', '.join(names)}. Export it without, as a fixed size."
+    )
+
+
+def translated(
+    recording: Recording, opset: int, output_names: Sequence[str] | None
+) -> tuple[Any, bool]:
+    """The model's message, and whether it draws at random."""
+    onnx = need("onnx", "onnx.export")
+    shared = Shared(opset, recording.symbols)
+    w = Writer(shared)
+    taken = {name for name, _ in recording.inputs}
+    for name, value in recording.inputs:
+        w.names[value] = name
+    weights = {}
+    for name, value, array in recording.state:
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        w.names[value] = name
+        weights[name] = np.ascontiguousarray(array).astype(ARRAYS[value.spec.dtype], copy=False)
+    w.write(recording.nodes, recording.results)
+    if shared.failures:
+        raise OnnxError(_report(shared))
+    outputs = []
+    for k, value in enumerate(recording.results):
+        name = (
+            output_names[k]
+            if output_names and k < len(output_names)
+            else f"output_{k}"
+            if len(recording.results) > 1
+            else "output"
+        )
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        w.nodes.append(onnx.helper.make_node("Identity", [w.names[value]], [name]))
+        outputs.append(_info(onnx, name, value, recording))
+    inputs = [_info(onnx, name, value, recording) for name, value in recording.inputs]
+    used = _used(w.nodes)
+    tensors = [
+        onnx.numpy_helper.from_array(array, name) for name, array in weights.items() if name in used
+    ]
+    tensors += [t for t in shared.initializers if t.name in used]
+    graph = onnx.helper.make_graph(w.nodes, "model", inputs, outputs, tensors)
+    message = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="adjoint",
+        ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
+    )  # fmt: skip
+    return message, shared.draws
+
+
+def _report(shared: Shared) -> str:
+    """Every operation without a form at once, each with its line."""
+    lines = {}
+    for node, why in shared.failures:
+        where = "" if node.where is None else f" at {node.where[0]}:{node.where[1]}"
+        lines[f"  {node.record.name}{where}: {why}"] = None
+    return "onnx.export: these operations have no form in ONNX:\n" + "\n".join(lines)
+
+
+def _info(onnx: Any, name: str, value: Any, recording: Recording) -> Any:
+    """What an input or output looks like; a dynamic size under its name."""
+    sizes: list[Any] = []
+    for n in value.spec.shape:
+        symbol = None
+        if isinstance(n, Extent):
+            terms = list(n.poly.items())
+            plain = len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1
+            symbol = recording.labels.get(terms[0][0][0]) if plain else None
+        sizes.append(symbol if isinstance(n, Extent) else int(n))
+    return onnx.helper.make_tensor_value_info(name, NUMBERS[ARRAYS[value.spec.dtype]], sizes)
+
+
+def _used(nodes: Sequence[Any]) -> set[str]:
+    """The names that nodes read, those in graphs inside them too."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _used(attribute.g.node)
+    return found
+
+
+def _check(message: Any) -> None:
+    """ONNX's own checks, with shape inference, where the message is not too large for them."""
+    onnx = need("onnx", "onnx.export")
+    if message.ByteSize() > LARGEST_INSIDE:
+        return
+    try:
+        onnx.checker.check_model(message, full_check=True)
+    except Exception as error:
+        raise OnnxError(
+            f"onnx.export: what was made is not a valid model, which is a fault of Adjoint: {error}"
+        ) from error
+
+
+def write(message: Any, path: Path, external: bool | None) -> None:
+    """Write a model, its data first, so that a model never names data that is not there."""
+    onnx = need("onnx", "onnx.export")
+    large = message.ByteSize() > LARGEST_INSIDE
+    if external is False and large:
+        raise OnnxError(
+            f"onnx.export: {message.ByteSize()} bytes do not fit in one file of ONNX; give external_data=True."
+        )
+    if not (external or large):
+        with atomic_write(path, "onnx.export") as file:
+            file.write(message.SerializeToString())
+        return
+    data = path.with_name(path.name + ".data")
+    lean = onnx.ModelProto()
+    lean.CopyFrom(message)
+    with atomic_write(data, "onnx.export") as file:
+        offset = 0
+        for tensor in lean.graph.initializer:
+            if len(tensor.raw_data) <= SMALL:
+                continue
+            start = -(-offset // 4096) * 4096  # pages: what maps the file can share it
+            file.write(bytes(start - offset))
+            file.write(tensor.raw_data)
+            for key, value in (
+                ("location", data.name),
+                ("offset", start),
+                ("length", len(tensor.raw_data)),
+            ):
+                tensor.external_data.add(key=key, value=str(value))
+            offset = start + len(tensor.raw_data)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.ClearField("raw_data")
+    with atomic_write(path, "onnx.export") as file:
+        file.write(lean.SerializeToString())

@@ -1,0 +1,185 @@
+"""Layers under their own names: products, convolutions, pooling, normalisation, attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.engine.graph.extents import Extent
+from adjoint.engine.graph.ir import Node
+from adjoint.engine.ops.image.resample import table
+from adjoint.onnx.exporting.writer import NoForm, Writer, emits
+from adjoint.onnx.types import ARRAYS
+
+
+@emits("matmul")
+def matmul(w: Writer, node: Node) -> str:
+    dtype = node.outputs[0].spec.dtype
+    return w.emit("MatMul", *[w.operand(x, dtype) for x in node.inputs])
+
+
+@emits("linear")
+def linear(w: Writer, node: Node) -> str:
+    x, weight, *bias = node.inputs
+    dtype = node.outputs[0].spec.dtype
+    names = [w.operand(v, dtype) for v in node.inputs]
+    if len(x.spec.shape) == 2 and len(weight.spec.shape) == 2:
+        return w.emit("Gemm", *names, transB=1)
+    turned = w.emit("Transpose", names[1], perm=[1, 0]) if len(weight.spec.shape) == 2 else names[1]
+    out = w.emit("MatMul", names[0], turned)
+    return w.emit("Add", out, names[2]) if bias else out
+
+
+def _pads(padding: tuple[tuple[int, int], ...]) -> list[int]:
+    return [int(before) for before, _ in padding] + [int(after) for _, after in padding]
+
+
+@emits("convolution", "convolution_transpose")
+def convolution(w: Writer, node: Node) -> str:
+    params, kernel = node.params, node.inputs[1].spec.shape
+    dtype = node.outputs[0].spec.dtype
+    transposed = node.record.name == "convolution_transpose"
+    pads = _pads(params["padding"])
+    extra = None
+    if transposed:  # a negative padding is room that the output has besides
+        half = len(pads) // 2
+        extra = [max(-p, 0) for p in pads[half:]]
+        pads = [max(p, 0) for p in pads]
+        extra = extra if any(extra) else None
+    if any(p < 0 for p in pads) or any(isinstance(n, Extent) for n in kernel):
+        raise NoForm(f"a convolution with padding {params['padding']}")
+    return w.emit(
+        "ConvTranspose" if transposed else "Conv",
+        *[w.operand(x, dtype) for x in node.inputs[:2]],
+        strides=[int(s) for s in params["stride"]],
+        dilations=[int(d) for d in params["dilation"]],
+        group=int(params["groups"]),
+        pads=pads,
+        output_padding=extra,
+        kernel_shape=[int(n) for n in kernel[2:]],
+    )
+
+
+@emits("max_pool")
+def max_pool(w: Writer, node: Node) -> str:
+    kernel, strides, dilations, before, after = [], [], [], [], []
+    for window in node.params["windows"]:
+        if window[0] != "window":
+            raise NoForm(f"pooling with windows {window[0]!r}")
+        _, source, size, extent, step, offset, dilation = window
+        kernel.append(int(extent))
+        strides.append(int(step))
+        dilations.append(int(dilation))
+        before.append(-int(offset))
+        last = (size - 1) * step + (extent - 1) * dilation + 1 + offset - source
+        if isinstance(last, Extent):
+            last = -int(offset)  # symmetric: the count of windows then follows from the size
+        after.append(max(int(last), 0))
+    x = node.inputs[0]
+    name = w.operand(x)
+    rank = len(kernel)
+    lead = len(x.spec.shape) - rank
+    if lead == 1:
+        name = w.emit("Unsqueeze", name, w.ints([0]))
+    out = w.emit(
+        "MaxPool",
+        name,
+        kernel_shape=kernel,
+        strides=strides,
+        dilations=dilations,
+        pads=[*before, *after],
+    )
+    return w.emit("Squeeze", out, w.ints([0])) if lead == 1 else out
+
+
+@emits("resample")
+def resample(w: Writer, node: Node) -> str:
+    """Weighted sums along a dimension, as a product with the table of weights."""
+    rule, dim = node.params["rule"], int(node.params["dim"])
+    if any(isinstance(n, Extent) for n in rule):
+        raise NoForm(f"{rule[0]} resampling of a dynamic size")
+    rows = table(rule, node.params["transposed"])
+    x = node.inputs[0]
+    source = int(x.spec.shape[dim])
+    matrix = np.zeros((source, len(rows)))
+    for o, row in enumerate(rows):
+        for i, weight in row:
+            matrix[i, o] += weight
+    rank = len(x.spec.shape)
+    order = [k for k in range(rank) if k != dim] + [dim]
+    dtype = node.outputs[0].spec.dtype
+    moved = (
+        w.emit("Transpose", w.operand(x, dtype), perm=order)
+        if dim != rank - 1
+        else w.operand(x, dtype)
+    )
+    out = w.emit("MatMul", moved, w.constant(matrix.astype(ARRAYS[dtype])))
+    return w.emit("Transpose", out, perm=list(np.argsort(order))) if dim != rank - 1 else out
+
+
+# -- normalisation --------------------------------------------------------------------------------
+
+
+@emits("layer_norm")
+def layer_norm(w: Writer, node: Node) -> str:
+    x, *rest = node.inputs
+    rank, dtype = int(node.params["rank"]), node.outputs[0].spec.dtype
+    own = x.spec.shape[len(x.spec.shape) - rank :]
+    if any(isinstance(n, Extent) for n in own):
+        raise NoForm("a normalised shape of dynamic sizes")
+    scale = (
+        w.operand(rest[0], dtype)
+        if rest
+        else w.constant(np.ones([int(n) for n in own], ARRAYS[dtype]))
+    )
+    names = [w.operand(x, dtype), scale, *[w.operand(v, dtype) for v in rest[1:]]]
+    return w.emit("LayerNormalization", *names, axis=-rank, epsilon=float(node.params["eps"]))
+
+
+@emits("rms_norm")
+def rms_norm(w: Writer, node: Node) -> str:
+    if w.opset < 23 or node.params.get("eps") is None or len(node.inputs) < 2:
+        raise NoForm("RMSNormalization is of opset 23")
+    dtype = node.outputs[0].spec.dtype
+    names = [w.operand(v, dtype) for v in node.inputs]
+    return w.emit(
+        "RMSNormalization",
+        *names,
+        axis=-int(node.params["rank"]),
+        epsilon=float(node.params["eps"]),
+    )
+
+
+@emits("group_norm")
+def group_norm(w: Writer, node: Node) -> str:
+    if w.opset < 21 or len(node.inputs) != 3:
+        raise NoForm("GroupNormalization with a scale to each channel is of opset 21")
+    dtype = node.outputs[0].spec.dtype
+    names = [w.operand(v, dtype) for v in node.inputs]
+    return w.emit(
+        "GroupNormalization",
+        *names,
+        num_groups=int(node.params["groups"]),
+        epsilon=float(node.params["eps"]),
+    )
+
+
+@emits("scaled_dot_product_attention")
+def attention(w: Writer, node: Node) -> str:
+    query, key, value, *extras = node.inputs
+    params = node.params
+    ranks = {len(x.spec.shape) for x in (query, key, value)}
+    if w.opset < 24 or ranks != {4} or params["safe"] or len(extras) > int(params["masked"]):
+        raise NoForm(
+            "Attention of four dimensions is of opset 23, its causal form with a cache of 24"
+        )
+    if params["causal"] and query.spec.shape[2] != key.spec.shape[2]:
+        raise NoForm("causal attention of different lengths")
+    dtype = node.outputs[0].spec.dtype
+    names = [w.operand(x, dtype) for x in (query, key, value)]
+    if extras:
+        mask = extras[0]
+        names.append(w.operand(mask, ad.bool if mask.spec.dtype is ad.bool else dtype))
+    return w.emit(
+        "Attention", *names, is_causal=int(params["causal"]), scale=float(params["scale"])
+    )

@@ -1,0 +1,226 @@
+"""What an ONNX graph is written with: names, constants, and sizes that are computed."""
+
+from __future__ import annotations
+
+import operator as arithmetic
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.libraries import need
+from adjoint.engine.graph.extents import Extent, Poly
+from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.onnx.types import ARRAYS, NUMBERS
+
+Emitter = Callable[["Writer", Node], "Sequence[str] | str"]
+EMITTERS: dict[str, Emitter] = {}
+_QUOTIENTS = (arithmetic.floordiv,)
+
+
+class NoForm(Exception):
+    """An operation that cannot be said in ONNX; why."""
+
+
+def emits(*names: str) -> Callable[[Emitter], Emitter]:
+    """Enter an emitter for the records of these names."""
+
+    def enter(emitter: Emitter) -> Emitter:
+        for name in names:
+            EMITTERS[name] = emitter
+        return emitter
+
+    return enter
+
+
+@dataclass
+class Shared:
+    """What a graph shares with the graphs inside it."""
+
+    opset: int
+    symbols: dict[str, tuple[str, int]]  # a dynamic size -> the input and the dimension it is of
+    initializers: list[Any] = field(default_factory=list)
+    constants: dict[Any, str] = field(default_factory=dict)
+    count: int = 0
+    failures: list[tuple[Node, str]] = field(default_factory=list)
+    draws: bool = False
+
+
+class Writer:
+    """Nodes under way, and the names of values."""
+
+    def __init__(self, shared: Shared, outer: Writer | None = None) -> None:
+        self.onnx = need("onnx", "onnx.export")
+        self.shared = shared
+        self.nodes: list[Any] = []
+        self.names: dict[Value, str] = dict(outer.names) if outer else {}
+        self.sizes: dict[Any, str] = dict(outer.sizes) if outer else {}
+        self.module = ""
+
+    @property
+    def opset(self) -> int:
+        return self.shared.opset
+
+    def fresh(self, hint: str = "v") -> str:
+        self.shared.count += 1
+        return f"{hint}_{self.shared.count}"
+
+    def emit(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node; the name of its output, or of its outputs."""
+        names = [self.fresh(op.lower()) for _ in range(outputs)]
+        given = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(
+            self.onnx.helper.make_node(op, list(inputs), names, self.fresh(f"n_{op}"), **given)
+        )
+        return names[0] if outputs == 1 else names
+
+    def constant(self, value: Any, kind: Any = None) -> str:
+        """The name of a constant."""
+        array = np.asarray(value, dtype=kind)
+        key = (array.dtype.name, array.shape, array.tobytes())
+        if key not in self.shared.constants:
+            name = self.fresh("c")
+            self.shared.initializers.append(self.onnx.numpy_helper.from_array(array, name))
+            self.shared.constants[key] = name
+        return self.shared.constants[key]
+
+    def number(self, value: Any, dtype: DType) -> str:
+        """A Python number as a scalar of a dtype; a dynamic size is computed."""
+        if isinstance(value, Extent):
+            return self.cast_name(self.emit("Squeeze", self.size(value)), dtype)
+        return self.constant(np.array(value).astype(ARRAYS[dtype]))
+
+    def cast_name(self, name: str, dtype: DType) -> str:
+        return self.emit("Cast", name, to=NUMBERS[ARRAYS[dtype]])
+
+    def operand(self, x: Any, dtype: DType | None = None) -> str:
+        """An input of a node, in a dtype."""
+        if not isinstance(x, Value):
+            if dtype is None:
+                raise NoForm(f"the number {x!r} has no dtype here")
+            return self.number(x, dtype)
+        name = self.names[x]
+        return name if dtype is None or x.spec.dtype is dtype else self.cast_name(name, dtype)
+
+    # -- sizes ----------------------------------------------------------------------------------
+
+    def size(self, value: int) -> str:
+        """A size as a tensor of one element."""
+        if not isinstance(value, Extent):
+            return self.constant([int(value)], np.int64)
+        return self._polynomial(value.poly, value.scope)
+
+    def _polynomial(self, poly: Poly, scope: Any) -> str:
+        key = frozenset(poly.items())
+        if key in self.sizes:
+            return self.sizes[key]
+        terms = []
+        for monomial, factor in poly.items():
+            factors = [self._symbol(s, scope) for s in monomial]
+            if factor != 1 or not factors:
+                factors.append(self.constant([factor], np.int64))
+            term = factors[0]
+            for other in factors[1:]:
+                term = self.emit("Mul", term, other)
+            terms.append(term)
+        total = terms[0] if terms else self.constant([0], np.int64)
+        for term in terms[1:]:
+            total = self.emit("Add", total, term)
+        self.sizes[key] = total
+        return total
+
+    def _symbol(self, name: str, scope: Any) -> str:
+        if name in self.sizes:
+            return self.sizes[name]
+        if name in self.shared.symbols:
+            source, dim = self.shared.symbols[name]
+            made = self.emit("Shape", source, start=dim, end=dim + 1)
+        else:
+            fn, args = next((f, a) for n, f, a in scope.derived.values() if n == name)
+            if fn not in _QUOTIENTS:
+                raise NoForm(f"a size is computed by {fn}")
+            made = self.emit("Div", *[self._polynomial(a, scope) for a in args])
+        self.sizes[name] = made
+        return made
+
+    def shape(self, sizes: Sequence[int]) -> str:
+        """Sizes as one tensor."""
+        if not any(isinstance(n, Extent) for n in sizes):
+            return self.constant([int(n) for n in sizes], np.int64)
+        return self.emit("Concat", *[self.size(n) for n in sizes], axis=0)
+
+    def ints(self, values: Sequence[int]) -> str:
+        return self.constant([int(v) for v in values], np.int64)
+
+    # -- graphs ---------------------------------------------------------------------------------
+
+    def write(self, graph: Graph, wanted: Sequence[Value] | None = None) -> None:
+        """Nodes for the nodes of a graph that its outputs need; what fails is noted."""
+        needed = set(graph.outputs if wanted is None else wanted)
+        chosen = []
+        for node in reversed(graph.nodes):
+            if any(v in needed for v in node.outputs):
+                chosen.append(node)
+                needed.update(x for x in node.inputs if isinstance(x, Value))
+        for node in reversed(chosen):
+            self.write_node(node, needed)
+
+    def write_node(self, node: Node, needed: set[Value]) -> None:
+        used = tuple(v in needed for v in node.outputs)
+        try:
+            names = self.outputs_of(node, used)
+        except NoForm as error:
+            self.shared.failures.append((node, str(error)))
+            names = [self.fresh("missing") for _ in node.outputs]
+        self.names.update(zip(node.outputs, names, strict=False))
+
+    def outputs_of(self, node: Node, used: tuple[bool, ...]) -> Sequence[str]:
+        """The names of a node's outputs: by its emitter, else by what it is composed of."""
+        emitter = EMITTERS.get(node.record.name)
+        if emitter is not None:
+            try:
+                made = emitter(self, node)
+                names = [made] if isinstance(made, str) else list(made)
+                if len(names) >= max((k + 1 for k, u in enumerate(used) if u), default=0):
+                    return [*names, *[""] * (len(node.outputs) - len(names))]
+            except NoForm:
+                if node.composition is None:
+                    raise
+        inner = node.subgraph
+        if inner is None:
+            raise NoForm("it has no form in ONNX, and is not composed of operations that do")
+        for formal, actual in zip(inner.inputs, node.inputs, strict=True):
+            self.names[formal] = self.operand(actual, formal.spec.dtype)
+        self.write(inner)
+        return [self.names[v] for v in inner.outputs]
+
+    def body(
+        self, graph: Graph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()
+    ) -> tuple[Writer, list[Any]]:
+        """A writer for a graph inside this one, and what its inputs look like."""
+        inner = Writer(self.shared, self)
+        formals = [*before]
+        for value in inputs:
+            inner.names[value] = self.fresh("in")
+            formals.append(self.info(inner.names[value], value))
+        return inner, formals
+
+    def info(self, name: str, value: Value) -> Any:
+        """What a value looks like: dynamic sizes are left open."""
+        dims = [None if isinstance(n, Extent) else int(n) for n in value.spec.shape]
+        return self.onnx.helper.make_tensor_value_info(
+            name, NUMBERS[ARRAYS[value.spec.dtype]], dims
+        )
+
+    def closed(
+        self, outputs: Sequence[tuple[str, Value]], formals: Sequence[Any], name: str
+    ) -> Any:
+        """The graph that was written: each output has a name of its own."""
+        infos = []
+        for source, value in outputs:
+            own = self.fresh("out")
+            self.nodes.append(self.onnx.helper.make_node("Identity", [source], [own]))
+            infos.append(self.info(own, value))
+        return self.onnx.helper.make_graph(self.nodes, name, list(formals), infos)
