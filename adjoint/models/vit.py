@@ -116,7 +116,7 @@ class VisionTransformer(nn.Module):
                 f"got {tuple(x.shape)}"
             )
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)  # (B, patches, width)
-        token = self.class_token.expand(len(x), -1, -1)
+        token = self.class_token.expand(x.shape[0], -1, -1)
         return self.heads(self.encoder(cat([token, patches], 1))[:, 0])
 
 

@@ -30,7 +30,10 @@ _COMPARE = {
     "lt": "Less",
     "le": "LessOrEqual",
 }
-# ONNX defines these for floats and few integers only.
+_OF_BOOLS = {
+    "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not", "mul": "And", "add": "Or",
+}  # fmt: skip
+# Of whatever dtype: each operand is taken as true or false.
 _LOGIC = {"logical_and", "logical_or", "logical_xor", "logical_not"}
 
 
@@ -66,7 +69,8 @@ def _enter_plain(name: str, op: str) -> None:
     @emits(name)
     def emit(w: Writer, node: Node) -> str:
         dtype = ad.bool if name in _LOGIC else node.outputs[0].spec.dtype
-        return w.emit(op, *[w.operand(x, dtype) for x in node.inputs])
+        chosen = _OF_BOOLS.get(name, op) if dtype is ad.bool else op
+        return w.emit(chosen, *[w.operand(x, dtype) for x in node.inputs])
 
 
 def _enter_compare(name: str, op: str) -> None:
@@ -129,6 +133,8 @@ def power(w: Writer, node: Node) -> str:
 @emits("maximum", "minimum")
 def extremes(w: Writer, node: Node) -> str:
     op = "Max" if node.record.name == "maximum" else "Min"
+    if node.outputs[0].spec.dtype is ad.bool:
+        op = "Or" if op == "Max" else "And"
     return w.emit(op, *_floats(w, node)[1])
 
 

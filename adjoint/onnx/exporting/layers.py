@@ -6,7 +6,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.graph.extents import Extent
-from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.image.resample import table
 from adjoint.onnx.exporting.writer import NoForm, Writer, emits
 from adjoint.onnx.types import ARRAYS
@@ -40,17 +40,22 @@ def convolution(w: Writer, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     transposed = node.record.name == "convolution_transpose"
     pads = _pads(params["padding"])
-    extra = None
+    rank, extra = len(pads) // 2, None
+    cut = [min(p, 0) for p in pads]
     if transposed:  # a negative padding is room that the output has besides
-        half = len(pads) // 2
-        extra = [max(-p, 0) for p in pads[half:]]
+        extra = [max(-p, 0) for p in pads[rank:]]
         pads = [max(p, 0) for p in pads]
         extra = extra if any(extra) else None
-    if any(p < 0 for p in pads) or any(isinstance(n, Extent) for n in kernel):
+    if any(isinstance(n, Extent) for n in kernel) or (transposed and any(p < 0 for p in pads)):
         raise NoForm(f"a convolution with padding {params['padding']}")
+    name = w.operand(node.inputs[0], dtype)
+    if any(p < 0 for p in pads):  # what lies beyond the last window is cut off
+        name = w.emit("Pad", name, w.ints([0, 0, *cut[:rank], 0, 0, *cut[rank:]]))
+        pads = [max(p, 0) for p in pads]
     return w.emit(
         "ConvTranspose" if transposed else "Conv",
-        *[w.operand(x, dtype) for x in node.inputs[:2]],
+        name,
+        w.operand(node.inputs[1], dtype),
         strides=[int(s) for s in params["stride"]],
         dilations=[int(d) for d in params["dilation"]],
         group=int(params["groups"]),
@@ -134,6 +139,16 @@ def layer_norm(w: Writer, node: Node) -> str:
     )
     names = [w.operand(x, dtype), scale, *[w.operand(v, dtype) for v in rest[1:]]]
     return w.emit("LayerNormalization", *names, axis=-rank, epsilon=float(node.params["eps"]))
+
+
+@emits("batch_norm_inference")
+def batch_norm(w: Writer, node: Node) -> str:
+    """In the order of the record: x, then what ONNX calls scale, bias, mean and variance."""
+    x, *rest = node.inputs
+    if len(rest) != 4 or not all(isinstance(v, Value) and v.spec.dtype is x.spec.dtype for v in rest):
+        raise NoForm("a normalisation without its four vectors")
+    mean, var, scale, bias = (w.operand(v) for v in rest)
+    return w.emit("BatchNormalization", w.operand(x), scale, bias, mean, var, epsilon=float(node.params["eps"]))
 
 
 @emits("rms_norm")
