@@ -22,8 +22,8 @@ from adjoint.onnx.types import Value, value_of
 class OnnxModule(Module):
     """A model read from an ONNX file.
 
-    Floating-point initialisers are parameters, under names that Python allows; others are constants of
-    the graph. Inputs are given in the graph's order or by name; a single output comes by itself,
+    Floating-point initialisers are parameters, under names that Python allows; those that a batch
+    normalisation takes as statistics are buffers, and single numbers and whole ones are constants of the graph. Inputs are given in the graph's order or by name; a single output comes by itself,
     several as a tuple.
     """
 
@@ -39,8 +39,9 @@ class OnnxModule(Module):
         plan(self._source, self._folder)  # says now what is wrong with it
         self._constants: dict[str, Value] = {}
         self._weights: dict[str, str] = {}  # the graph's name -> the parameter's
+        statistics = running_statistics(graph)
         for tensor in graph.initializer:
-            self._add(tensor.name, value_of(array(tensor, folder)))
+            self._add(tensor.name, value_of(array(tensor, folder)), tensor.name in statistics)
         for sparse in graph.sparse_initializer:
             self._add(sparse.values.name, dense(sparse, folder))
         given = {*self._constants, *self._weights}
@@ -48,15 +49,18 @@ class OnnxModule(Module):
         self.optional_names = frozenset(i.name for i in graph.input if i.name in given)
         self.output_names = tuple(o.name for o in graph.output)
 
-    def _add(self, name: str, value: Value) -> None:
-        if not isinstance(value, Tensor) or not value.is_floating_point():
+    def _add(self, name: str, value: Value, fixed: bool = False) -> None:
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim == 0:
             self._constants[name] = value
             return
         own = re.sub(r"\W", "_", name) or "weight"
         own = f"w_{own}" if own[0].isdigit() or hasattr(self, own) else own
-        while own in self._parameters:
+        while own in self._parameters or own in self._buffers:
             own += "_"
-        self.register_parameter(own, Parameter(value))
+        if fixed:
+            self.register_buffer(own, value)
+        else:
+            self.register_parameter(own, Parameter(value))
         self._weights[name] = own
 
     def forward(self, *inputs: Value, **named: Value) -> Any:
@@ -79,7 +83,8 @@ class OnnxModule(Module):
         for name, value in self._constants.items():
             environment.put(name, value, True)
         for name, own in self._weights.items():
-            environment.put(name, self._parameters[own], False)
+            held = self._buffers if own in self._buffers else self._parameters
+            environment.put(name, held[own], False)
         for name, value in given.items():
             environment.put(name, value if value is None else value_of(value), False)
         nodes, scope = plan(self._source, self._folder)
@@ -88,6 +93,15 @@ class OnnxModule(Module):
 
     def extra_repr(self) -> str:
         return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {len(plan(self._source, self._folder)[0])} nodes"
+
+
+def running_statistics(graph: Any) -> set[str]:
+    """The names that batch normalisations take as mean and variance."""
+    found: set[str] = set()
+    for node in graph.node:
+        if node.op_type == "BatchNormalization":
+            found.update(node.input[3:5])
+    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -178,8 +178,8 @@ def translated(
     tensors = [
         onnx.numpy_helper.from_array(array, name) for name, array in weights.items() if name in used
     ]
-    tensors += [t for t in shared.initializers if t.name in used]
-    graph = onnx.helper.make_graph(w.nodes, "model", inputs, outputs, tensors)
+    constants = [node for node in shared.stated if node.output[0] in used]
+    graph = onnx.helper.make_graph([*constants, *w.nodes], "model", inputs, outputs, tensors)
     message = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="adjoint",
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),

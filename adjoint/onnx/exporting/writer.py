@@ -41,7 +41,7 @@ class Shared:
 
     opset: int
     symbols: dict[str, tuple[str, int]]  # a dynamic size -> the input and the dimension it is of
-    initializers: list[Any] = field(default_factory=list)
+    stated: list[Any] = field(default_factory=list)  # nodes of constants, which lead the graph
     constants: dict[Any, str] = field(default_factory=dict)
     count: int = 0
     failures: list[tuple[Node, str]] = field(default_factory=list)
@@ -82,7 +82,8 @@ class Writer:
         key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self.shared.constants:
             name = self.fresh("c")
-            self.shared.initializers.append(self.onnx.numpy_helper.from_array(array, name))
+            tensor = self.onnx.numpy_helper.from_array(array)
+            self.shared.stated.append(self.onnx.helper.make_node("Constant", [], [name], value=tensor))
             self.shared.constants[key] = name
         return self.shared.constants[key]
 

@@ -1,0 +1,210 @@
+"""Models written as ONNX: they give what their source gives, at sizes other than the example's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import models, nn
+from adjoint.nn import functional as F
+
+onnx = pytest.importorskip("onnx")
+
+from adjoint.onnx import OnnxError, export, load  # noqa: E402
+from tests.test_models import SHAPES, tiny_ddpm  # noqa: E402
+
+
+def ops(program: Any) -> set[str]:
+    return {node.op_type for node in program.model_proto.graph.node}
+
+
+class Attend(nn.Module):
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+# function, arguments, dynamic dimensions
+PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
+    "arithmetic": (lambda x, y: (x + 2 * y - x / 3) ** 2, (ad.randn(2, 3), ad.randn(3)), [{0: "n"}, None]),
+    "functions": (lambda x: ad.log1p(x * x) + ad.expm1(-x.abs()) + ad.tanh(x).sqrt().nan_to_num(), (ad.rand(4, 3),), [{0: "n"}]),
+    "small": (lambda x: (ad.log1p(x) + ad.expm1(x)) * 1e6, (ad.rand(4, 3) * 1e-6,), [{0: "n"}]),
+    "sizes": (lambda x: x.reshape(x.shape[0] * x.shape[1], -1).sum(0) / x.shape[0], (ad.randn(2, 3, 4),), [{0: "a", 1: "b"}]),
+    "quotient": (lambda x: x.reshape(x.shape[0] // 2, 2, -1).mean(1), (ad.randn(4, 6),), [{0: "n"}]),
+    "slices": (lambda x: ad.cat([x[:, 1:], x[:, :1]], 1)[:, ::2].flip(0), (ad.randn(3, 5),), [{0: "n", 1: "m"}]),
+    "new axes": (lambda x: x[None, :, 0, None] * ad.ones(x.shape[0], 1), (ad.randn(3, 5),), [{0: "n"}]),
+    "positions": (lambda x: x + ad.arange(x.shape[1], dtype=ad.float32) * 0.5, (ad.randn(2, 5),), [{1: "t"}]),
+    "comparison": (lambda x: ad.where((x > 0) & ~(x > 1) | (x != x), x, -x).clamp(-1, 2), (ad.randn(9),), [{0: "n"}]),
+    "integers": (lambda x: (x // 3) * 10 + x % 3, (ad.arange(-6, 6),), [{0: "n"}]),
+    "indices": (lambda x, i: x[i] + x.gather(0, i[:, None].expand(-1, 3)), (ad.randn(5, 3), ad.tensor([0, 4, 2])), [None, {0: "n"}]),
+    "written": (lambda x: _written(x), (ad.randn(4, 4),), [{0: "n"}]),
+    "reductions": (lambda x: (x.amax(1), x.argmin(1), x.logsumexp(0), x.var(1), x.prod(1)), (ad.randn(3, 4),), [{0: "n"}]),
+    "triangle": (lambda x: (x @ x.mT).tril() + ad.eye(4), (ad.randn(2, 4, 4),), [{0: "n"}]),
+    "pooling": (lambda x: F.avg_pool2d(F.max_pool2d(x, 3, 2, 1), 2), (ad.randn(2, 3, 9, 9),), [{0: "n"}]),
+    "transposed": (lambda x: F.conv_transpose2d(x, ad.ones(2, 3, 3, 3), stride=2, padding=1, output_padding=1), (ad.randn(1, 2, 4, 4),), None),
+    "resized": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (ad.randn(1, 2, 4, 4),), None),
+    "halves": (lambda x: F.softmax(x * 2, -1), (ad.randn(3, 4).half(),), [{0: "n"}]),
+    "branch": (lambda x: ad.cond(x.sum() > 0, lambda v: v.exp(), lambda v: -v, (x,)), (ad.randn(3, 4),), None),
+    "scan": (lambda x: ad.scan(lambda c, row: (c * 0.5 + row, c * row), x[0] * 0, x)[1], (ad.randn(5, 3),), None),
+    "loop": (lambda x: ad.while_loop(lambda v: v.abs().sum() > 1, lambda v: v / 2, (x,)), (ad.randn(3),), None),
+    "attention": (Attend(), (ad.randn(2, 2, 5, 4),), [{0: "b", 2: "t"}]),
+}  # fmt: skip
+
+
+def _written(x: ad.Tensor) -> ad.Tensor:
+    out = x.clone()
+    out[:, 1:3] = x[:, :2] * 2
+    out[0] += 1
+    return out
+
+
+@pytest.mark.parametrize("opset", [18, 24])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, opset: int) -> None:
+    fn, args, dynamic = PROGRAMS[name]
+    export(fn, args, dynamic=dynamic, opset_version=opset)  # compares by itself
+
+
+def small_models() -> dict[str, Any]:
+    def given(name: str) -> Any:
+        shape = SHAPES[name][1]
+        return ad.randint(0, 17, shape) if name in ("gpt2", "llama", "bert") else ad.randn(*shape)
+
+    return {name: (SHAPES[name][0], (given(name),)) for name in SHAPES} | {
+        "lstm": (lambda: models.LSTMLanguageModel(17, 8, 2), (ad.zeros(3, 5).long(),)),
+        "vae": (lambda: models.VAE(16, 32, 2), (ad.rand(4, 16),)),
+        "ddpm": (tiny_ddpm, (ad.randn(2, 3, 8, 8), ad.tensor([1, 5]))),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [18, 20, 24])
+@pytest.mark.parametrize("name", [*SHAPES, "lstm", "vae", "ddpm"])
+def test_the_zoo(name: str, opset: int) -> None:
+    make, args = small_models()[name]
+    export(make(), args, dynamic=[{0: "batch"}] * len(args), opset_version=opset)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "lenet"])
+def test_models_read_back(name: str, tmp_path: Path) -> None:
+    make, args = small_models()[name]
+    model = make().eval()
+    export(model, args, tmp_path / "m.onnx", dynamic=[{0: "batch"}])
+    again = load(tmp_path / "m.onnx")
+    held = {tuple(p.shape) for p in again.parameters()}
+    assert held <= {tuple(p.shape) for p in model.parameters()}
+    assert len(held) > 3
+    with ad.no_grad():
+        np.testing.assert_allclose(again(*args).numpy(), model(*args).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_composites_keep_their_names() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(16, 4),
+        nn.LayerNorm(4),
+        nn.Softmax(-1),
+    )
+    found = ops(export(model, ad.randn(2, 3, 4, 4), dynamic=[{0: "n"}]))
+    assert {"Conv", "BatchNormalization", "Gelu", "Gemm", "LayerNormalization", "Softmax"} <= found
+    assert "Attention" in ops(export(Attend(), ad.randn(1, 2, 3, 4), opset_version=24))
+    assert "If" in ops(export(*PROGRAMS["branch"][:2]))
+    assert "Scan" in ops(export(*PROGRAMS["scan"][:2]))
+    assert "Loop" in ops(export(*PROGRAMS["loop"][:2]))
+
+
+def test_what_has_no_form_is_listed_at_once_and_no_file_changes(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"before")
+
+    def strange(x: ad.Tensor) -> ad.Tensor:
+        a = ad.nextafter(x, x + 1)
+        return ad.special.erfinv(a) + ad.frexp(x)[0]
+
+    with pytest.raises(OnnxError) as raised:
+        export(strange, ad.rand(3), path)
+    text = str(raised.value)
+    line = strange.__code__.co_firstlineno
+    for name, place in (("nextafter", line + 1), ("erfinv", line + 2), ("frexp", line + 2)):
+        assert any(
+            name in row and f"test_onnx_export.py:{place}" in row for row in text.splitlines()
+        ), text
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_size_that_python_fixed_is_refused(tmp_path: Path) -> None:
+    def fixed(x: ad.Tensor) -> ad.Tensor:
+        return sum((x[k] for k in range(len(x))), start=ad.zeros(3))
+
+    with pytest.raises(OnnxError, match="sizes|one size"):
+        export(fixed, ad.randn(4, 3), tmp_path / "m.onnx", dynamic=[{0: "n"}])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_the_spelling_of_pytorch(dynamo: bool, tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    path = str(tmp_path / "m.onnx")
+    how: dict[str, Any] = (
+        {"dynamic_shapes": ({0: "batch"},)}
+        if dynamo
+        else {"dynamic_axes": {"x": {0: "batch"}, "y": {0: "batch"}}}
+    )
+    export(
+        model,
+        (ad.randn(1, 3),),
+        path,
+        input_names=["x"],
+        output_names=["y"],
+        opset_version=18,
+        dynamo=dynamo,
+        **how,
+    )
+    graph = onnx.load(path).graph
+    assert [i.name for i in graph.input] == ["x"]
+    assert [o.name for o in graph.output] == ["y"]
+    assert [d.dim_param or d.dim_value for d in graph.input[0].type.tensor_type.shape.dim] == [
+        "batch",
+        3,
+    ]
+    assert [d.dim_param or d.dim_value for d in graph.output[0].type.tensor_type.shape.dim] == [
+        "batch",
+        2,
+    ]
+    assert {t.name for t in graph.initializer} == {"weight", "bias"}
+    assert model.training
+
+
+def test_weights_beside_the_model(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
+    export(model, ad.randn(2, 64), tmp_path / "m.onnx", external_data=True)
+    assert (tmp_path / "m.onnx").stat().st_size < 4000
+    assert (tmp_path / "m.onnx.data").stat().st_size >= 64 * 64 * 4
+    onnx.checker.check_model(str(tmp_path / "m.onnx"))
+    x = ad.randn(3, 64)
+    fixed = load(tmp_path / "m.onnx")
+    np.testing.assert_allclose(
+        fixed(x).detach().numpy(), model(x).detach().numpy(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_arguments_that_make_no_sense() -> None:
+    model = nn.Linear(3, 2)
+    x = ad.randn(2, 3)
+    for error, options in (
+        (ValueError, {"opset_version": 9}),
+        (ValueError, {"input_names": ["a", "b"]}),
+        (ValueError, {"dynamic": {"nothing": {0: "n"}}}),
+        (IndexError, {"dynamic": [{5: "n"}]}),
+        (ValueError, {"dynamic": [{0: "n"}], "dynamic_axes": {"input": [0]}}),
+        (NotImplementedError, {"export_params": False}),
+    ):
+        with pytest.raises(error):
+            export(model, x, **options)
