@@ -196,6 +196,7 @@ SUBMODULES = (
     "metrics",
     "multiprocessing",
     "nn",
+    "onnx",
     "optim",
     "quasirandom",
     "random",

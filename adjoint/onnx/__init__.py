@@ -1,8 +1,8 @@
 """ONNX: models read as modules, written from modules, and run as a backend of the standard."""
 
 from adjoint.onnx import backend as backend
+from adjoint.onnx.exporting.export import OnnxProgram as OnnxProgram
+from adjoint.onnx.exporting.export import export as export
 from adjoint.onnx.module import OnnxModule as OnnxModule
 from adjoint.onnx.module import load as load
 from adjoint.onnx.reading import OnnxError as OnnxError
-from adjoint.onnx.exporting.export import OnnxProgram as OnnxProgram
-from adjoint.onnx.exporting.export import export as export

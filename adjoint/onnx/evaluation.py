@@ -87,7 +87,8 @@ def run_nodes(nodes: Sequence[Any], environment: Environment, scope: Scope) -> N
             raise
         except Exception as error:
             error.add_note(
-                f"in node {node.name!r} ({node.op_type}) of an ONNX model, outputs {list(node.output)}"
+                f"in node {node.name!r} ({node.op_type}) of an ONNX model, outputs "
+                f"{list(node.output)}"
             )
             raise
 
@@ -150,7 +151,7 @@ def apply(
 
 
 def moved(made: Operator, inputs: list[Value], options: dict[str, Any]) -> Value:
-    """An operator that only moves elements, of elements that no tensor can hold: move their places."""
+    """What only moves elements, of elements that no tensor can hold: their places are moved."""
     held = [k for k, v in enumerate(inputs) if isinstance(v, np.ndarray)]
     elements = np.concatenate([inputs[k].ravel() for k in held])
     places, start = list(inputs), 0
@@ -211,7 +212,8 @@ def expand(
     except onnx.defs.SchemaError:
         raise OnnxError(
             f"onnx: operator {node.op_type!r} of domain {domain or 'ai.onnx'!r} is not known"
-            f"{'' if version is None else f' in opset {version}'}. Give it as a function of the model."
+            f"{'' if version is None else f' in opset {version}'}. Give it as a function of "
+            "the model."
         ) from None
     if not schema.has_function:
         raise OnnxError(
@@ -271,5 +273,6 @@ def _plain(attribute: Any, scope: Scope) -> Any:
             return attribute.tp
         case _:
             raise OnnxError(
-                f"onnx: attribute {attribute.name!r} has a kind, {attribute.type}, that is not supported."
+                f"onnx: attribute {attribute.name!r} has a kind, {attribute.type}, that is "
+                "not supported."
             )

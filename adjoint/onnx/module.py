@@ -1,4 +1,4 @@
-"""An ONNX model as a module: its weights are parameters, and it records and compiles like others."""
+"""An ONNX model as a module: its weights are parameters; it records and compiles like others."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class OnnxModule(Module):
     """A model read from an ONNX file.
 
     Floating-point initialisers are parameters, under names that Python allows; those that a batch
-    normalisation takes as statistics are buffers, and single numbers and whole ones are constants of the graph. Inputs are given in the graph's order or by name; a single output comes by itself,
-    several as a tuple.
+    normalisation takes as statistics are buffers; single numbers and whole ones are constants.
+    Inputs are given in the graph's order or by name; a single output comes by itself, several as
+    a tuple.
     """
 
     def __init__(self, model: Any, folder: Path | None = None) -> None:
@@ -76,7 +77,8 @@ class OnnxModule(Module):
         stray = given.keys() - {*self.input_names, *self.optional_names}
         if missing or stray or positional > len(self.input_names):
             raise TypeError(
-                f"onnx: the model takes {list(self.input_names)}; missing {missing}, unknown {sorted(stray)}, "
+                f"onnx: the model takes {list(self.input_names)}; missing {missing}, unknown "
+                f"{sorted(stray)}, "
                 f"{positional} given by position."
             )
         environment = Environment()
@@ -92,7 +94,8 @@ class OnnxModule(Module):
         return [environment.find(name)[0] for name in self.output_names]
 
     def extra_repr(self) -> str:
-        return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {len(plan(self._source, self._folder)[0])} nodes"
+        count = len(plan(self._source, self._folder)[0])
+        return f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}, {count} nodes"
 
 
 def running_statistics(graph: Any) -> set[str]:
@@ -131,7 +134,8 @@ def ordered(graph: Any) -> list[Any]:
                 later.append(node)
         if len(later) == len(waiting):
             raise OnnxError(
-                f"onnx.load: nodes need one another in a circle: {[n.name or n.op_type for n in later[:5]]}."
+                "onnx.load: nodes need one another in a circle: "
+                f"{[n.name or n.op_type for n in later[:5]]}."
             )
         waiting = later
     return placed
@@ -152,7 +156,7 @@ def dense(sparse: Any, folder: Path | None) -> Value:
 def load(source: Any) -> OnnxModule:
     """A model from an ONNX file, its bytes, or its message, as a module that trains and compiles.
 
-    Nothing outside the file's folder is read, and nothing in it is executed but the operators of ONNX.
+    Nothing outside the file's folder is read, and nothing is executed but the operators of ONNX.
     """
     model, folder = read_model(source)
     return OnnxModule(model, folder)

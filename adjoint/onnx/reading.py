@@ -1,4 +1,4 @@
-"""Files of ONNX: read with nothing outside their folder, no code run, and no memory beyond their own size."""
+"""Files of ONNX, read: nothing outside their folder, no memory beyond their own size."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def opsets(imports: Any) -> dict[str, int]:
         newest = NEWEST.get(domain)
         if newest is not None and entry.version > newest:
             raise OnnxError(
-                f"onnx.load: opset {entry.version} of domain {entry.domain or 'ai.onnx'!r} is newer than "
-                f"{newest}, the newest that is known. Convert the model with onnx.version_converter."
+                f"onnx.load: opset {entry.version} of domain {entry.domain or 'ai.onnx'!r} is "
+                "newer than "
+                f"{newest}, the newest that is known. Convert the model with "
+                "onnx.version_converter."
             )
         if entry.version < 1:
             raise OnnxError(
@@ -144,7 +146,8 @@ def external(
         or ":" in location
     ):
         raise OnnxError(
-            f"{who}: its data is said to lie at {location!r}, which is not a path inside the model's folder."
+            f"{who}: its data is said to lie at {location!r}, which is not a path inside the "
+            "model's folder."
         )
     path = (folder / location).resolve()
     if not path.is_relative_to(folder):
@@ -158,9 +161,10 @@ def external(
     bits = _bits(kind)
     wanted = (math.prod(shape) * bits + 7) // 8
     size = os.path.getsize(path)
-    if kind == object or offset < 0 or length not in (-1, wanted) or offset + wanted > size:
+    if kind.hasobject or offset < 0 or length not in (-1, wanted) or offset + wanted > size:
         raise OnnxError(
-            f"{who}: shape {shape} of {kind} needs {wanted} bytes; the file says offset {offset}, length {length}, "
+            f"{who}: shape {shape} of {kind} needs {wanted} bytes; the file says offset "
+            f"{offset}, length {length}, "
             f"and {location!r} has {size}."
         )
     with path.open("rb") as file:

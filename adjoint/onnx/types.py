@@ -54,7 +54,8 @@ def element(number: int, who: str) -> np.dtype[Any]:
     """NumPy's type of an element type's number."""
     if number not in ELEMENTS:
         raise OnnxError(
-            f"{who}: element type {number} is not one of ONNX's, {min(ELEMENTS)} to {max(ELEMENTS)}."
+            f"{who}: element type {number} is not one of ONNX's, {min(ELEMENTS)} to "
+            f"{max(ELEMENTS)}."
         )
     return ELEMENTS[number]
 

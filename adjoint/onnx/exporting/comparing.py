@@ -61,7 +61,7 @@ def trials(given: Arguments, dims: Dims) -> list[dict[str, int]]:
 
 
 def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Tensor:
-    """An example with other sizes: its own elements again, so that they stay ones that make sense."""
+    """An example with other sizes: its own elements again, which stay ones that make sense."""
     array = array_of(example)
     for dim, label in entries.items():
         array = np.take(array, np.arange(sizes[label]) % array.shape[dim], axis=dim)
@@ -115,5 +115,6 @@ def _close(wanted: list[Any], found: list[Any], name: str, sizes: dict[str, int]
             error = np.max(np.abs(left - right), initial=0.0)
         if not same:
             raise OnnxError(
-                f"{where} differs from the model's{'' if error is None else f' by up to {error:.3g}'}. Nothing was written."
+                f"{where} differs from the "
+                f"model's{'' if error is None else f' by up to {error:.3g}'}. Nothing was written."
             )

@@ -14,12 +14,13 @@ from adjoint.onnx.exporting.writer import EMITTERS, NoForm, Writer, emits
 
 # record -> operator, where operands have the result's dtype
 _PLAIN = {
-    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "add": "Add", "asin": "Asin", "asinh": "Asinh",
-    "atan": "Atan", "atanh": "Atanh", "bitwise_and": "BitwiseAnd", "bitwise_not": "BitwiseNot",
-    "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh",
-    "div": "Div", "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "mul": "Mul", "neg": "Neg",
-    "relu": "Relu", "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin", "sinh": "Sinh",
-    "sqrt": "Sqrt", "sub": "Sub", "tan": "Tan", "tanh": "Tanh", "hardswish": "HardSwish", "mish": "Mish",
+    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "add": "Add", "asin": "Asin",
+    "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "bitwise_and": "BitwiseAnd",
+    "bitwise_not": "BitwiseNot", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
+    "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "div": "Div", "erf": "Erf", "exp": "Exp",
+    "floor": "Floor", "log": "Log", "mul": "Mul", "neg": "Neg", "relu": "Relu", "round": "Round",
+    "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
+    "sub": "Sub", "tan": "Tan", "tanh": "Tanh", "hardswish": "HardSwish", "mish": "Mish",
     "softsign": "Softsign", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
     "logical_not": "Not", "reciprocal": "Reciprocal",
 }  # fmt: skip
@@ -31,7 +32,8 @@ _COMPARE = {
     "le": "LessOrEqual",
 }
 _OF_BOOLS = {
-    "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not", "mul": "And", "add": "Or",
+    "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not",
+    "mul": "And", "add": "Or",
 }  # fmt: skip
 # Of whatever dtype: each operand is taken as true or false.
 _LOGIC = {"logical_and", "logical_or", "logical_xor", "logical_not"}
@@ -94,7 +96,7 @@ def _floats(w: Writer, node: Node) -> tuple[DType, list[str]]:
 
 @emits("ne")
 def ne(w: Writer, node: Node) -> str:
-    return w.emit("Not", EMITTERS["eq"](w, node))
+    return w.emit("Not", str(EMITTERS["eq"](w, node)))
 
 
 @emits("rsqrt")
@@ -140,7 +142,7 @@ def extremes(w: Writer, node: Node) -> str:
 
 @emits("clamp")
 def clamp(w: Writer, node: Node) -> str:
-    dtype, (x, low, high) = _floats(w, node)
+    _, (x, low, high) = _floats(w, node)
     return w.emit("Min", w.emit("Max", x, low), high)
 
 
@@ -279,7 +281,7 @@ def argmax(w: Writer, node: Node) -> str:
 
 @emits("cumsum")
 def cumsum(w: Writer, node: Node) -> str:
-    params = [v for v in node.params.values()]
+    params = list(node.params.values())
     if len(params) != 1 and any(v for v in params[1:]):
         raise NoForm(f"cumsum with {node.params}")
     return w.emit(

@@ -45,7 +45,7 @@ class OnnxProgram:
     def save(
         self, destination: str | os.PathLike[str], *, external_data: bool | None = None
     ) -> None:
-        """Write the model; weights lie beside it in `NAME.data` if asked for, or if it is too large."""
+        """Write the model; its weights lie in `NAME.data` if asked for, or if it is too large."""
         write(self.model_proto, Path(destination), external_data)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -74,16 +74,16 @@ def export(
 ) -> OnnxProgram:
     """Write a model as ONNX, from a recording of a call.
 
-    The result is checked by ONNX's checker and shape inference and, before anything is written, run
-    and compared with the model at several sizes of each dynamic dimension: through onnxruntime where
-    that is installed, else by `load`. An export that fails changes no file.
+    The result is checked by ONNX's checker and shape inference and, before anything is written,
+    run and compared with the model at several sizes of each dynamic dimension: through
+    onnxruntime where that is installed, else by `load`. An export that fails changes no file.
 
     Args:
         model: a module or a function of tensors.
         args: the arguments of the call that is recorded.
         f: the file; None to write none.
-        dynamic: dimensions that may have other sizes: `{"x": {0: "batch"}}`, `{"x": [0, 2]}`, or an entry
-            to each input in order. `dynamic_axes` and `dynamic_shapes` are PyTorch's names for it.
+        dynamic: dimensions that may have other sizes: `{"x": {0: "batch"}}`, `{"x": [0, 2]}`, or
+            an entry to each input in order. PyTorch calls it `dynamic_axes` or `dynamic_shapes`.
         kwargs: further arguments by name.
         input_names: names of the inputs; those of the function's parameters otherwise.
         output_names: names of the outputs.
@@ -135,7 +135,8 @@ def recorded(
         for s in sorted(fixed)
     ]
     raise OnnxError(
-        f"onnx.export: the model holds for one size of {', '.join(names)}. Export it without, as a fixed size."
+        f"onnx.export: the model holds for one size of {', '.join(names)}. Export it without, "
+        "as a fixed size."
     )
 
 
@@ -181,15 +182,17 @@ def translated(
     constants = [node for node in shared.stated if node.output[0] in used]
     graph = onnx.helper.make_graph([*constants, *w.nodes], "model", inputs, outputs, tensors)
     message = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="adjoint",
+        graph,
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+        producer_name="adjoint",
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
-    )  # fmt: skip
+    )
     return message, shared.draws
 
 
 def _report(shared: Shared) -> str:
     """Every operation without a form at once, each with its line."""
-    lines = {}
+    lines: dict[str, None] = {}
     for node, why in shared.failures:
         where = "" if node.where is None else f" at {node.where[0]}:{node.where[1]}"
         lines[f"  {node.record.name}{where}: {why}"] = None
@@ -239,7 +242,8 @@ def write(message: Any, path: Path, external: bool | None) -> None:
     large = message.ByteSize() > LARGEST_INSIDE
     if external is False and large:
         raise OnnxError(
-            f"onnx.export: {message.ByteSize()} bytes do not fit in one file of ONNX; give external_data=True."
+            f"onnx.export: {message.ByteSize()} bytes do not fit in one file of ONNX; give "
+            "external_data=True."
         )
     if not (external or large):
         with atomic_write(path, "onnx.export") as file:

@@ -48,9 +48,14 @@ def scan(w: Writer, node: Node) -> list[str]:
     back = int(bool(node.params["reverse"]))
     outs = len(body.outputs) - carries
     made = w.emit(
-        "Scan", *names, outputs=len(body.outputs), body=graph, num_scan_inputs=int(xs),
-        scan_input_directions=[back] * xs, scan_output_directions=[back] * outs if outs else None,
-    )  # fmt: skip
+        "Scan",
+        *names,
+        outputs=len(body.outputs),
+        body=graph,
+        num_scan_inputs=int(xs),
+        scan_input_directions=[back] * xs,
+        scan_output_directions=[back] * outs if outs else None,
+    )
     return [made] if isinstance(made, str) else made
 
 
@@ -64,9 +69,15 @@ def while_loop(w: Writer, node: Node) -> list[str]:
     first.write(test)
     helper = w.onnx.helper
     step, going = w.fresh("step"), w.fresh("going")
-    inner, formals = w.body(body, body.inputs[:carries], "body", [
-        helper.make_tensor_value_info(step, 7, []), helper.make_tensor_value_info(going, 9, []),
-    ])  # fmt: skip
+    inner, formals = w.body(
+        body,
+        body.inputs[:carries],
+        "body",
+        [
+            helper.make_tensor_value_info(step, 7, []),
+            helper.make_tensor_value_info(going, 9, []),
+        ],
+    )
     inner.names.update(zip(body.inputs[carries:], names[carries:], strict=True))
     inner.write(body)
     results = [inner.names[v] for v in body.outputs]

@@ -145,10 +145,20 @@ def layer_norm(w: Writer, node: Node) -> str:
 def batch_norm(w: Writer, node: Node) -> str:
     """In the order of the record: x, then what ONNX calls scale, bias, mean and variance."""
     x, *rest = node.inputs
-    if len(rest) != 4 or not all(isinstance(v, Value) and v.spec.dtype is x.spec.dtype for v in rest):
+    if len(rest) != 4 or not all(
+        isinstance(v, Value) and v.spec.dtype is x.spec.dtype for v in rest
+    ):
         raise NoForm("a normalisation without its four vectors")
     mean, var, scale, bias = (w.operand(v) for v in rest)
-    return w.emit("BatchNormalization", w.operand(x), scale, bias, mean, var, epsilon=float(node.params["eps"]))
+    return w.emit(
+        "BatchNormalization",
+        w.operand(x),
+        scale,
+        bias,
+        mean,
+        var,
+        epsilon=float(node.params["eps"]),
+    )
 
 
 @emits("rms_norm")

@@ -107,7 +107,8 @@ def dynamic_dims(dynamic: Any, given: Arguments) -> Dims:
         outputs = [name for name in stray if not isinstance(name, str)]
         if outputs:
             raise ValueError(
-                f"onnx.export: dynamic dimensions of {outputs}, which are no names of inputs: {given.names}."
+                f"onnx.export: dynamic dimensions of {outputs}, which are no names of inputs: "
+                f"{given.names}."
             )
         entries = [
             (given.names.index(name), dims) for name, dims in dynamic.items() if name in given.names
@@ -124,7 +125,8 @@ def dynamic_dims(dynamic: Any, given: Arguments) -> Dims:
             continue
         if position >= len(given.tensors):
             raise ValueError(
-                f"onnx.export: dynamic dimensions of input {position}; there are {len(given.tensors)}."
+                f"onnx.export: dynamic dimensions of input {position}; there are "
+                f"{len(given.tensors)}."
             )
         rank = given.examples[position].ndim
         pairs = (
@@ -139,7 +141,8 @@ def dynamic_dims(dynamic: Any, given: Arguments) -> Dims:
                 continue  # PyTorch's way to say that it is fixed
             if not -rank <= dim < rank:
                 raise IndexError(
-                    f"onnx.export: dimension {dim} of input {given.names[position]!r}, which has {rank}."
+                    f"onnx.export: dimension {dim} of input {given.names[position]!r}, which "
+                    f"has {rank}."
                 )
             text = label if isinstance(label, str) else getattr(label, "__name__", None)
             found.setdefault(position, {})[dim % rank] = (
@@ -196,7 +199,8 @@ def record(
         leaves = flatten(model(*args, **kwargs))[0]
         if not leaves or not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise OnnxError(
-                f"onnx.export: a model returns tensors; received {[type(v).__name__ for v in leaves]}."
+                "onnx.export: a model returns tensors; received "
+                f"{[type(v).__name__ for v in leaves]}."
             )
         results = [graph.trace.value_of(leaf) for leaf in leaves]
     inputs = [(name, graph.names[name]) for name in given.names]

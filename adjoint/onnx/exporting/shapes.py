@@ -61,7 +61,12 @@ def _same(a: int, b: int) -> bool:
 @emits("slice")
 def slice_(w: Writer, node: Node) -> str:
     (x,) = node.inputs
-    starts, stops, steps, axes, dropped, added = [], [], [], [], [], []
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    axes: list[int] = []
+    dropped: list[int] = []
+    added: list[int] = []
     dim = 0
     for place, entry in enumerate(node.params["index"]):
         if entry is None:

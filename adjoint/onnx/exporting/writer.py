@@ -83,7 +83,9 @@ class Writer:
         if key not in self.shared.constants:
             name = self.fresh("c")
             tensor = self.onnx.numpy_helper.from_array(array)
-            self.shared.stated.append(self.onnx.helper.make_node("Constant", [], [name], value=tensor))
+            self.shared.stated.append(
+                self.onnx.helper.make_node("Constant", [], [name], value=tensor)
+            )
             self.shared.constants[key] = name
         return self.shared.constants[key]
 

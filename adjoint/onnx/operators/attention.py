@@ -29,9 +29,15 @@ def shared(x: Tensor, query: Tensor) -> Tensor:
 
 
 def _bias(
-    q: Tensor, k: Tensor, mask: Tensor | None, past: Tensor | None, lengths: Tensor | None, causal: bool,
-    left: int, right: int,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    past: Tensor | None,
+    lengths: Tensor | None,
+    causal: bool,
+    left: int,
+    right: int,
+) -> Tensor:
     """What is added to the scores: (T, S), or of more dimensions."""
     queries, keys = int(q.shape[2]), int(k.shape[2])
     none = float("-inf")
@@ -61,12 +67,26 @@ def _bias(
 
 @operator("Attention")
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Value = None, past_key: Value = None, past_value: Value = None,
-    nonpad_kv_seqlen: Value = None, *, is_causal: int = 0, kv_num_heads: int | None = None, q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0, scale: float | None = None, softcap: float = 0.0,
-    softmax_precision: int | None = None, left_window_size: int = -1, right_window_size: int = -1, call: Call,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Attention with masks, windows, a cache, shared heads and a cap; rows with no key give zero."""
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Value = None,
+    past_key: Value = None,
+    past_value: Value = None,
+    nonpad_kv_seqlen: Value = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+    call: Call,
+) -> tuple[Tensor, ...]:
+    """Attention with masks, windows, a cache, shared heads, a cap; no key to see gives zero."""
     flat = q.ndim == 3
     if flat:
         if not q_num_heads or not kv_num_heads:
@@ -113,9 +133,16 @@ def probabilities(scores: Tensor, bias: Tensor, precision: int | None, q: Tensor
 
 @operator("FlexAttention", domain="ai.onnx.preview")
 def flex_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, score_mod: Any = None, prob_mod: Any = None, scale: float | None = None,
-    softmax_precision: int | None = None, call: Call,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    score_mod: Any = None,
+    prob_mod: Any = None,
+    scale: float | None = None,
+    softmax_precision: int | None = None,
+    call: Call,
+) -> Tensor:
     """Attention whose scores and probabilities graphs of the model change."""
     precision = ad.float64 if q.dtype is ad.float64 else ad.float32
     if softmax_precision:
@@ -132,9 +159,19 @@ def flex_attention(
 
 @operator("LinearAttention")
 def linear_attention(
-    q: Tensor, k: Tensor, v: Tensor, past_state: Value = None, decay: Value = None, beta: Value = None, *,
-    q_num_heads: int, kv_num_heads: int, update_rule: str = "gated_delta", scale: float = 0.0, chunk_size: int = 64,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    past_state: Value = None,
+    decay: Value = None,
+    beta: Value = None,
+    *,
+    q_num_heads: int,
+    kv_num_heads: int,
+    update_rule: str = "gated_delta",
+    scale: float = 0.0,
+    chunk_size: int = 64,
+) -> tuple[Tensor, Tensor]:
     """A recurrence over tokens on a state of keys by values."""
     dtype = q.dtype
     wide = ad.float64 if dtype is ad.float64 else ad.float32
@@ -169,9 +206,15 @@ def linear_attention(
 
 @operator("RotaryEmbedding")
 def rotary_embedding(
-    x: Tensor, cos: Tensor, sin: Tensor, position_ids: Value = None, *, interleaved: int = 0, num_heads: int = 0,
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: Value = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
     rotary_embedding_dim: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Pairs of elements turned by angles of their positions."""
     flat = x.ndim == 3
     parts = (

@@ -41,9 +41,15 @@ def paddings(
 
 
 def convolve(
-    x: Tensor, w: Tensor, b: Tensor | None, auto_pad: str, dilations: list[int] | None, group: int,
-    pads: list[int] | None, strides: list[int] | None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    auto_pad: str,
+    dilations: list[int] | None,
+    group: int,
+    pads: list[int] | None,
+    strides: list[int] | None,
+) -> Tensor:
     """A convolution of one to three dimensions."""
     rank = x.ndim - 2
     if rank not in _CONV:
@@ -60,20 +66,36 @@ def convolve(
 
 @operator("Conv")
 def conv(
-    x: Tensor, w: Tensor, b: Value = None, *, auto_pad: str = "NOTSET", dilations: list[int] | None = None,
-    group: int = 1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+    x: Tensor,
+    w: Tensor,
+    b: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Convolution."""
     return convolve(x, w, b, auto_pad, dilations, group, pads, strides)
 
 
 @operator("ConvTranspose")
 def conv_transpose(
-    x: Tensor, w: Tensor, b: Value = None, *, auto_pad: str = "NOTSET", dilations: list[int] | None = None,
-    group: int = 1, kernel_shape: list[int] | None = None, output_padding: list[int] | None = None,
-    output_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    b: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
     """The transpose of a convolution: whole, then cut to what padding leaves."""
     rank = x.ndim - 2
     if rank not in _TRANSPOSED:
@@ -107,9 +129,14 @@ def conv_transpose(
 
 @operator("Col2Im")
 def col2im(
-    x: Tensor, image_shape: Value, block_shape: Value, *, dilations: list[int] | None = None,
-    pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
     """Columns of blocks added up into an image."""
     image, block = integers(image_shape), integers(block_shape)
     rank = len(image)
@@ -136,10 +163,19 @@ def col2im(
 
 @operator("DeformConv")
 def deform_conv(
-    x: Tensor, w: Tensor, offset: Tensor, b: Value = None, mask: Value = None, *,
-    dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
-    offset_group: int = 1, pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    b: Value = None,
+    mask: Value = None,
+    *,
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    offset_group: int = 1,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
     """A convolution whose taps are moved by offsets and weighed by a mask."""
     if x.ndim != 4:
         raise OnnxError(

@@ -27,10 +27,15 @@ from adjoint.onnx.types import (
 
 @operator("Constant")
 def constant(
-    *, value: Value = None, value_float: float | None = None, value_floats: list[float] | None = None,
-    value_int: int | None = None, value_ints: list[int] | None = None, value_string: str | None = None,
+    *,
+    value: Value = None,
+    value_float: float | None = None,
+    value_floats: list[float] | None = None,
+    value_int: int | None = None,
+    value_ints: list[int] | None = None,
+    value_string: str | None = None,
     value_strings: list[str] | None = None,
-) -> Value:  # fmt: skip
+) -> Value:
     """A value that the file states."""
     if value is not None:
         return value
@@ -69,7 +74,7 @@ def range_(start: Value, limit: Value, delta: Value) -> Tensor:
 def eye_like(x: Value, *, k: int = 0, dtype: int | None = None) -> Value:
     """Ones on a diagonal."""
     kind = kind_of(x) if dtype is None else element(dtype, "EyeLike")
-    return value_of(np.eye(*[int(d) for d in x.shape], k=k).astype(kind))
+    return value_of(np.eye(int(x.shape[0]), int(x.shape[1]), k).astype(kind))
 
 
 @operator("OneHot")
@@ -92,9 +97,9 @@ def cast_to(x: Value, kind: np.dtype[Any], saturate: bool = True, round_mode: st
     if isinstance(x, Tensor) and kind in TENSORS:
         return x.to(TENSORS[kind]) if not x.is_complex() else ad.real(x).to(TENSORS[kind])
     array = np.asarray(array_of(x))
-    if source == object:
+    if source.hasobject:
         return value_of(_from_strings(array, kind))
-    if kind == object:
+    if kind.hasobject:
         return _to_strings(array)
     if kind.name == "float8_e8m0fnu":
         return _to_e8m0(array.astype(np.float32), saturate, round_mode)
@@ -156,7 +161,7 @@ def _to_narrow_integer(array: Any, kind: np.dtype[Any]) -> Any:
 
 
 def _from_strings(array: Any, kind: np.dtype[Any]) -> Any:
-    if kind == object:
+    if kind.hasobject:
         return array
     read = float if kind.kind in "fV" or "float" in kind.name else lambda s: int(float(s))
     items = [read(s.decode() if isinstance(s, bytes) else s) for s in array.ravel()]

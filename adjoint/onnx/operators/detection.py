@@ -17,9 +17,14 @@ from adjoint.onnx.types import Value, array_of, number, numbers
 
 @operator("NonMaxSuppression")
 def non_max_suppression(
-    boxes: Tensor, scores: Tensor, most: Value = None, iou_threshold: Value = None, score_threshold: Value = None, *,
+    boxes: Tensor,
+    scores: Tensor,
+    most: Value = None,
+    iou_threshold: Value = None,
+    score_threshold: Value = None,
+    *,
     center_point_box: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The best boxes of each class that overlap no better one: (batch, class, box)."""
     limit = 0 if most is None else int(number(most))
     overlap = 0.0 if iou_threshold is None else float(number(iou_threshold))
@@ -39,7 +44,7 @@ def non_max_suppression(
     return ad.tensor(np.array(kept, dtype=np.int64).reshape(-1, 3))
 
 
-def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:  # type: ignore[type-arg]
+def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
     """Boxes as least and largest coordinates."""
     if centred:
         x, y, w, h = boxes.T
@@ -48,7 +53,7 @@ def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:  # type: ignore[ty
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], 1)
 
 
-def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Intersection over union with each of the others."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     common = np.prod(np.clip(high - low, 0, None), axis=1)
@@ -58,9 +63,17 @@ def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:  # type: ignor
 
 @operator("RoiAlign")
 def roi_align(
-    x: Tensor, rois: Tensor, batch_indices: Tensor, *, coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Tensor:
     """Regions pooled at places between elements."""
     half = coordinate_transformation_mode == "half_pixel"
     images = batch_indices.long().tolist()
@@ -134,9 +147,14 @@ def _matrix(samples: list[list[tuple[int, float]]], size: int, bins: int, steps:
 
 
 def _largest(
-    x: Tensor, rows: list[list[tuple[int, float]]], columns: list[list[tuple[int, float]]], height: int, width: int,
-    row_steps: int, column_steps: int,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    rows: list[list[tuple[int, float]]],
+    columns: list[list[tuple[int, float]]],
+    height: int,
+    width: int,
+    row_steps: int,
+    column_steps: int,
+) -> Tensor:
     """Of every sample's four corners, weighed, the largest."""
     corners = []
     for a in range(2):

@@ -67,7 +67,8 @@ def loop(
 
 def _stacked() -> OnnxError:
     return OnnxError(
-        "onnx: a Loop whose condition depends on the inputs and whose outputs are stacked has no size that a "
+        "onnx: a Loop whose condition depends on the inputs and whose outputs are stacked "
+        "has no size that a "
         "recording could know. Run it without compile."
     )
 
@@ -97,10 +98,16 @@ def _unknown_loop(
 
 @operator("Scan")
 def scan(
-    *inputs: Value, body: Any, num_scan_inputs: int, scan_input_axes: list[int] | None = None,
-    scan_input_directions: list[int] | None = None, scan_output_axes: list[int] | None = None,
-    scan_output_directions: list[int] | None = None, directions: list[int] | None = None, call: Call,
-) -> tuple[Value, ...]:  # fmt: skip
+    *inputs: Value,
+    body: Any,
+    num_scan_inputs: int,
+    scan_input_axes: list[int] | None = None,
+    scan_input_directions: list[int] | None = None,
+    scan_output_axes: list[int] | None = None,
+    scan_output_directions: list[int] | None = None,
+    directions: list[int] | None = None,
+    call: Call,
+) -> tuple[Value, ...]:
     """A graph applied along an axis, with a state; some outputs are stacked."""
     run = call.body(body)
     if call.opset < 9:
@@ -108,16 +115,25 @@ def scan(
     count = len(inputs) - num_scan_inputs
     outs = len(body.output) - count
     return _scanned(
-        run, list(inputs[:count]), list(inputs[count:]), scan_input_axes or [0] * num_scan_inputs,
-        scan_input_directions or [0] * num_scan_inputs, scan_output_axes or [0] * outs,
+        run,
+        list(inputs[:count]),
+        list(inputs[count:]),
+        scan_input_axes or [0] * num_scan_inputs,
+        scan_input_directions or [0] * num_scan_inputs,
+        scan_output_axes or [0] * outs,
         scan_output_directions or [0] * outs,
-    )  # fmt: skip
+    )
 
 
 def _scanned(
-    run: Any, states: list[Value], columns: list[Tensor], axes: list[int], backwards: list[int],
-    out_axes: list[int], out_backwards: list[int],
-) -> tuple[Value, ...]:  # fmt: skip
+    run: Any,
+    states: list[Value],
+    columns: list[Tensor],
+    axes: list[int],
+    backwards: list[int],
+    out_axes: list[int],
+    out_backwards: list[int],
+) -> tuple[Value, ...]:
     lengths = {int(x.shape[axis]) for x, axis in zip(columns, axes, strict=True)}
     if len(lengths) != 1:
         raise OnnxError(f"onnx: Scan: its inputs have lengths {sorted(lengths)}; they must agree.")
@@ -146,7 +162,8 @@ def _batched_scan(
     lengths, *rest = inputs
     if lengths is not None:
         raise OnnxError(
-            "onnx: Scan of opset 8 with sequence lengths is not supported; convert the model to opset 9 or later."
+            "onnx: Scan of opset 8 with sequence lengths is not supported; convert the model "
+            "to opset 9 or later."
         )
     states, columns = rest[: len(rest) - count], rest[len(rest) - count :]
     batch = int(columns[0].shape[0])

@@ -30,10 +30,21 @@ def binarizer(x: Tensor, *, threshold: float = 0.0) -> Tensor:
 
 @operator("LabelEncoder", domain=_DOMAIN)
 def label_encoder(
-    x: Value, *, keys_floats: Any = None, keys_int64s: Any = None, keys_strings: Any = None, keys_tensor: Value = None,
-    values_floats: Any = None, values_int64s: Any = None, values_strings: Any = None, values_tensor: Value = None,
-    default_float: float = -0.0, default_int64: int = -1, default_string: str = "_Unused", default_tensor: Value = None,
-) -> Value:  # fmt: skip
+    x: Value,
+    *,
+    keys_floats: Any = None,
+    keys_int64s: Any = None,
+    keys_strings: Any = None,
+    keys_tensor: Value = None,
+    values_floats: Any = None,
+    values_int64s: Any = None,
+    values_strings: Any = None,
+    values_tensor: Value = None,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: Value = None,
+) -> Value:
     """Labels by a table."""
     keys = keys_floats or keys_int64s or keys_strings
     keys = list(np.asarray(array_of(keys_tensor)).ravel()) if keys is None else keys
@@ -48,11 +59,14 @@ def label_encoder(
         )
     else:
         values, default, kind = next(
-            (v, d, k) for v, d, k in (
-                (values_floats, default_float, np.float32), (values_int64s, default_int64, np.int64),
+            (v, d, k)
+            for v, d, k in (
+                (values_floats, default_float, np.float32),
+                (values_int64s, default_int64, np.int64),
                 (values_strings, default_string, object),
-            ) if v is not None
-        )  # fmt: skip
+            )
+            if v is not None
+        )
     table = dict(zip([_key(k) for k in keys], values, strict=True))
     array = np.asarray(array_of(x))
     out = np.array([table.get(_key(k), default) for k in array.ravel()], dtype=kind)
@@ -68,12 +82,25 @@ _MODES = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not
 
 @operator("TreeEnsemble", domain=_DOMAIN)
 def tree_ensemble(
-    x: Tensor, *, aggregate_function: int = 1, leaf_targetids: list[int], leaf_weights: Value, membership_values: Value = None,
-    n_targets: int = 1, nodes_falseleafs: list[int], nodes_falsenodeids: list[int], nodes_featureids: list[int],
-    nodes_hitrates: Value = None, nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: Value,
-    nodes_splits: Value, nodes_trueleafs: list[int], nodes_truenodeids: list[int], post_transform: int = 0,
+    x: Tensor,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: list[int],
+    leaf_weights: Value,
+    membership_values: Value = None,
+    n_targets: int = 1,
+    nodes_falseleafs: list[int],
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: Value = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: Value,
+    nodes_splits: Value,
+    nodes_trueleafs: list[int],
+    nodes_truenodeids: list[int],
+    post_transform: int = 0,
     tree_roots: list[int],
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Trees of decisions, their leaves added up, averaged, or the least or largest of them."""
     if post_transform:
         raise OnnxError(

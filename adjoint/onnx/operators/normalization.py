@@ -57,9 +57,19 @@ def rms_normalization(
 
 @operator("BatchNormalization")
 def batch_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
-    training_mode: int = 0, spatial: int = 1, is_test: int = 1, consumed_inputs: list[int] | None = None,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    spatial: int = 1,
+    is_test: int = 1,
+    consumed_inputs: list[int] | None = None,
+) -> tuple[Tensor, ...]:
     """Over all but the channels; in training mode, with the statistics that follow."""
     if not training_mode:
         return (F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon),)

@@ -36,9 +36,14 @@ class Windows:
 
 
 def windows(
-    x: Tensor, kernel: list[int], strides: list[int] | None, dilations: list[int] | None, pads: list[int] | None,
-    auto_pad: str, ceil_mode: int,
-) -> Windows:  # fmt: skip
+    x: Tensor,
+    kernel: list[int],
+    strides: list[int] | None,
+    dilations: list[int] | None,
+    pads: list[int] | None,
+    auto_pad: str,
+    ceil_mode: int,
+) -> Windows:
     """Windows over a tensor's spatial dimensions."""
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
@@ -73,10 +78,17 @@ def taken(x: Tensor, at: Windows, filling: float) -> Tensor:
 
 @operator("MaxPool")
 def max_pool(
-    x: Tensor, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
-    dilations: list[int] | None = None, pads: list[int] | None = None, storage_order: int = 0,
-    strides: list[int] | None = None, call: Call,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    storage_order: int = 0,
+    strides: list[int] | None = None,
+    call: Call,
+) -> tuple[Tensor, ...]:
     """The largest of each window, and where it lies in the whole tensor."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if call.outputs == 1 and at.plain and not ceil_mode and x.is_floating_point():
@@ -98,10 +110,16 @@ def max_pool(
 
 @operator("AveragePool")
 def average_pool(
-    x: Tensor, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
-    count_include_pad: int = 0, dilations: list[int] | None = None, pads: list[int] | None = None,
+    x: Tensor,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The mean of each window, over its elements or those inside the tensor."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     rank = len(at.kernel)
@@ -121,10 +139,16 @@ def average_pool(
 
 @operator("LpPool")
 def lp_pool(
-    x: Tensor, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
-    dilations: list[int] | None = None, p: int = 2, pads: list[int] | None = None,
+    x: Tensor,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    p: int = 2,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The p-norm of each window."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     return ad.sum(ad.abs(taken(x, at, 0.0)) ** p, -1) ** (1.0 / p)
@@ -150,9 +174,14 @@ def global_lp_pool(x: Tensor, *, p: int = 2) -> Tensor:
 
 @operator("MaxUnpool")
 def max_unpool(
-    x: Tensor, indices: Tensor, output_shape: Value = None, *, kernel_shape: list[int],
-    pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    indices: Tensor,
+    output_shape: Value = None,
+    *,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
     """Values back where MaxPool found them, zeros elsewhere."""
     rank = len(kernel_shape)
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)

@@ -21,9 +21,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 @operator("Gemm")
 def gemm(
-    a: Tensor, b: Tensor, c: Value = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
-    transB: int = 0, broadcast: int = 0,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    c: Value = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    broadcast: int = 0,
+) -> Tensor:
     """alpha A B + beta C."""
     a = a.transpose(0, 1) if transA else a
     b = b.transpose(0, 1) if transB else b

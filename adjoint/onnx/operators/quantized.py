@@ -16,7 +16,7 @@ from adjoint.onnx.types import TENSORS, Value, element, kind_of
 
 
 def _spread(scale: Value, x: Value, axis: int, block: int) -> Value:
-    """A scale or zero point in a shape that broadcasts with a tensor: whole, per axis or per block."""
+    """A scale or zero point, whole, per axis or per block, in a shape that broadcasts."""
     if (
         scale is None
         or scale.ndim == 0
@@ -48,9 +48,16 @@ def _limits(kind: np.dtype[Any]) -> tuple[int, int]:
 
 @operator("QuantizeLinear")
 def quantize_linear(
-    x: Tensor, scale: Value, zero_point: Value = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
-    precision: int = 0, saturate: int = 1,
-) -> Value:  # fmt: skip
+    x: Tensor,
+    scale: Value,
+    zero_point: Value = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Value:
     """x / scale rounded to the nearest, moved by the zero point, and kept in range."""
     kind = np.dtype(np.uint8)
     if zero_point is not None:
@@ -130,10 +137,18 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Value = None, b_zero: Value = N
 
 @operator("ConvInteger")
 def conv_integer(
-    x: Tensor, w: Tensor, x_zero: Value = None, w_zero: Value = None, *, auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    x_zero: Value = None,
+    w_zero: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
     """A convolution of whole numbers in int32."""
     left = _centred(x, x_zero, False)
     point = None if w_zero is None else _wide(w_zero)
@@ -179,15 +194,36 @@ def qlinear_matmul(
 
 @operator("QLinearConv")
 def qlinear_conv(
-    x: Value, x_scale: Tensor, x_zero: Value, w: Value, w_scale: Tensor, w_zero: Value, y_scale: Tensor, y_zero: Value,
-    b: Value = None, *, auto_pad: str = "NOTSET", dilations: list[int] | None = None, group: int = 1,
-    kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
-) -> Value:  # fmt: skip
+    x: Value,
+    x_scale: Tensor,
+    x_zero: Value,
+    w: Value,
+    w_scale: Tensor,
+    w_zero: Value,
+    y_scale: Tensor,
+    y_zero: Value,
+    b: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Value:
     """A convolution of quantised tensors, quantised."""
     view = [-1, *[1] * (x.ndim - 2)]
     right = _wide(w).to(ad.int64) - _wide(w_zero).to(ad.int64).reshape(-1, *[1] * (w.ndim - 1))
-    out = convolve(_centred(x, x_zero, False).double(), right.double(), None if b is None else b.double(), auto_pad,
-                   dilations, group, pads, strides)  # fmt: skip
+    out = convolve(
+        _centred(x, x_zero, False).double(),
+        right.double(),
+        None if b is None else b.double(),
+        auto_pad,
+        dilations,
+        group,
+        pads,
+        strides,
+    )
     return _requantised(
         out * (x_scale.double() * w_scale.double()).reshape(view), y_scale.double(), y_zero
     )

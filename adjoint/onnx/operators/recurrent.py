@@ -44,7 +44,8 @@ def _activations(
         key = name.lower()
         if key not in _ACTIVATIONS:
             raise OnnxError(
-                f"onnx: activation {name!r} of a recurrent layer is not known: {sorted(_ACTIVATIONS)}."
+                f"onnx: activation {name!r} of a recurrent layer is not known: "
+                f"{sorted(_ACTIVATIONS)}."
             )
         takes = key in {
             "affine",
@@ -152,10 +153,23 @@ def _run(
 
 
 def _recurrent(
-    x: Tensor, w: Tensor, r: Tensor, b: Value, lengths: Value, initial: list[Value], peepholes: Value,
-    step: Callable[[Tensor, State, Layer], State], defaults: list[str], activations: list[str] | None,
-    alphas: list[float] | None, betas: list[float] | None, clip: float | None, direction: str, layout: int, flags: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Value,
+    lengths: Value,
+    initial: list[Value],
+    peepholes: Value,
+    step: Callable[[Tensor, State, Layer], State],
+    defaults: list[str],
+    activations: list[str] | None,
+    alphas: list[float] | None,
+    betas: list[float] | None,
+    clip: float | None,
+    direction: str,
+    layout: int,
+    flags: int = 0,
+) -> tuple[Tensor, ...]:
     ways = _directions(direction)
     if layout:
         x = x.transpose(0, 1)
@@ -192,35 +206,119 @@ def _recurrent(
 
 @operator("RNN")
 def rnn(
-    x: Tensor, w: Tensor, r: Tensor, b: Value = None, lengths: Value = None, initial_h: Value = None, *,
-    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
-    hidden_size: int = 0, layout: int = 0, output_sequence: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Value = None,
+    lengths: Value = None,
+    initial_h: Value = None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    layout: int = 0,
+    output_sequence: int = 0,
+) -> tuple[Tensor, ...]:
     """A simple recurrent layer."""
-    return _recurrent(x, w, r, b, lengths, [initial_h], None, _rnn_step, ["Tanh"], activations, activation_alpha,
-                      activation_beta, clip, direction, layout)  # fmt: skip
+    return _recurrent(
+        x,
+        w,
+        r,
+        b,
+        lengths,
+        [initial_h],
+        None,
+        _rnn_step,
+        ["Tanh"],
+        activations,
+        activation_alpha,
+        activation_beta,
+        clip,
+        direction,
+        layout,
+    )
 
 
 @operator("GRU")
 def gru(
-    x: Tensor, w: Tensor, r: Tensor, b: Value = None, lengths: Value = None, initial_h: Value = None, *,
-    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
-    hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Value = None,
+    lengths: Value = None,
+    initial_h: Value = None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+    output_sequence: int = 0,
+) -> tuple[Tensor, ...]:
     """A gated recurrent layer."""
-    return _recurrent(x, w, r, b, lengths, [initial_h], None, _gru_step, ["Sigmoid", "Tanh"], activations,
-                      activation_alpha, activation_beta, clip, direction, layout, linear_before_reset)  # fmt: skip
+    return _recurrent(
+        x,
+        w,
+        r,
+        b,
+        lengths,
+        [initial_h],
+        None,
+        _gru_step,
+        ["Sigmoid", "Tanh"],
+        activations,
+        activation_alpha,
+        activation_beta,
+        clip,
+        direction,
+        layout,
+        linear_before_reset,
+    )
 
 
 @operator("LSTM")
 def lstm(
-    x: Tensor, w: Tensor, r: Tensor, b: Value = None, lengths: Value = None, initial_h: Value = None,
-    initial_c: Value = None, p: Value = None, *, activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None, activations: list[str] | None = None, clip: float | None = None,
-    direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, layout: int = 0, output_sequence: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Value = None,
+    lengths: Value = None,
+    initial_h: Value = None,
+    initial_c: Value = None,
+    p: Value = None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    input_forget: int = 0,
+    layout: int = 0,
+    output_sequence: int = 0,
+) -> tuple[Tensor, ...]:
     """A layer of long short-term memory."""
-    return _recurrent(x, w, r, b, lengths, [initial_h, initial_c], p, _lstm_step, ["Sigmoid", "Tanh", "Tanh"],
-                      activations, activation_alpha, activation_beta, clip, direction, layout, input_forget)  # fmt: skip
+    return _recurrent(
+        x,
+        w,
+        r,
+        b,
+        lengths,
+        [initial_h, initial_c],
+        p,
+        _lstm_step,
+        ["Sigmoid", "Tanh", "Tanh"],
+        activations,
+        activation_alpha,
+        activation_beta,
+        clip,
+        direction,
+        layout,
+        input_forget,
+    )

@@ -97,9 +97,19 @@ def _sized(
 
 
 def resized(
-    x: Tensor, dims: list[int], scales: list[float], outs: list[int], roi: list[float], mode: str, transform: str,
-    nearest: str, a: float, antialias: bool, exclude: bool, extrapolation: float,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    dims: list[int],
+    scales: list[float],
+    outs: list[int],
+    roi: list[float],
+    mode: str,
+    transform: str,
+    nearest: str,
+    a: float,
+    antialias: bool,
+    exclude: bool,
+    extrapolation: float,
+) -> Tensor:
     """A tensor resized along axes, one after another."""
     dtype = x.dtype
     bounded([outs[dims.index(k)] if k in dims else int(n) for k, n in enumerate(x.shape)], "Resize")
@@ -131,11 +141,22 @@ def resized(
 
 @operator("Resize")
 def resize(
-    x: Tensor, roi: Value = None, scales: Value = None, sizes: Value = None, *, antialias: int = 0,
-    axes: list[int] | None = None, coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0, extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest", nearest_mode: str = "round_prefer_floor", call: Call,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    roi: Value = None,
+    scales: Value = None,
+    sizes: Value = None,
+    *,
+    antialias: int = 0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    call: Call,
+) -> Tensor:
     """Resized by scales or to sizes."""
     if call.opset < 11:  # the second input was the scales
         return upsample(x, roi, mode=mode)
@@ -150,8 +171,20 @@ def resize(
         if roi is not None and coordinate_transformation_mode == "tf_crop_and_resize"
         else []
     )
-    return resized(x, dims, factors, outs, region, mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
-                   bool(antialias), bool(exclude_outside), extrapolation_value)  # fmt: skip
+    return resized(
+        x,
+        dims,
+        factors,
+        outs,
+        region,
+        mode,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(antialias),
+        bool(exclude_outside),
+        extrapolation_value,
+    )
 
 
 @operator("Upsample")

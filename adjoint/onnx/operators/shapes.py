@@ -16,7 +16,8 @@ def bounded(shape: list[int], who: str) -> list[int]:
     """A shape that a file asks for, refused where it is absurd."""
     if any(d < 0 for d in shape) or math.prod(shape) > LARGEST:
         raise OnnxError(
-            f"onnx: {who}: a tensor of shape {tuple(shape)} is refused; at most {LARGEST} elements are made."
+            f"onnx: {who}: a tensor of shape {tuple(shape)} is refused; at most {LARGEST} "
+            "elements are made."
         )
     return shape
 
@@ -173,9 +174,15 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
 
 @operator("Pad", moves=True)
 def pad(
-    x: Tensor, pads: Value = None, constant_value: Value = None, axes: Value = None, *,
-    mode: str = "constant", value: float = 0.0, paddings: Value = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    pads: Value = None,
+    constant_value: Value = None,
+    axes: Value = None,
+    *,
+    mode: str = "constant",
+    value: float = 0.0,
+    paddings: Value = None,
+) -> Tensor:
     """Elements added, or with negative amounts removed, at both ends of axes."""
     amounts = integers(pads if pads is not None else paddings)
     dims = list(range(x.ndim)) if axes is None else [a % x.ndim for a in integers(axes)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint import fft as spectral
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.operators.shapes import bounded
 from adjoint.onnx.table import Call, operator
@@ -41,11 +42,11 @@ def dft(
     values = _complex(x.double())
     if inverse and onesided:
         size = length or 2 * (int(x.shape[dim]) - 1)
-        return ad.fft.irfft(values, size, dim).unsqueeze(-1).to(x.dtype)
+        return spectral.irfft(values, size, dim).unsqueeze(-1).to(x.dtype)
     length = length or int(x.shape[dim])
     if inverse:
-        return _parts(ad.fft.ifft(values, length, dim), x)
-    whole = ad.fft.fft(values, length, dim)
+        return _parts(spectral.ifft(values, length, dim), x)
+    whole = spectral.fft(values, length, dim)
     return _parts(whole.narrow(dim, 0, length // 2 + 1) if onesided else whole, x)
 
 
@@ -73,7 +74,7 @@ def stft(
     parts = signal[:, index]  # (B, frames, size, 1 or 2)
     if window is not None:
         parts = parts * window[:, None]
-    values = ad.fft.fft(_complex(parts), size, -1)
+    values = spectral.fft(_complex(parts), size, -1)
     values = values[..., : size // 2 + 1] if onesided else values
     return _parts(values, signal)
 
@@ -96,9 +97,14 @@ operator("BlackmanWindow")(
 
 @operator("MelWeightMatrix")
 def mel_weight_matrix(
-    num_mel_bins: Value, dft_length: Value, sample_rate: Value, lower_edge_hertz: Value, upper_edge_hertz: Value, *,
+    num_mel_bins: Value,
+    dft_length: Value,
+    sample_rate: Value,
+    lower_edge_hertz: Value,
+    upper_edge_hertz: Value,
+    *,
     output_datatype: int = 1,
-) -> Value:  # fmt: skip
+) -> Value:
     """Weights from frequencies to mel bins: triangles, evenly spaced in mel."""
     bins, length, rate = (int(number(v)) for v in (num_mel_bins, dft_length, sample_rate))
     low, high = (2595 * np.log10(1 + number(v) / 700) for v in (lower_edge_hertz, upper_edge_hertz))

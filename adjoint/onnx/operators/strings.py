@@ -72,10 +72,18 @@ def regex_full_match(x: Any, *, pattern: str) -> Tensor:
 
 @operator("TfIdfVectorizer")
 def tf_idf_vectorizer(
-    x: Value, *, max_gram_length: int, max_skip_count: int, min_gram_length: int, mode: str, ngram_counts: list[int],
-    ngram_indexes: list[int], pool_int64s: list[int] | None = None, pool_strings: list[str] | None = None,
+    x: Value,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: list[int],
+    ngram_indexes: list[int],
+    pool_int64s: list[int] | None = None,
+    pool_strings: list[str] | None = None,
     weights: list[float] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """How often n-grams of a pool occur in each row, or whether, perhaps weighed."""
     pool: list[Any] = list(pool_strings or pool_int64s or [])
     where: dict[tuple[Any, ...], int] = {}
@@ -98,4 +106,4 @@ def tf_idf_vectorizer(
     if weights is not None:
         scale[ngram_indexes] = weights
     result = {"TF": out, "IDF": (out > 0) * scale, "TFIDF": out * scale}[mode]
-    return ad.tensor(result.reshape(array.shape[:-1] + (out.shape[1],)).astype(np.float32))
+    return ad.tensor(result.reshape((*array.shape[:-1], out.shape[1])).astype(np.float32))

@@ -30,7 +30,7 @@ def adagrad(
 ) -> tuple[Tensor, ...]:
     """One step of Adagrad."""
     step = rate / (1 + count * decay_factor)
-    rows = []
+    rows: list[tuple[Tensor, ...]] = []
     for x, g, h in _groups(tensors, 3):
         g = norm_coefficient * x + g
         h = h + g * g
@@ -50,7 +50,7 @@ def momentum(
 ) -> tuple[Tensor, ...]:
     """One step with momentum, standard or Nesterov's."""
     factor = ad.where(count > 0, ad.full((), beta, dtype=rate.dtype), ad.ones((), dtype=rate.dtype))
-    rows = []
+    rows: list[tuple[Tensor, ...]] = []
     for x, g, v in _groups(tensors, 3):
         g = norm_coefficient * x + g
         v = alpha * v + factor * g
@@ -60,13 +60,19 @@ def momentum(
 
 @operator("Adam", domain=_DOMAIN)
 def adam(
-    rate: Tensor, count: Tensor, *tensors: Tensor, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
-    norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    rate: Tensor,
+    count: Tensor,
+    *tensors: Tensor,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> tuple[Tensor, ...]:
     """One step of Adam."""
     power = count.to(rate.dtype)
     adjusted = ad.where(count > 0, rate * ad.sqrt(1 - beta**power) / (1 - alpha**power), rate)
-    rows = []
+    rows: list[tuple[Tensor, ...]] = []
     for x, g, v, h in _groups(tensors, 4):
         g = norm_coefficient * x + g
         v = alpha * v + (1 - alpha) * g
