@@ -59,6 +59,7 @@ from adjoint import metrics as metrics
 from adjoint import models as models
 from adjoint import multiprocessing as multiprocessing
 from adjoint import nn as nn
+from adjoint import onnx as onnx
 from adjoint import optim as optim
 from adjoint import quasirandom as quasirandom
 from adjoint import random as random

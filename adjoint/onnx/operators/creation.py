@@ -88,7 +88,14 @@ def one_hot(indices: Tensor, depth: Value, values: Value, *, axis: int = -1) -> 
     return ad.where(hit, values[1], values[0])
 
 
-_EXACT = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
+# The largest number of each format of eight bits.
+_FINITE = {
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+}
+_EXACT = {*_FINITE, "float8_e8m0fnu"}
 
 
 def cast_to(x: Value, kind: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Value:
@@ -122,14 +129,8 @@ def cast_to(x: Value, kind: np.dtype[Any], saturate: bool = True, round_mode: st
 
 def _to_float8(array: Any, kind: np.dtype[Any], saturate: bool) -> Any:
     wide = array.astype(np.float32)
-    largest = np.float32(ml_dtypes.finfo(kind).max)
-    result = wide.astype(kind)
-    if saturate:
-        bounded_ = np.where(np.isnan(wide), wide, np.clip(wide, -largest, largest))
-        return bounded_.astype(kind)
-    if kind.name == "float8_e4m3fn":  # what rounds beyond the largest has no infinity to go to
-        return result
-    return result
+    largest = np.float32(_FINITE[kind.name])
+    return (np.clip(wide, -largest, largest) if saturate else wide).astype(kind)
 
 
 def _to_e8m0(wide: Any, saturate: bool, round_mode: str) -> Any:

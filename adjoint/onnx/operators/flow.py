@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import adjoint as ad
 from adjoint.engine.tensor.item import known
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
 from adjoint.onnx.table import Call, operator
-from adjoint.onnx.types import Value, number
+from adjoint.onnx.types import Value, element, number, value_of
 
 
 def _is_known(value: Value) -> bool:
@@ -36,6 +38,8 @@ def loop(
     """A graph repeated so many times, or while a condition holds; some outputs are stacked."""
     run = call.body(body)
     limit = None if trips is None else int(number(trips))
+    if limit is None and condition is None:
+        raise OnnxError("onnx: a Loop without a count and without a condition never ends.")
     if not _is_known(condition):
         return _unknown_loop(run, limit, condition, initial, len(body.output))
     carried, going = list(initial), condition is None or bool(number(condition))
@@ -52,7 +56,7 @@ def loop(
                 continue
             if rows:
                 raise _stacked()
-            rest = _unknown_loop(
+            return _unknown_loop(
                 run,
                 None if limit is None else limit - step,
                 after,
@@ -60,9 +64,20 @@ def loop(
                 len(body.output),
                 step,
             )
-            return rest
-        going = bool(number(after)) if condition is not None or after is not None else True
-    return (*carried, *[ad.stack(column) if column else ad.zeros(0) for column in rows])
+        going = condition is None or bool(number(after))
+    formals = body.output[1 + len(initial) :]
+    stacked = [
+        ad.stack(column) if column else _no_rows(formal)
+        for column, formal in zip(rows, formals, strict=True)
+    ]
+    return (*carried, *stacked)
+
+
+def _no_rows(formal: Any) -> Value:
+    """The rows of no iteration: of the type that the body states, of size 0 where it does not."""
+    stated = formal.type.tensor_type
+    kind = element(stated.elem_type, "Loop")
+    return value_of(np.zeros((0, *[d.dim_value for d in stated.shape.dim]), kind))
 
 
 def _stacked() -> OnnxError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import adjoint as ad
@@ -172,7 +173,7 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     return parts.permute(*order).reshape(n, c * b * b, h // b, w // b)
 
 
-@operator("Pad", moves=True)
+@operator("Pad")
 def pad(
     x: Tensor,
     pads: Value = None,
@@ -184,12 +185,19 @@ def pad(
     paddings: Value = None,
 ) -> Tensor:
     """Elements added, or with negative amounts removed, at both ends of axes."""
+    _held(x, "Pad")
     amounts = integers(pads if pads is not None else paddings)
     dims = list(range(x.ndim)) if axes is None else [a % x.ndim for a in integers(axes)]
     filling = value if constant_value is None else number(constant_value)
     for k, dim in enumerate(dims):
         x = _pad_one(x, dim, amounts[k], amounts[k + len(dims)], mode, filling)
     return x
+
+
+def _held(x: Any, who: str) -> None:
+    """Refuse elements that no tensor holds, where new ones have to be made."""
+    if not isinstance(x, Tensor):
+        raise NotImplementedError(f"onnx: {who} of {x.dtype} is not supported.")
 
 
 def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: Any) -> Tensor:
@@ -208,7 +216,7 @@ def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: A
         return ad.cat([made[0], x, made[1]], dim)
     positions = range(-before, size + after)
     period = max(2 * (size - 1), 1)
-    places = {
+    places: Callable[[int], int] = {
         "edge": lambda p: min(max(p, 0), size - 1),
         "wrap": lambda p: p % size,
         "reflect": lambda p: min(p % period, period - p % period) if size > 1 else 0,
@@ -216,9 +224,10 @@ def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: A
     return ad.index_select(x, dim, ad.tensor([places(p) for p in positions], dtype=ad.int64))
 
 
-@operator("CenterCropPad", moves=True)
+@operator("CenterCropPad")
 def center_crop_pad(x: Tensor, shape: Value, *, axes: list[int] | None = None) -> Tensor:
     """Cropped or padded with zeros about the middle to given sizes."""
+    _held(x, "CenterCropPad")
     dims = list(range(x.ndim)) if axes is None else axes
     for dim, wanted in zip(dims, integers(shape), strict=True):
         size = int(x.shape[dim])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint import fft as spectral
+from adjoint.engine.ops.signal.fft import fft, ifft, irfft
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.operators.shapes import bounded
 from adjoint.onnx.table import Call, operator
@@ -42,11 +42,11 @@ def dft(
     values = _complex(x.double())
     if inverse and onesided:
         size = length or 2 * (int(x.shape[dim]) - 1)
-        return spectral.irfft(values, size, dim).unsqueeze(-1).to(x.dtype)
+        return irfft(values, size, dim).unsqueeze(-1).to(x.dtype)
     length = length or int(x.shape[dim])
     if inverse:
-        return _parts(spectral.ifft(values, length, dim), x)
-    whole = spectral.fft(values, length, dim)
+        return _parts(ifft(values, length, dim), x)
+    whole = fft(values, length, dim)
     return _parts(whole.narrow(dim, 0, length // 2 + 1) if onesided else whole, x)
 
 
@@ -74,7 +74,7 @@ def stft(
     parts = signal[:, index]  # (B, frames, size, 1 or 2)
     if window is not None:
         parts = parts * window[:, None]
-    values = spectral.fft(_complex(parts), size, -1)
+    values = fft(_complex(parts), size, -1)
     values = values[..., : size // 2 + 1] if onesided else values
     return _parts(values, signal)
 
