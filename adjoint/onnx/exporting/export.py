@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.libraries import need
 from adjoint.engine.graph.extents import Extent
-from adjoint.io.atomic import atomic_write
 from adjoint.onnx.exporting import elementwise as elementwise  # these fill the table
 from adjoint.onnx.exporting import flow as flow
 from adjoint.onnx.exporting import layers as layers
