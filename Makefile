@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: test train check lint types layers unit doctest validate compare bench docs stubs format clean
+.PHONY: test train check lint types layers unit doctest validate compare ecosystem bench docs stubs format clean
 
 test: lint types layers stubs-check unit doctest   ## everything a change must pass
 
@@ -44,6 +44,9 @@ validate: $(STAMP)       ## the suite's compiled programs, each kernel against t
 	ADJOINT_VALIDATE=1 $(BIN)/python -m pytest -n $(JOBS) tests/test_compile*.py tests/test_native*.py tests/test_control_flow*.py \
 		tests/test_program_memory.py tests/test_optim_capture.py tests/test_nn_capture.py tests/test_nn_steps.py \
 		tests/test_passes_steps.py tests/test_remat.py tests/test_repeats.py
+
+ecosystem:               ## programs of everyday libraries on both sides (make ecosystem OURS=... THEIRS=...)
+	$(THEIRS) tests/ecosystem/compare.py --ours $(OURS) --theirs $(THEIRS)
 
 compare: $(STAMP)        ## the same programs through PyTorch and Adjoint (installs PyTorch)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[compare]"

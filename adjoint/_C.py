@@ -1,5 +1,78 @@
 """The few names of PyTorch's compiled module that Python programs reach for."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.overrides import THREAD, having
+from adjoint.engine.core.operations.overrides import (
+    disabled_torch_function as _disabled_torch_function_impl,  # noqa: F401
+)
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import Generator as Generator
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import TensorType as _TensorMeta  # noqa: F401
+
+
+class _nn:
+    """Helpers of PyTorch's compiled layers."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Device, dtype, whether to wait, and memory format of a call of `to`."""
+        device, dtype = kwargs.get("device"), kwargs.get("dtype")
+        flags = []
+        for value in args:
+            if isinstance(value, Tensor):
+                device, dtype = value.device, value.dtype
+            elif isinstance(value, DType):
+                dtype = value
+            elif isinstance(value, bool):
+                flags.append(value)
+            elif value is not None:
+                device = value
+        where = device if device is None or isinstance(device, Device) else Device(device)
+        wait = bool(kwargs.get("non_blocking", flags[0] if flags else False))
+        return where, dtype, wait, kwargs.get("memory_format")
+
+
+class PyTorchFileReader:
+    """Refused: files are read by `load`."""
+
+    def __init__(self, *_: Any) -> None:
+        raise NotImplementedError("PyTorchFileReader: read files with load")
+
 
 def _log_api_usage_once(event: str) -> None:
     """Nothing: PyTorch counts uses of its API here where its owner asked for that."""
+
+
+def DisableTorchFunctionSubclass() -> Any:
+    """A `with` block in which values take nothing over; modes still do."""
+    return having(subclasses=False)
+
+
+def DisableTorchFunction() -> Any:
+    """A `with` block in which nothing is taken over."""
+    return having(functions=False)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a mode takes functions over."""
+    return bool(THREAD.modes)
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether a transform is under way."""
+    return bool(CONTEXT.levels)
+
+
+def _get_tracing_state() -> None:
+    """The TorchScript trace under way: none ever is."""
+
+
+def _get_privateuse1_backend_name() -> str:
+    """What a backend of one's own would be called."""
+    return "privateuseone"

@@ -34,6 +34,8 @@ from adjoint import _C as _C
 from adjoint import __config__ as __config__
 from adjoint import _dynamo as _dynamo
 from adjoint import _higher_order_ops as _higher_order_ops
+from adjoint import _subclasses as _subclasses
+from adjoint import _utils as _utils
 from adjoint import accelerator as accelerator
 from adjoint import amp as amp
 from adjoint import autograd as autograd
@@ -49,10 +51,12 @@ from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import functional as functional
 from adjoint import futures as futures
+from adjoint import fx as fx
 from adjoint import graph as graph
 from adjoint import hub as hub
 from adjoint import io as io
 from adjoint import jit as jit
+from adjoint import library as library
 from adjoint import linalg as linalg
 from adjoint import masked as masked
 from adjoint import metrics as metrics
@@ -60,7 +64,10 @@ from adjoint import models as models
 from adjoint import multiprocessing as multiprocessing
 from adjoint import nn as nn
 from adjoint import onnx as onnx
+from adjoint import ops as ops
 from adjoint import optim as optim
+from adjoint import overrides as overrides
+from adjoint import profiler as profiler
 from adjoint import quasirandom as quasirandom
 from adjoint import random as random
 from adjoint import return_types as return_types
@@ -105,12 +112,17 @@ uint8: DType
 channels_last: Any
 channels_last_3d: Any
 contiguous_format: Any
+float8_e4m3fn: Any
+float8_e5m2: Any
 layout: Any
 memory_format: Any
 preserve_format: Any
 sparse_coo: Any
 sparse_csr: Any
 strided: Any
+uint16: Any
+uint32: Any
+uint64: Any
 def BFloat16Tensor(*args: Any, device: Any = ...) -> Tensor: ...
 def BoolTensor(*args: Any, device: Any = ...) -> Tensor: ...
 def ByteTensor(*args: Any, device: Any = ...) -> Tensor: ...

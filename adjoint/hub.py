@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlparse as urlparse
 
 from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.state.loading import brought

@@ -15,6 +15,8 @@ from adjoint.io.objects import clear_safe_globals as clear_safe_globals
 from adjoint.io.objects import get_safe_globals as get_safe_globals
 from adjoint.io.objects import safe_globals as safe_globals
 
+DEFAULT_PROTOCOL = 2
+
 
 def get_default_load_endianness() -> None:
     """The byte order of files that do not say; None is the machine's."""

@@ -12,6 +12,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -24,6 +25,7 @@ HIDDEN = (
     "engine/",
     "__init__.py",
 )
+OURS = ("adjoint", "torch")  # `torch` is the name the top module goes by
 MACHINERY = tuple(PACKAGE + name.replace("/", os.sep) for name in HIDDEN)
 
 
@@ -31,13 +33,17 @@ def run_script(
     script: str, args: Sequence[str], *, as_module: bool = False, full_traceback: bool = False
 ) -> int:
     """Run a script (or module) as `python` would, with `torch` meaning Adjoint."""
-    if not as_module:
+    entry = None if as_module or Path(script).is_file() else find_command(script)
+    if entry is None and not as_module:
         check_readable(script)
     torch_alias.install()
     if as_module:
         sys.path.insert(0, str(Path.cwd()))
         check_module(script)
     try:
+        if entry is not None:
+            sys.argv = [script, *args]
+            sys.exit(entry.load()())
         if as_module:
             sys.argv = [script, *args]
             runpy.run_module(script, run_name="__main__", alter_sys=True)
@@ -50,6 +56,11 @@ def run_script(
         print_error(error, full_traceback)
         return 1
     return 0
+
+
+def find_command(name: str) -> EntryPoint | None:
+    """The command that an installed library provides under a name: `accelerate`."""
+    return next(iter(entry_points(group="console_scripts", name=name)), None)
 
 
 def check_readable(script: str) -> None:
@@ -146,13 +157,13 @@ def missing_feature(error: BaseException) -> str | None:
         name = error.name or ""
         return name if name.split(".")[0] in torch_alias.PACKAGES else None
     if isinstance(error, ImportError):
-        if error.name is None or error.name.split(".")[0] != "adjoint":
+        if error.name is None or error.name.split(".")[0] not in OURS:
             return None
         module, wanted = torch_alias.torch_name(error.name), _missing_import(error)
         return module if wanted is None else f"{module}.{wanted}"
     if isinstance(error, AttributeError) and error.name is not None:
         owner = error.obj
-        if isinstance(owner, ModuleType) and owner.__name__.split(".")[0] == "adjoint":
+        if isinstance(owner, ModuleType) and owner.__name__.split(".")[0] in OURS:
             return f"{torch_alias.torch_name(owner.__name__)}.{error.name}"
         kind = owner if isinstance(owner, type) else type(owner)
         if kind.__module__.split(".")[0] == "adjoint" and not error.name.startswith("__"):

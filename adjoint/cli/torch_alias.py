@@ -9,18 +9,23 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from multiprocessing import spawn
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from adjoint import unavailable
 from adjoint.engine.core.state import config
 from adjoint.io import objects
 
-# The release of PyTorch whose API this is: what a script's version checks see.
+# The releases whose API this is: what a script's version checks see.
 PYTORCH_VERSION = "2.13.0"
+VERSIONS = {"torch": PYTORCH_VERSION, "torchvision": "0.28.0"}
 # Tells a fork server that it serves a PyTorch script.
 MARK = "ADJOINT_RUNS_TORCH"
 
@@ -37,6 +42,8 @@ def adjoint_name(name: str) -> str:
 
 def torch_name(name: str) -> str:
     """`adjoint.nn` -> `torch.nn`, `adjoint.vision.io` -> `torchvision.io`."""
+    if name.split(".", maxsplit=1)[0] in PACKAGES:
+        return name  # the top module goes by it
     if name == "adjoint.vision" or name.startswith("adjoint.vision."):
         return "torchvision" + name.removeprefix("adjoint.vision")
     return "torch" + name.removeprefix("adjoint")
@@ -95,28 +102,63 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.split(".", maxsplit=1)[0] not in PACKAGES:
             return None
-        try:
-            module = importlib.import_module(adjoint_name(fullname))
-        except ModuleNotFoundError as error:
-            if error.name is None or not error.name.startswith("adjoint"):
-                raise  # something Adjoint itself needs
-            raise ModuleNotFoundError(
-                f"No module named {torch_name(error.name)!r} in Adjoint. "
-                "If PyTorch has it, Adjoint does not yet.",
-                name=fullname,
-            ) from None
-        return importlib.machinery.ModuleSpec(
-            fullname, self, is_package=hasattr(module, "__path__")
-        )
+        module = find_module(adjoint_name(fullname))
+        return None if module is None else self._spec(fullname, module)
+
+    def _spec(self, name: str, module: ModuleType) -> importlib.machinery.ModuleSpec:
+        spec = importlib.machinery.ModuleSpec(name, self, origin=getattr(module, "__file__", None))
+        spec.submodule_search_locations = getattr(module, "__path__", None)
+        return spec
+
+    def find_distributions(self, context: Any = None) -> Iterator[Answered]:
+        """What `importlib.metadata` asks each finder: the installed packages of a name."""
+        wanted = None if context is None else context.name
+        for name in PACKAGES:
+            if wanted is None or wanted.lower().replace("_", "-") == name:
+                yield Answered(name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(adjoint_name(spec.name))
-        self._specs[id(module)] = module.__spec__
+        module = find_module(adjoint_name(spec.name))
+        if module is None:
+            raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
+        if spec.name not in PACKAGES:
+            self._specs[id(module)] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system has put its new spec on the module, which was loaded long ago.
-        module.__spec__ = self._specs.pop(id(module))
+        # The import system has put its new spec on the module, which was loaded long ago. The two
+        # packages keep it: `find_spec("torch")` of what is loaded reads it there.
+        if id(module) in self._specs:
+            module.__spec__ = self._specs.pop(id(module))
+
+
+def find_module(name: str) -> ModuleType | None:
+    """The module Adjoint has under a name, or one that says why there is none; None if unknown."""
+    try:
+        found = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise  # something Adjoint itself needs
+        return unavailable.module(name)
+    unavailable.fill(found)
+    return found
+
+
+class Answered(importlib.metadata.Distribution):
+    """What `importlib.metadata` reports of a package that Adjoint answers for."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def read_text(self, filename: str) -> str | None:
+        """Its metadata; it has no other files."""
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: {self._package}\nVersion: {VERSIONS[self._package]}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        """Where a file of it would lie: in Adjoint."""
+        return Path(__file__).parent.parent / path
 
 
 def install() -> None:
@@ -131,7 +173,11 @@ def install() -> None:
     config.fullgraph = False
     objects.Defaults.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
-    importlib.import_module("torch")
+    facade.__name__ = "torch"
+    facade.torch = importlib.import_module("torch")
+    for name in unavailable.TABLE:
+        if "." not in name:  # programs read these as attributes, without importing them
+            setattr(facade, name, importlib.import_module(f"torch.{name}"))
     _reach_children()
 
 
@@ -155,4 +201,9 @@ def _reach_children() -> None:
 
     spawn.get_command_line = command_line
     os.environ[MARK] = "1"
+    # Programs started otherwise (`subprocess`) read this folder's `sitecustomize` when they begin.
+    here = Path(__file__).resolve().parent
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    ours = [str(here / "children"), str(here.parent.parent)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*ours, *filter(None, before)]))
     multiprocessing.set_forkserver_preload(["adjoint.cli.preload"])

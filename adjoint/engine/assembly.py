@@ -60,6 +60,7 @@ EAGER = (
     "adjoint.engine.tensor.typing_rules",
     "adjoint.engine.tensor.memory",
     "adjoint.engine.tensor.out",
+    "adjoint.engine.tensor.overriding",
     "adjoint.engine.autodiff.tape.flags",
     "adjoint.engine.tensor.item",
     "adjoint.engine.tensor.filling",
@@ -169,6 +170,8 @@ WAITING = frozenset(LAZY) - {*NETWORKS}
 SUBMODULES = (
     "_C",
     "_dynamo",
+    "_subclasses",
+    "_utils",
     "_higher_order_ops",
     "__config__",
     "accelerator",
@@ -186,10 +189,12 @@ SUBMODULES = (
     "func",
     "futures",
     "functional",
+    "fx",
     "graph",
     "hub",
     "io",
     "jit",
+    "library",
     "linalg",
     "masked",
     "models",
@@ -197,7 +202,10 @@ SUBMODULES = (
     "multiprocessing",
     "nn",
     "onnx",
+    "ops",
     "optim",
+    "overrides",
+    "profiler",
     "quasirandom",
     "random",
     "return_types",
@@ -216,6 +224,24 @@ SUBMODULES = (
 
 # Top-level names that are no operations, with the module that has them.
 ELSEWHERE = {
+    "_assert": "adjoint.checks",
+    "_check": "adjoint.checks",
+    "_check_index": "adjoint.checks",
+    "_check_is_size": "adjoint.checks",
+    "_check_not_implemented": "adjoint.checks",
+    "_check_tensor_all": "adjoint.checks",
+    "_check_type": "adjoint.checks",
+    "_check_value": "adjoint.checks",
+    "OutOfMemoryError": "adjoint.checks",
+    "AcceleratorError": "adjoint.checks",
+    "SymBool": "adjoint.checks",
+    "SymFloat": "adjoint.checks",
+    "SymInt": "adjoint.checks",
+    "sym_float": "adjoint.checks",
+    "sym_int": "adjoint.checks",
+    "sym_max": "adjoint.checks",
+    "sym_min": "adjoint.checks",
+    "sym_not": "adjoint.checks",
     "autocast": "adjoint.amp.autocast_mode",
     "clear_autocast_cache": "adjoint.amp.autocast_mode",
     "get_autocast_cpu_dtype": "adjoint.amp.autocast_mode",
@@ -259,6 +285,10 @@ ELSEWHERE = {
     "set_warn_always": "adjoint.engine.core.switches",
     "set_default_tensor_type": "adjoint.engine.backends.array.tensor_types",
     "set_flush_denormal": "adjoint.engine.backends.threads",
+    "PyTorchFileReader": "adjoint._C",
+    "ScriptModule": "adjoint.jit.modules",
+    "Stream": "adjoint.cuda",
+    "TensorType": "adjoint.engine.tensor.tensor",
     "typename": "adjoint.engine.tensor.typing_rules",
     "load": "adjoint.io.files",
     "save": "adjoint.io.files",
@@ -299,7 +329,7 @@ class _Done:
 
 def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
-    names: dict[str, Any] = {d.name: d for d in dt.DTYPES}
+    names: dict[str, Any] = {d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES)}
     names |= dt.ALIASES | layout.CONSTANTS
     names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}

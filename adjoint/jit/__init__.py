@@ -101,7 +101,7 @@ def export(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-script_method = interface = export
+script_method = interface = _overload = _overload_method = export
 
 
 def is_scripting() -> bool:

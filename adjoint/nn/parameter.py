@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.overrides import disabled_torch_function
 from adjoint.engine.core.state.epoch import EPOCH
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.printing import to_string
@@ -41,6 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
     """
 
     __slots__ = ()
+    __torch_function__ = staticmethod(disabled_torch_function)
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:

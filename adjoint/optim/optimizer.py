@@ -25,6 +25,7 @@ from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_opt
 from adjoint.optim.scalars import counter_dtype
 
 ParamsT = Iterable[Any]
+_params_t = ParamsT
 Closure = Callable[[], Any]
 
 _HOOK_TABLES = (
@@ -59,6 +60,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "_optimizer_step_pre_hooks" not in self.__dict__:
+            return step(self, *args, **kwargs)  # a wrapper that never called `__init__`
         given: tuple[Any, ...] = (self, *args)
         for hook in chain(
             BEFORE_EVERY_STEP.values(), tuple(self._optimizer_step_pre_hooks.values())
@@ -470,3 +473,15 @@ def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: boo
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def _default_to_fused_or_foreach(
+    params: list[Any], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Which of PyTorch's faster forms an optimizer should take: none, there is one."""
+    return False, False
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """Where an optimizer's step can be captured."""
+    return ["cpu", "cuda"]

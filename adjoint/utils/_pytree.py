@@ -3,13 +3,14 @@
 As there, a dataclass and a sparse tensor are leaves (to Adjoint's transforms they are containers).
 """
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple
 
+from adjoint.engine.core.tree import LEAF, REGISTERED, flatten, matched, unflatten
 from adjoint.engine.core.tree import TreeDef as TreeSpec
-from adjoint.engine.core.tree import flatten, matched, unflatten
 from adjoint.engine.core.value import TensorBase
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]
@@ -21,7 +22,7 @@ def _stops(is_leaf: IsLeaf) -> Callable[[Any], bool]:
     def stops(node: Any) -> bool:
         return (
             isinstance(node, TensorBase)
-            or is_dataclass(node)
+            or (is_dataclass(node) and type(node) not in REGISTERED)
             or (is_leaf is not None and is_leaf(node))
         )
 
@@ -64,3 +65,107 @@ def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: IsL
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
     """The structure alone."""
     return tree_flatten(tree, is_leaf)[1]
+
+
+PyTree = Any
+Context = Any
+SUPPORTED_NODES = REGISTERED  # besides lists, tuples, dicts, deques, named tuples and dataclasses
+BUILTIN = (list, tuple, dict, OrderedDict, defaultdict, deque)
+
+
+def LeafSpec() -> TreeSpec:
+    """The structure of a leaf."""
+    return LEAF
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]],
+    unflatten_fn: Callable[[Any, Any], Any],
+    **_: Any,
+) -> None:
+    """Have instances of a class taken apart and put together again.
+
+    Args:
+        cls: the class.
+        flatten_fn: its children, and what else is needed to make it again.
+        unflatten_fn: an instance, from children and the rest.
+        _: accepted as PyTorch has them: names for files, functions with keys.
+    """
+    if cls in REGISTERED:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    REGISTERED[cls] = (flatten_fn, unflatten_fn)
+
+
+_register_pytree_node = register_pytree_node
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether a value is no container."""
+    return tree_flatten(tree, is_leaf)[1] is LEAF
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any) -> Any:
+    """Call a function on the leaves; the tree itself."""
+    tree_map(func, tree, *rests)
+    return tree
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether something is true of all leaves."""
+    return all(pred(leaf) for leaf in tree_leaves(tree))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether something is true of a leaf."""
+    return any(pred(leaf) for leaf in tree_leaves(tree))
+
+
+def tree_iter(tree: Any) -> Any:
+    """The leaves, one by one."""
+    return iter(tree_leaves(tree))
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d)
+
+
+class MappingKey(NamedTuple):
+    """The step from a mapping to one of its values."""
+
+    key: Any
+
+
+class SequenceKey(NamedTuple):
+    """The step from a sequence to one of its elements."""
+
+    idx: int
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def _list_flatten_with_keys(d: list[Any]) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(SequenceKey(place), value) for place, value in enumerate(d)], None
+
+
+def _dict_unflatten(values: Any, context: Any) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
+def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
+    return d, None
+
+
+def _list_unflatten(values: Any, context: Any) -> list[Any]:
+    return list(values)
+
+
+def _get_node_type(tree: Any) -> Any:
+    """The class a value is taken apart as."""
+    return type(tree)
+
+
+def _is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return tree_is_leaf(tree, is_leaf)

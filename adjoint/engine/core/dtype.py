@@ -80,11 +80,18 @@ DTYPES: Final = (
     bool_, uint8, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+# Types that tensors are kept in and converted from, but not computed with.
+uint16 = DType("uint16", INT, 2, signed=False)
+uint32 = DType("uint32", INT, 4, signed=False)
+uint64 = DType("uint64", INT, 8, signed=False)
+float8_e4m3fn = DType("float8_e4m3fn", FLOAT, 1)
+float8_e5m2 = DType("float8_e5m2", FLOAT, 1)
+STORAGE_DTYPES: Final = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2)
 ALIASES: Final = {
     "half": float16, "float": float32, "double": float64, "cfloat": complex64,
     "cdouble": complex128, "short": int16, "int": int32, "long": int64,
 }  # fmt: skip
-_BY_NAME: Final = {d.name: d for d in DTYPES}
+_BY_NAME: Final = {d.name: d for d in (*DTYPES, *STORAGE_DTYPES)}
 
 
 def named(name: str) -> DType:
@@ -119,6 +126,12 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    for d in (a, b):
+        if d in STORAGE_DTYPES and not (d.category == INT and FLOAT in (a.category, b.category)):
+            raise RuntimeError(
+                f"Promotion for {d.name} is not supported, attempted to promote {a.name} and "
+                f"{b.name}. Convert it first: x.to({'int64' if d.category == INT else 'float32'})."
+            )
     if a.category < b.category:
         a, b = b, a
     if a.category != b.category:

@@ -6,7 +6,10 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 
 # bits of significand (without the implied one), and of exponent
-_FLOATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11)}
+_FLOATS = {
+    "float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11),
+    "float8_e4m3fn": (3, 4), "float8_e5m2": (2, 5),
+}  # fmt: skip
 
 
 class finfo:
@@ -31,6 +34,8 @@ class finfo:
         self.dtype = real.name
         self.eps = 2.0**-fraction
         self.max = (2.0 - self.eps) * 2.0**bias
+        if real.name == "float8_e4m3fn":  # no infinities: the top exponent holds numbers too
+            self.max = 448.0
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - bias)
         digits = int(fraction * 0.30103)

@@ -14,6 +14,9 @@ from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.value import TensorBase
 
+# Containers that programs registered: their children and what else there is, and back.
+REGISTERED: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+
 
 class TreeDef(NamedTuple):
     """The structure of a tree with its leaves taken out; hashable when its keys are."""
@@ -45,6 +48,9 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
         return kind, (), list(tree), None
     if kind is deque:
         return kind, (), list(tree), tree.maxlen
+    if kind in REGISTERED:
+        registered, context = REGISTERED[kind][0](tree)
+        return kind, (), list(registered), context
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         held = getattr(tree, "__dict__", {})
         names = [f.name for f in dataclasses.fields(tree) if hasattr(tree, f.name)]
@@ -79,6 +85,9 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
 _NO_MORE = object()
 
 
+_NO_MORE = object()
+
+
 def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of the given structure holding `leaves`, as many as it has."""
     supply = iter(leaves)
@@ -98,6 +107,8 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
             return deque(children, node.extra)
         if node.kind in (list, tuple):
             return node.kind(children)
+        if node.kind in REGISTERED:
+            return REGISTERED[node.kind][1](children, node.extra)
         if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
             return _instance(node.kind, zip(node.keys, children, strict=True))
         if node.keys:

@@ -9,7 +9,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Storage, Window
-from adjoint.engine.tensor.tensor import Tensor, _new, alias, wrap
+from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias, wrap
 
 
 class UntypedStorage:
@@ -31,6 +31,45 @@ class UntypedStorage:
 
     size = nbytes
     __len__ = nbytes
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The bytes of a file, mapped; written through to it where `shared`.
+
+        Args:
+            filename: the file.
+            shared: whether changes reach the file, which is lengthened if need be.
+            nbytes: how many bytes; the whole file unless given.
+        """
+        return cls(Storage(HOOKS.array.map_file(str(filename), shared, int(nbytes))), CPU)
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the bytes are on a GPU."""
+        return self.device is not CPU
+
+    def cpu(self) -> UntypedStorage:
+        """The bytes in host memory: itself, if they are there."""
+        if self.device is CPU:
+            return self
+        return UntypedStorage(Storage(HOOKS.array.to_host(self._storage.buffer)), CPU)
+
+    def _bytes(self) -> Any:
+        return HOOKS.array.as_bytes(self._storage.buffer)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise RuntimeError("a storage can be sliced with step 1 only")
+            return UntypedStorage(Storage(self._bytes()[index]), self.device)
+        return int(self._bytes()[index])
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
 
     def tolist(self) -> list[int]:
         """The bytes as integers."""
@@ -168,6 +207,8 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     if not issubclass(cls, Tensor):
         raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
     made = _new(cls)
+    if self._meta is None and self._requires_grad:
+        self._meta = AutogradMeta()  # shared, so that a gradient reaches both
     for slot in (
         "_array",
         "_base",

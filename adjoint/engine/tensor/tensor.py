@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import define
 from adjoint.engine.core.device import CPU, Device
-from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size, Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
@@ -18,7 +18,7 @@ from adjoint.engine.tensor.storage import Storage, Window
 _new = object.__new__
 
 # Array dtype -> DType. The array backend adds its dtypes; windows carry DTypes already.
-DTYPE_OF: dict[Any, DType] = {d: d for d in DTYPES}
+DTYPE_OF: dict[Any, DType] = {d: d for d in (*DTYPES, *STORAGE_DTYPES)}
 # Array type -> function giving the device of such an array. NumPy's is the default.
 DEVICE_OF: dict[type, Any] = {Window: lambda window: window.device}
 
@@ -115,6 +115,10 @@ class Tensor(TensorMethods, metaclass=TensorType):
         __ge__: Any
         __getitem__: Any
         __setitem__: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        HOOKS.subclassed(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return HOOKS.array.legacy_constructor(cls, *args, **kwargs)

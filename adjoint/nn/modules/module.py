@@ -38,9 +38,11 @@ from adjoint.nn.modules.hooks import (
 )
 from adjoint.nn.modules.naming import NAMED, name_layer
 from adjoint.nn.modules.state import StateDict
+from adjoint.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from adjoint.nn.modules.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
 
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 TABLES = (
     "_parameters",
     "_buffers",

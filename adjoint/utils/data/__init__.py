@@ -24,6 +24,9 @@ from adjoint.utils.data import dataloader as dataloader
 from adjoint.utils.data import dataset as dataset
 from adjoint.utils.data import distributed as distributed
 from adjoint.utils.data import sampler as sampler
+from adjoint.utils.data.datapipes.datapipe import IterDataPipe as IterDataPipe
+from adjoint.utils.data.datapipes.datapipe import MapDataPipe as MapDataPipe
+from adjoint.utils.data.datapipes.datapipe import functional_datapipe as functional_datapipe
 
 __all__ = [
     "default_collate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from operator import iadd
@@ -131,6 +132,30 @@ def to_list(tensor: Tensor) -> Any:
 _pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
+def as_bytes(array: Array) -> Array:
+    """The memory of a whole buffer, byte by byte."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def map_file(filename: str, shared: bool, nbytes: int) -> Array:
+    """The bytes of a file, mapped; a private map copies the pages that are written."""
+    if nbytes < 0:
+        raise ValueError(f"UntypedStorage.from_file: nbytes must not be negative, not {nbytes}")
+    size = os.path.getsize(filename) if os.path.exists(filename) else 0
+    length = nbytes or size
+    if length > size and not shared:
+        raise RuntimeError(
+            f"UntypedStorage.from_file: {filename} has {size} bytes, {length} were asked for. Pass "
+            "shared=True to lengthen it."
+        )
+    if length > size:
+        with open(filename, "ab") as file:
+            file.truncate(length)
+    if length == 0:
+        return np.zeros(0, np.uint8)
+    return np.asarray(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(length,)))
+
+
 def is_pinned(array: Array) -> bool:
     """Whether a host array lies in memory this backend has page-locked."""
     while array is not None:
@@ -162,6 +187,8 @@ class Buffers:
     room = staticmethod(room)
     grow = staticmethod(grow)
     is_pinned = staticmethod(is_pinned)
+    as_bytes = staticmethod(as_bytes)
+    map_file = staticmethod(map_file)
     pin = staticmethod(pin)
     index_tensor = staticmethod(index_tensor)
     from_list = staticmethod(from_list)

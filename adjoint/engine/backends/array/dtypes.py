@@ -8,11 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
 NUMPY_OF: dict[DType, np.dtype[Any]] = {
-    d: np.dtype(ml_dtypes.bfloat16 if d is dt.bfloat16 else d.name) for d in DTYPES
+    d: np.dtype(getattr(ml_dtypes, d.name) if hasattr(ml_dtypes, d.name) else d.name)
+    for d in (*DTYPES, *STORAGE_DTYPES)
 }
 DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
 

@@ -51,6 +51,12 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan
         Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
         for a in arrays
     ]
+    for spec in specs:
+        if isinstance(spec, Spec) and spec.dtype in dt.STORAGE_DTYPES:
+            raise NotImplementedError(
+                f'"{record.name}" not implemented for {spec.dtype.name}: tensors are kept in it '
+                "but not computed with. Convert first, x.to(float32) or x.to(int64)."
+            )
     result = record.infer(*specs, **params).dtype
     compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
     wide = NUMPY_OF[compute] if record.promotion == "exact" else accumulator(compute)

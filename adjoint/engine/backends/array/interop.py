@@ -19,11 +19,12 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.public import method, prop, public
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
 from adjoint.engine.core.state.placement import chosen
 from adjoint.engine.tensor.item import known, unknown
+from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.storage import FOREIGN, Window
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
@@ -189,6 +190,11 @@ def asarray(
     """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`."""
     if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
         made = from_dlpack(obj).to(dtype=dtype, device=device)
+    elif isinstance(obj, UntypedStorage):
+        array = obj._storage.buffer
+        if type(obj) is UntypedStorage or (dtype is not None and NUMPY_OF[dtype] != array.dtype):
+            array = HOOKS.array.as_bytes(array).view(NUMPY_OF[dtype or dt.uint8])
+        made = _shared(array.reshape(-1)).to(device=device)
     elif isinstance(obj, (bytes, bytearray, memoryview)):
         made = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
     else:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overriding
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -120,11 +121,15 @@ def _adapted(
     policies = FUNCTIONS.get(base)
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
-    if not (renames or policies or out or wanted):
+    if not (renames or policies or out or checked):
         return fn
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
+        if checked and OVERRIDES.active:
+            taken = dispatch(variant, args, kwargs)
+            if taken is not PASS:
+                return taken
         target = None
         if kwargs:
             for theirs, ours in renames.items():
@@ -137,7 +142,12 @@ def _adapted(
                 result = fn(*args, **kwargs)
             else:
                 result = CONTEXT.autocast.call(policies, fn, args, kwargs)
-        except AttributeError as error:
+        except (AttributeError, TypeError) as error:
+            if checked and not OVERRIDES.active and overriding(args, kwargs):
+                OVERRIDES.enlist()  # the first value of a class of its own
+                return variant(*args, **kwargs)
+            if isinstance(error, TypeError):
+                raise
             raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
         return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
 

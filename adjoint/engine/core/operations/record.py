@@ -186,6 +186,7 @@ class Hooks:
     )  # what `compile(backend=...)` loads, by name
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
+    subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made
 
 
 HOOKS = Hooks()

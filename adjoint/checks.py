@@ -1,0 +1,107 @@
+"""Checks that programs state, and the names of values that are not numbers yet.
+
+A captured program's sizes are plain integers here, so the symbolic types have no instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.tensor.tensor import Tensor
+
+__all__ = ["AcceleratorError", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt"]
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device has no memory left."""
+
+
+class AcceleratorError(RuntimeError):
+    """A device failed."""
+
+
+class SymInt:
+    """An integer of a program being captured; there are none, sizes are plain."""
+
+
+class SymFloat:
+    """A float of a program being captured; there are none."""
+
+
+class SymBool:
+    """A condition of a program being captured; there are none."""
+
+
+def _assert(condition: Any, message: str) -> None:
+    """Raise AssertionError unless a condition holds."""
+    if not bool(condition):
+        raise AssertionError(message)
+
+
+def _check_with(error: type[Exception], condition: Any, message: Callable[[], str] | None) -> None:
+    if not isinstance(condition, bool):
+        raise TypeError(f"cond must be a bool, but got {type(condition)}")
+    if not condition:
+        text = "Expected cond to be True, but got False."
+        raise error(text if message is None else str(message()))
+
+
+def _check(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise RuntimeError unless a condition holds."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_value(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise ValueError unless a condition holds."""
+    _check_with(ValueError, cond, message)
+
+
+def _check_index(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise IndexError unless a condition holds."""
+    _check_with(IndexError, cond, message)
+
+
+def _check_type(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise TypeError unless a condition holds."""
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: Any, message: Callable[[], str] | None = None) -> None:
+    """Raise NotImplementedError unless a condition holds."""
+    _check_with(NotImplementedError, cond, message)
+
+
+def _check_tensor_all(cond: Tensor, message: Callable[[], str] | None = None) -> None:
+    """Raise RuntimeError unless a condition holds everywhere."""
+    _check_with(RuntimeError, bool(cond.all()), message)
+
+
+def _check_is_size(i: int, message: Callable[[], str] | None = None, *, max: Any = None) -> None:
+    """Raise RuntimeError for a negative size."""
+    _check_with(RuntimeError, bool(i >= 0), message)
+
+
+def sym_int(a: Any) -> int:
+    """A number as an integer."""
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """A number as a float."""
+    return float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The greater."""
+    return max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The lesser."""
+    return min(a, b)
+
+
+def sym_not(a: Any) -> bool:
+    """The opposite."""
+    return not a

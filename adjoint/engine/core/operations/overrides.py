@@ -1,0 +1,125 @@
+"""`__torch_function__`: values and modes that take over the functions they are given to.
+
+A public function looks here before it runs, once `OVERRIDES.active`: a class that overrides was
+made, a mode is entered or a program is being traced. Until then it is one test of a flag.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class _Overrides:
+    """Whether anything may take functions over, in the whole process."""
+
+    __slots__ = ("active", "enlisted", "entered")
+
+    def __init__(self) -> None:
+        self.active = False
+        self.enlisted = False  # a class that overrides exists: it may come in any call
+        self.entered = 0  # modes and tracers under way, in all threads
+
+    def enlist(self) -> None:
+        """A class that overrides was seen."""
+        self.enlisted = self.active = True
+
+    def enter(self, by: int) -> None:
+        """A mode or tracer begins (1) or ends (-1)."""
+        self.entered += by
+        self.active = self.enlisted or self.entered > 0
+
+
+class _Thread(threading.local):
+    modes: tuple[Any, ...] = ()  # innermost last
+    subclasses: bool = True  # whether values take functions over
+    functions: bool = True  # whether anything does
+
+
+OVERRIDES = _Overrides()
+THREAD = _Thread()
+PASS = object()  # nobody took it over
+
+
+def disabled_torch_function(
+    func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+) -> Any:
+    """The `__torch_function__` of a class whose instances take nothing over."""
+    with having(subclasses=False):
+        return func(*args, **(kwargs or {}))
+
+
+class having:
+    """A `with` block in which fields of the thread's state differ."""
+
+    __slots__ = ("before", "fields")
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def __enter__(self) -> None:
+        self.before = {name: getattr(THREAD, name) for name in self.fields}
+        THREAD.__dict__.update(self.fields)
+
+    def __exit__(self, *_: object) -> None:
+        THREAD.__dict__.update(self.before)
+
+
+# Classes whose instances take nothing over, though they have the method: Tensor adds itself.
+ORDINARY: set[type] = {int, float, bool, str, type(None)}
+
+
+def overrides(kind: type) -> bool:
+    """Whether instances of a class take functions over."""
+    if kind in ORDINARY:
+        return False
+    method = getattr(kind, "__torch_function__", None)
+    return method is not None and method is not disabled_torch_function
+
+
+def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    for value in (*args, *kwargs.values()):
+        if type(value) in (list, tuple):
+            yield from value
+        else:
+            yield value
+
+
+def overriding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """One argument of each class that overrides, subclasses before the classes they extend."""
+    found: list[Any] = []
+    for value in _values(args, kwargs):
+        kind = type(value)
+        if not overrides(kind) or any(type(each) is kind for each in found):
+            continue
+        place = next((i for i, each in enumerate(found) if issubclass(kind, type(each))), None)
+        found.insert(len(found) if place is None else place, value)
+    return found
+
+
+def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a mode or an argument makes of a call; `PASS` where none is concerned.
+
+    `NotImplemented` from all who were asked is a TypeError, as in PyTorch.
+    """
+    if not THREAD.functions:
+        return PASS
+    asked = overriding(args, kwargs) if THREAD.subclasses else []
+    types = tuple(type(value) for value in asked)
+    if THREAD.modes:
+        mode = THREAD.modes[-1]
+        with having(modes=THREAD.modes[:-1]):
+            result = mode.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    elif not asked:
+        return PASS
+    for value in asked:
+        result = value.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"no implementation found for {func.__name__!r} on types that implement "
+        f"__torch_function__: {[kind.__name__ for kind in types]}"
+    )

@@ -1,0 +1,428 @@
+"""Graphs of nodes, and the Python that they stand for."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import keyword
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from adjoint.fx.node import Node, map_arg, qualified_name
+
+_RESERVED = {*keyword.kwlist, *dir(builtins), "self", "inf", "nan", "NoneType", "device"}
+
+
+class PythonCode(NamedTuple):
+    """Source of a graph's `forward`, and the objects its names mean."""
+
+    src: str
+    globals: dict[str, Any]
+
+
+class _Names:
+    """Names that differ from each other and from Python's."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def make(self, candidate: str) -> str:
+        base = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate).strip() or "_unnamed"
+        if base[0].isdigit():
+            base = f"_{base}"
+        numbered = re.match(r"(.*)_(\d+)$", base)
+        name = base
+        if numbered is not None and base in self._used:
+            base = numbered.group(1)
+            name = base
+        while name in self._used or name in _RESERVED:
+            self._counts[base] = self._counts.get(base, 0) + 1
+            name = f"{base}_{self._counts[base]}"
+        self._used.add(name)
+        return name
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+class Graph:
+    """A program: nodes in the order they run.
+
+    Example:
+        >>> import operator
+        >>> graph = Graph()
+        >>> x = graph.placeholder("x")
+        >>> node = graph.output(graph.call_function(operator.add, (x, 1)))
+        >>> print(graph)
+        graph():
+            %x : [num_users=1] = placeholder[target=x]
+            %add : [num_users=1] = call_function[target=operator.add](args = (%x, 1), kwargs = {})
+            return %add
+    """
+
+    def __init__(
+        self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
+    ) -> None:
+        self._nodes: list[Node] = []
+        self._names = _Names()
+        self._insert: int | None = None  # None: at the end
+        self.owning_module = owning_module
+        self._tracer_cls = tracer_cls
+        self._tracer_extras = tracer_extras
+
+    @property
+    def nodes(self) -> _NodeList:
+        """The nodes in order; they may be erased while one walks over them."""
+        return _NodeList(self)
+
+    # -- making nodes -------------------------------------------------------------------------
+
+    def create_node(
+        self,
+        op: str,
+        target: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Make a node and put it where insertion stands."""
+        candidate = name if name is not None else self._candidate(op, target)
+        node = Node(
+            self, self._names.make(candidate), op, target, args or (), kwargs or {}, type_expr
+        )
+        if self._insert is None:
+            self._nodes.append(node)
+        else:
+            self._nodes.insert(self._insert, node)
+            self._insert += 1
+        return node
+
+    def _candidate(self, op: str, target: Any) -> str:
+        if isinstance(target, str):
+            stem = target.replace(".", "_").replace("*", "")
+            return stem.strip("_") if op == "call_method" else stem
+        return _snake(getattr(target, "__name__", type(target).__name__)).strip("_")
+
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
+        """An argument of the program; `*args` and `**kwargs` may be named so."""
+        args = () if default_value is ... else (default_value,)
+        return self.create_node("placeholder", name, args, type_expr=type_expr)
+
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        """A parameter, buffer or constant of the owning module."""
+        return self.create_node("get_attr", qualified_name, type_expr=type_expr)
+
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+        name: str | None = None,
+    ) -> Node:
+        """A call of a function."""
+        return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
+
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """A call of a method of the first argument."""
+        return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
+
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """A call of a submodule of the owning module."""
+        return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
+
+    def output(self, result: Any, type_expr: Any = None) -> Node:
+        """What the program returns."""
+        return self.create_node("output", "output", (result,), type_expr=type_expr)
+
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
+        """A copy of another graph's node, its arguments mapped by `arg_transform`."""
+        args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
+        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        made.meta = dict(node.meta)
+        return made
+
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False
+    ) -> Any:
+        """Copy another graph's nodes; what its output node returned, in terms of the copies."""
+        for node in g.nodes:
+            if node in val_map:
+                continue
+            if node.op == "output":
+                result = map_arg(node.args[0], val_map.__getitem__)
+                return (result, node) if return_output_node else result
+            val_map[node] = self.node_copy(node, val_map.__getitem__)
+        return None
+
+    def __deepcopy__(self, memo: Any = None) -> Graph:
+        made = Graph(tracer_cls=self._tracer_cls)
+        mapped: dict[Node, Any] = {}
+        result = made.graph_copy(self, mapped, return_output_node=True)
+        if isinstance(result, tuple) and result and isinstance(result[-1], Node):
+            made.output(result[0], result[1].type).meta = dict(result[1].meta)
+        return made
+
+    # -- changing it --------------------------------------------------------------------------
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Take out a node that nobody uses."""
+        if to_erase.users:
+            raise RuntimeError(
+                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in "
+                f"the graph: {to_erase.users}!"
+            )
+        if to_erase._erased:
+            return
+        place = self._nodes.index(to_erase)
+        del self._nodes[place]
+        if self._insert is not None and place < self._insert:
+            self._insert -= 1
+        to_erase._update((), {})
+        to_erase._erased = True
+
+    def inserting_before(self, n: Node | None = None) -> Any:
+        """A `with` block in which new nodes go before one."""
+        return self._inserting(0 if n is None else self._nodes.index(n))
+
+    def inserting_after(self, n: Node | None = None) -> Any:
+        """A `with` block in which new nodes go after one."""
+        return self._inserting(len(self._nodes) if n is None else self._nodes.index(n) + 1)
+
+    @contextlib.contextmanager
+    def _inserting(self, place: int) -> Iterator[None]:
+        before, self._insert = self._insert, place
+        try:
+            yield
+        finally:
+            self._insert = before
+
+    def _neighbour(self, node: Node, by: int) -> Node:
+        place = self._nodes.index(node) + by
+        if not 0 <= place < len(self._nodes):
+            raise IndexError(f"{node} is at the end of its graph")
+        return self._nodes[place]
+
+    def _move(self, node: Node, place: Node, *, after: bool) -> None:
+        if node.graph is not self:
+            raise RuntimeError("Attempting to move a Node into a different Graph")
+        if node is not place:
+            self._nodes.remove(node)
+            self._nodes.insert(self._nodes.index(place) + after, node)
+
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
+        """Take out the nodes whose results nobody uses; whether there were any."""
+        impure = is_impure_node or Node.is_impure
+        changed = False
+        for node in reversed(list(self._nodes)):
+            if not node.users and not impure(node):
+                self.erase_node(node)
+                changed = True
+        return changed
+
+    def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
+        """The nodes of a kind (and target)."""
+        return [n for n in self._nodes if n.op == op and target in (None, n.target)]
+
+    def output_node(self) -> Node:
+        """The node that returns."""
+        return self.find_nodes(op="output")[0]
+
+    def lint(self) -> None:
+        """Refuse a graph whose nodes use what is not there yet, or of another graph."""
+        seen: set[Node] = set()
+        names: set[str] = set()
+        for node in self._nodes:
+            for used in node.all_input_nodes:
+                if used.graph is not self:
+                    raise RuntimeError(f"Argument '{used}' of Node '{node}' is of another Graph")
+                if used not in seen:
+                    raise RuntimeError(
+                        f"Argument '{used}' of Node '{node}' was used before it has been defined!"
+                    )
+            if node.name in names:
+                raise RuntimeError(f"Node redefined name {node.name}!")
+            if self.owning_module is not None and node.op in ("call_module", "get_attr"):
+                _attribute(self.owning_module, node.target)
+            seen.add(node)
+            names.add(node.name)
+
+    # -- the program as text ------------------------------------------------------------------
+
+    def python_code(self, root_module: str = "self", **_: Any) -> PythonCode:
+        """The source of `forward`."""
+        return _Writer(self, root_module).write()
+
+    def print_tabular(self) -> None:
+        """Print one line per node: kind, name, target, arguments."""
+        rows = [("opcode", "name", "target", "args", "kwargs")]
+        rows += [(n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in self._nodes]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        for row in rows:
+            print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+
+    def __str__(self) -> str:
+        return "graph():" + "".join(f"\n    {node.format_node()}" for node in self._nodes)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not hasattr(module, name):
+            raise RuntimeError(f"the owning module has no {path!r}")
+        module = getattr(module, name)
+    return module
+
+
+class _NodeList:
+    """A graph's nodes, walked over as they were when the walk began, less those erased."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __iter__(self) -> Iterator[Node]:
+        return (node for node in list(self._graph._nodes) if not node._erased)
+
+    def __reversed__(self) -> Iterator[Node]:
+        return (node for node in list(reversed(self._graph._nodes)) if not node._erased)
+
+    def __len__(self) -> int:
+        return len(self._graph._nodes)
+
+
+_OPERATORS = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "truediv": "{} / {}",
+    "floordiv": "{} // {}", "mod": "{} % {}", "pow": "{} ** {}", "matmul": "{} @ {}",
+    "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}",
+    "ge": "{} >= {}", "and_": "{} & {}", "or_": "{} | {}", "xor": "{} ^ {}",
+    "lshift": "{} << {}", "rshift": "{} >> {}", "getitem": "{}[{}]", "neg": "-{}",
+    "invert": "~{}", "pos": "+{}",
+}  # fmt: skip
+
+
+class _Writer:
+    def __init__(self, graph: Graph, root: str) -> None:
+        self.graph = graph
+        self.root = root
+        self.globals: dict[str, Any] = {}
+        self.names = _Names()
+        for node in graph.nodes:
+            self.names._used.add(node.name)
+
+    def write(self) -> PythonCode:
+        parameters, body = [self.root], []
+        last = self._last_uses()
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                parameters.append(self._parameter(node))
+                if node.target.lstrip("*") != node.name:
+                    body.append(f"{node.name} = {node.target.lstrip('*')}")
+            else:
+                body.append(self._line(node))
+            spent = [used.name for used in last.get(node, [])]
+            if spent and node.op not in ("placeholder", "output"):
+                body[-1] += ";  " + " = ".join(spent) + " = None"
+        if not any(node.op == "output" for node in self.graph.nodes):
+            body.append("pass")
+        lines = "".join(f"    {line}\n" for line in body)
+        return PythonCode(f"def forward({', '.join(parameters)}):\n{lines}", self.globals)
+
+    def _last_uses(self) -> dict[Node, list[Node]]:
+        """By node, the values that nobody needs after it."""
+        seen: set[Node] = set()
+        found: dict[Node, list[Node]] = {}
+        for node in reversed(self.graph.nodes):
+            for used in node.all_input_nodes:
+                if used not in seen:
+                    seen.add(used)
+                    found.setdefault(node, []).append(used)
+        return found
+
+    def _parameter(self, node: Node) -> str:
+        return f"{node.target} = {self._text(node.args[0])}" if node.args else str(node.target)
+
+    def _line(self, node: Node) -> str:
+        if node.op == "output":
+            return f"return {self._text(node.args[0])}"
+        return f"{node.name} = {self._expression(node)}"
+
+    def _expression(self, node: Node) -> str:
+        if node.op == "get_attr":
+            return self._path(node.target)
+        if node.op == "call_module":
+            return f"{self._path(node.target)}({self._arguments(node.args, node.kwargs)})"
+        if node.op == "call_method":
+            first = self._text(node.args[0])
+            return f"{first}.{node.target}({self._arguments(node.args[1:], node.kwargs)})"
+        target = node.target
+        name = getattr(target, "__name__", "")
+        if getattr(target, "__module__", None) == "_operator" and name in _OPERATORS:
+            form = _OPERATORS[name]
+            if not node.kwargs and form.count("{}") == len(node.args):
+                return form.format(*(self._text(each) for each in node.args))
+        if target is getattr and len(node.args) == 2 and str(node.args[1]).isidentifier():
+            return f"{self._text(node.args[0])}.{node.args[1]}"
+        return f"{self._global(target)}({self._arguments(node.args, node.kwargs)})"
+
+    def _path(self, path: str) -> str:
+        text = self.root
+        for part in path.split("."):
+            plain = part.isidentifier() and not keyword.iskeyword(part)
+            text = f"{text}.{part}" if plain else f'getattr({text}, "{part}")'
+        return text
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        shown = [self._text(each) for each in args]
+        return ", ".join([*shown, *(f"{key} = {self._text(v)}" for key, v in kwargs.items())])
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return value.name
+        kind = type(value)
+        if kind is tuple:
+            inner = ", ".join(self._text(each) for each in value)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if kind is list:
+            return f"[{', '.join(self._text(each) for each in value)}]"
+        if kind is dict:
+            items = (f"{self._text(k)}: {self._text(v)}" for k, v in value.items())
+            return f"{{{', '.join(items)}}}"
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            inner = ", ".join(self._text(each) for each in value)
+            return f"{self._global(kind)}({inner})"
+        if kind is slice:
+            parts = ", ".join(self._text(each) for each in (value.start, value.stop, value.step))
+            return f"slice({parts})"
+        plain = (bool, int, str, bytes, complex, type(None), type(...))
+        if isinstance(value, plain) and kind in plain:
+            return repr(value)
+        if kind is float:
+            return repr(value) if value - value == 0 else f"float('{value}')"
+        return self._global(value)
+
+    def _global(self, value: Any) -> str:
+        for name, known in self.globals.items():
+            if known is value:
+                return name
+        named = callable(value) and hasattr(value, "__name__")
+        path = qualified_name(value) if named else _snake(type(value).__name__)
+        if getattr(builtins, path, None) is value:
+            return path
+        name = self.names.make(path.replace(".", "_"))
+        self.globals[name] = value
+        return name

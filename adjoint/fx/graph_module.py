@@ -1,0 +1,175 @@
+"""A module whose `forward` is written from a graph."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import linecache
+from pathlib import Path
+from typing import Any
+
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.fx.graph import Graph, PythonCode
+from adjoint.nn.modules.module import Module
+
+_numbers = itertools.count()
+
+
+def _copy_attribute(source: Any, target: Module, path: str) -> None:
+    """Give a module what another has under a path, with modules in between."""
+    *parents, last = path.split(".")
+    for name in parents:
+        source = getattr(source, name)
+        if not hasattr(target, name):
+            target.add_module(name, Module())
+        target = getattr(target, name)
+    value = getattr(source, last)
+    if isinstance(value, Tensor) and last in getattr(source, "_buffers", {}):
+        target.register_buffer(last, value, last not in source._non_persistent_buffers_set)
+    else:
+        setattr(target, last, value)
+
+
+def _put(target: Module, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        if not hasattr(target, name):
+            target.add_module(name, Module())
+        target = getattr(target, name)
+    setattr(target, last, value)
+
+
+class GraphModule(Module):
+    """A module made from a graph; after changing the graph call `recompile`.
+
+    Args:
+        root: the module (or dict of names) that has what the graph calls and reads.
+        graph: the program.
+        class_name: what the module's class is called.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # Each has a class of its own, because `forward` lies on the class.
+        own = type(cls.__name__, (cls,), {"__module__": cls.__module__})
+        return object.__new__(own)
+
+    def __init__(
+        self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule"
+    ) -> None:
+        super().__init__()
+        type(self).__name__ = class_name
+        self.training = bool(getattr(root, "training", True))
+        wanted = [n.target for n in graph.nodes if n.op in ("call_module", "get_attr")]
+        if isinstance(root, dict):
+            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+                if path not in root:
+                    raise RuntimeError(f"GraphModule: the root has no {path!r}")
+                _put(self, path, root[path])
+        else:
+            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+                _copy_attribute(root, self, path)
+        self.meta: dict[str, Any] = dict(getattr(root, "meta", {}))
+        self.graph = graph
+
+    @property
+    def graph(self) -> Graph:
+        """The program."""
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        self._graph = graph
+        graph.owning_module = self
+        self.recompile()
+
+    @property
+    def code(self) -> str:
+        """The source of `forward`."""
+        return self._code
+
+    def recompile(self) -> PythonCode:
+        """Write `forward` anew from the graph."""
+        written = self._graph.python_code("self")
+        self._code = written.src
+        file = f"<adjoint.fx {next(_numbers)}>"
+        # So that tracebacks show the generated lines.
+        linecache.cache[file] = (len(written.src), None, written.src.splitlines(True), file)
+        space = dict(written.globals)
+        exec(compile(written.src, file, "exec"), space)
+        type(self).forward = space["forward"]  # type: ignore[method-assign]
+        return written
+
+    def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
+        """The class as Python would write it."""
+        body = "".join(f"    {line}\n" for line in self._code.splitlines())
+        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
+        if print_output:
+            print(text)
+        return text
+
+    def add_submodule(self, target: str, m: Module) -> bool:
+        """Add a module under a path; whether there was place."""
+        *parents, last = target.split(".")
+        place: Any = self
+        for name in parents:
+            if not hasattr(place, name):
+                place.add_module(name, Module())
+            place = getattr(place, name)
+            if not isinstance(place, Module):
+                return False
+        place.add_module(last, m)
+        return True
+
+    def delete_submodule(self, target: str) -> bool:
+        """Take the module at a path away; whether there was one."""
+        *parents, last = target.split(".")
+        place: Any = self
+        for name in parents:
+            place = getattr(place, name, None)
+        if place is None or last not in place._modules:
+            return False
+        del place._modules[last]
+        return True
+
+    def delete_all_unused_submodules(self) -> None:
+        """Take away the modules that the graph does not call."""
+        used = {
+            ".".join(parts[:end])
+            for node in self._graph.nodes
+            if node.op in ("call_module", "get_attr")
+            for parts in [node.target.split(".")]
+            for end in range(1, len(parts) + 1)
+        }
+        called = {n.target for n in self._graph.nodes if n.op == "call_module"}
+        for name, _ in list(self.named_modules()):
+            inside = any(name.startswith(f"{each}.") for each in called)
+            if name and name not in used and not inside:
+                self.delete_submodule(name)
+
+    def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> None:
+        """Refused: save the state dict and the source of `code` instead."""
+        raise NotImplementedError("GraphModule.to_folder: write `code` and `state_dict()` yourself")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        plain = Module()
+        plain.__dict__.update(
+            {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k != "_graph"}
+        )
+        made = GraphModule(plain, copy.deepcopy(self._graph), type(self).__name__)
+        made.training = self.training
+        memo[id(self)] = made
+        return made
+
+    def __reduce__(self) -> Any:
+        state = {k: v for k, v in self.__dict__.items() if k != "_graph"}
+        return _rebuild, (state, self._code, type(self).__name__)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\n\n\n{self._code}"
+
+
+def _rebuild(state: dict[str, Any], code: str, name: str) -> Any:
+    raise NotImplementedError(
+        f"a pickled GraphModule ({name}) is not rebuilt: its functions are known by object. Trace "
+        "the module again and load its state dict."
+    )

@@ -1,0 +1,76 @@
+"""Run the programs beside this file on PyTorch and on Adjoint, and print which agree.
+
+    python tests/ecosystem/compare.py --ours PYTHON --theirs PYTHON [PROGRAM ...]
+
+`--ours` is a Python with the libraries and without PyTorch, `--theirs` one that has PyTorch too. A
+program agrees where every number does within 2e-3, relative to the greater of the two and 1e-3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TOLERANCE = 2e-3
+
+
+def run(command: list[str], path: str, seconds: int) -> tuple[list[float] | None, str]:
+    """The numbers a program says, or None and its last line."""
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE,
+                              timeout=seconds, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None, f"no result in {seconds} s"
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return json.loads(line.removeprefix("RESULT ")), ""
+    return None, (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def agree(ours: list[float], theirs: list[float]) -> bool:
+    """Whether all numbers are the same, up to rounding."""
+    if len(ours) != len(theirs):
+        return False
+    pairs = zip(ours, theirs, strict=True)
+    return all(abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-3) for a, b in pairs)
+
+
+def main() -> int:
+    """Run them all; the status is how many do not agree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ours", required=True)
+    parser.add_argument("--theirs", required=True)
+    parser.add_argument("--libraries", default="", help="a folder for PyTorch's Python to look in")
+    parser.add_argument("--tree", default=str(ROOT), help="the checkout of Adjoint to run")
+    parser.add_argument("--seconds", type=int, default=150)
+    parser.add_argument("program", nargs="*")
+    given = parser.parse_args()
+    folder = HERE / "programs"
+    names = given.program or sorted(p.stem for p in folder.glob("*.py") if p.stem != "common")
+    wrong = 0
+    for name in names:
+        file = str(folder / f"{name}.py")
+        theirs, told = run([given.theirs, file], given.libraries, given.seconds)
+        if theirs is None:
+            print(f"{name:28s} PyTorch itself fails: {told[:90]}", flush=True)
+            continue
+        ours, told = run([given.ours, "-m", "adjoint.cli", "run", file], given.tree, given.seconds)
+        if ours is None:
+            verdict = f"FAILS: {told[:150]}"
+        else:
+            verdict = "agrees" if agree(ours, theirs) else f"DIFFERS: {ours[:4]} {theirs[:4]}"
+        wrong += verdict != "agrees"
+        print(f"{name:28s} {verdict}", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Programs as data: tracing, generated code, rewriting."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import fx, nn
+from adjoint.fx.passes.shape_prop import ShapeProp
+from adjoint.nn import functional as F
+
+
+def helper(x: Any) -> Any:
+    return x if x.sum() > 0 else -x
+
+
+fx.wrap("helper")
+
+
+class Net(nn.Module):
+    """Submodules, a parameter, a buffer, methods, attributes and a default."""
+
+    steps: ad.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 5)
+        self.rest = nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
+        self.scale = nn.Parameter(ad.ones(3))
+        self.register_buffer("steps", ad.arange(3.0))
+
+    def forward(self, x: ad.Tensor, factor: float = 2.0) -> tuple[ad.Tensor, ad.Tensor]:
+        y = self.rest(self.first(x)) * factor + self.scale
+        y = ad.cat([y, F.relu(y)], dim=-1)
+        return y.view(y.shape[0], -1).sum(dim=1) + self.steps.sum(), ad.sigmoid(y)[:, 1:2]
+
+
+def close(mine: Any, theirs: Any) -> bool:
+    return all(ad.allclose(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+def test_a_traced_module_does_the_same_and_trains() -> None:
+    net, x = Net(), ad.randn(2, 4)
+    traced = fx.symbolic_trace(net)
+    traced.graph.lint()
+    assert close(traced(x), net(x))
+    assert close(traced(x, 3.0), net(x, 3.0))
+    assert close(copy.deepcopy(traced)(x), net(x))
+    traced(x)[0].sum().backward()
+    assert net.scale.grad is not None  # the parameters are the module's own
+    assert [n.op for n in traced.graph.nodes][:5] == ["placeholder"] * 2 + ["call_module"] * 3
+
+
+def test_a_graph_can_be_changed() -> None:
+    traced = fx.symbolic_trace(lambda x: ad.relu(x) * 2)
+    for node in traced.graph.nodes:
+        if node.target is operator.mul:
+            with traced.graph.inserting_after(node):
+                new = traced.graph.call_function(operator.sub, (node.args[0], 1))
+            node.replace_all_uses_with(new)
+            traced.graph.erase_node(node)
+    traced.recompile()
+    assert traced(ad.tensor([-1.0, 3.0])).tolist() == [-1.0, 2.0]
+    assert " - 1" in traced.code
+
+
+def test_interpreter_transformer_and_shapes() -> None:
+    net, x = Net(), ad.randn(2, 4)
+    traced = fx.symbolic_trace(net)
+    assert close(fx.Interpreter(traced).run(x), net(x))
+
+    class Negating(fx.Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            chosen = ad.neg if target is F.relu else target
+            return super().call_function(chosen, args, kwargs)
+
+    changed = Negating(traced).transform()
+    assert any(node.target is ad.neg for node in changed.graph.nodes)
+    ShapeProp(traced).propagate(x)
+    shapes = {n.name: n.meta["tensor_meta"].shape for n in traced.graph.nodes if n.name == "cat"}
+    assert shapes == {"cat": (2, 6)}
+
+
+def test_wrapped_functions_stay_one_call() -> None:
+    traced = fx.symbolic_trace(lambda x: helper(x) + 1)
+    assert next(n.target for n in traced.graph.nodes if n.op == "call_function") is helper
+    assert traced(ad.tensor([-2.0])).tolist() == [3.0]
+
+
+def test_refusals() -> None:
+    with pytest.raises(fx.TraceError, match="control flow"):
+        fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
+    with pytest.raises(fx.TraceError, match="iterated"):
+        fx.symbolic_trace(lambda x: list(x))
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(x)
+    with pytest.raises(RuntimeError, match="still had 1 users"):
+        graph.erase_node(x)
+    other = fx.Graph()
+    other.call_function(operator.neg, (x,))
+    with pytest.raises(RuntimeError, match="another Graph"):
+        other.lint()
+
+
+def test_dead_code_goes_and_what_has_effects_stays() -> None:
+    def program(x: Any) -> Any:
+        x * 3
+        y = x.clone()
+        y.add_(1)
+        return y
+
+    traced = fx.symbolic_trace(program)
+    assert traced.graph.eliminate_dead_code()
+    traced.recompile()
+    assert traced(ad.ones(1)).tolist() == [2.0]
+    assert not [n for n in traced.graph.nodes if n.target is operator.mul]

@@ -1,0 +1,105 @@
+"""Functions taken over by values, subclasses and modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.overrides import (
+    DisableTorchFunctionSubclass,
+    TorchFunctionMode,
+    handle_torch_function,
+    has_torch_function,
+    resolve_name,
+)
+
+
+class Tagged(ad.Tensor):
+    """A subclass that says nothing of its own."""
+
+
+class Duck:
+    """No tensor, but it answers."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (func.__name__, len(args))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda x: x + 1,
+        lambda x: 1 - x,
+        lambda x: ad.exp(x),
+        lambda x: x.sum(),
+        lambda x: ad.cat([ad.ones(1), x]),
+        lambda x: ad.ones(3) * x,
+        lambda x: x[0],
+        lambda x: ad.split(x, 2)[0],
+    ],
+)
+def test_operations_keep_a_subclass(made: Any) -> None:
+    x = ad.arange(3.0).as_subclass(Tagged)
+    out = made(x)
+    assert type(out) is Tagged
+    assert ad.equal(out.as_subclass(ad.Tensor), made(ad.arange(3.0)))
+
+
+def test_parameters_and_plain_tensors_stay_plain() -> None:
+    assert type(ad.nn.Parameter(ad.ones(2)) + 1) is ad.Tensor
+    with DisableTorchFunctionSubclass():
+        assert type(ad.ones(2).as_subclass(Tagged) + 1) is ad.Tensor
+
+
+def test_a_subclass_differentiates() -> None:
+    x = ad.arange(3.0, requires_grad=True)
+    (x.as_subclass(Tagged) ** 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_value_that_is_no_tensor_answers() -> None:
+    assert ad.add(Duck(), 1) == ("add", 2)  # type: ignore[arg-type]
+    assert ad.cat([Duck()]) == ("cat", 1)  # type: ignore[list-item]
+    assert has_torch_function((1, Duck()))
+    assert not has_torch_function((1, ad.ones(1)))
+    assert handle_torch_function(ad.mul, (Duck(),), Duck(), 2) == ("mul", 2)
+
+
+def test_nobody_answers() -> None:
+    class Silent:
+        @classmethod
+        def __torch_function__(cls, *_: Any) -> Any:
+            return NotImplemented
+
+    with pytest.raises(TypeError, match="no implementation found for 'add'"):
+        ad.add(Silent(), 1)  # type: ignore[arg-type]
+
+
+def test_modes_nest_and_end() -> None:
+    class Naming(TorchFunctionMode):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    plain = ad.Tensor.__add__
+    with Naming() as outer, Naming() as inner:
+        y = ad.sin(ad.ones(2)).add(1)
+    assert inner.seen == outer.seen == ["ones", "sin", "add"]
+    ad.ones(2) + 1
+    assert inner.seen == ["ones", "sin", "add"]
+    assert ad.Tensor.__add__ is plain
+    assert y.shape == (2,)
+
+
+def test_names() -> None:
+    assert resolve_name(ad.add) == "torch.add"
+    assert resolve_name(ad.Tensor.add) == "torch.Tensor.add"
