@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import GenericAlias
 from typing import Any
 
 
@@ -17,6 +18,8 @@ class Future:
         >>> doubled.wait()
         42
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # `Future[Tensor]` in annotations
 
     def __init__(self, *, devices: Any = None) -> None:
         self._ready = threading.Condition()

@@ -6,6 +6,7 @@ one. `adjoint launch` starts several.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -137,8 +138,7 @@ def get_pg_count() -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("DeviceMesh", "init_device_mesh"):
-        from adjoint.distributed import device_mesh
-
-        return getattr(device_mesh, name)
+    if name in ("DeviceMesh", "device_mesh", "init_device_mesh"):
+        device_mesh = importlib.import_module("adjoint.distributed.device_mesh")
+        return device_mesh if name == "device_mesh" else getattr(device_mesh, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
