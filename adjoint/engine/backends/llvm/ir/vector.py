@@ -4,6 +4,11 @@ A `V` is a scalar (one lane) or a vector of any power of two of lanes; its opera
 instructions to its `Code`. Lanes need not match a register: LLVM splits wide vectors, which is
 how kernels unroll. Nothing optimises what is written here beyond instruction selection.
 
+Note [writers]
+    Lowerings (`elementwise`, `laws`, `philox`) know values and their operators only. What an
+    operator writes is a method of `Code`; the Triton backend's code writes Triton instead, with
+    all of a tile in one lane.
+
 Kinds: f32 f64, signed i8 i16 i32 i64, unsigned u8 u16 u32 u64, and i1 for masks and booleans.
 """
 
@@ -59,6 +64,7 @@ class Features:
     fused: bool = True  # multiply-add in one rounding
     halves: bool = True  # conversion between float16 and float32
     nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
+    remainder: bool = False  # of floats, by a function of the device
 
 
 @lru_cache(maxsize=1)
@@ -153,6 +159,37 @@ class Code:
         arguments = ", ".join(f"{x.type} {x.ref}" for x in operands)
         return V(self, self.let(f"call {out} {full}({arguments})"), result, lanes)
 
+    # What operators write: another backend's code overrides these (Note [writers]).
+
+    def binary(self, op: str, a: V, b: V) -> V:
+        """An instruction on two values of one kind."""
+        return V(self, self.let(f"{op} {a.type} {a.ref}, {b.ref}"), a.kind, a.lanes)
+
+    def negative(self, x: V) -> V:
+        """A float with the other sign."""
+        return V(self, self.let(f"fneg {x.type} {x.ref}"), x.kind, x.lanes)
+
+    def compare(self, test: str, a: V, b: V) -> V:
+        """A comparison of two values of one kind."""
+        return V(self, self.let(f"{test} {a.type} {a.ref}, {b.ref}"), "i1", a.lanes)
+
+    def select(self, mask: V, a: V, b: V) -> V:
+        """a where the mask is set, else b."""
+        text = f"select {mask.type} {mask.ref}, {a.type} {a.ref}, {b.type} {b.ref}"
+        return V(self, self.let(text), a.kind, a.lanes)
+
+    def bitcast(self, x: V, kind: str) -> V:
+        """The same bits as another kind of the same width."""
+        if _TYPES[kind][0] == _TYPES[x.kind][0]:
+            return V(self, x.ref, kind, x.lanes)
+        text = f"bitcast {x.type} {x.ref} to {type_text(kind, x.lanes)}"
+        return V(self, self.let(text), kind, x.lanes)
+
+    def resize(self, op: str, x: V, kind: str) -> V:
+        """A value in another kind by an instruction that converts."""
+        text = f"{op} {x.type} {x.ref} to {type_text(kind, x.lanes)}"
+        return V(self, self.let(text), kind, x.lanes)
+
 
 def suffix(kind: str) -> str:
     """A kind as the names of intrinsics spell it."""
@@ -214,16 +251,13 @@ class V:
             return value
         return self.code.const(value, self.kind, self.lanes)
 
-    def _made(self, expression: str, kind: str = "") -> V:
-        return V(self.code, self.code.let(expression), kind or self.kind, self.lanes)
-
     def _binary(self, float_op: str, int_op: str, other: Operand, swap: bool = False) -> V:
         y = self.like(other)
         a, b = (y, self) if swap else (self, y)
         op = float_op if self.is_float else int_op
         if not op:
             raise TypeError(f"no such operation on {self.type}")
-        return self._made(f"{op} {self.type} {a.ref}, {b.ref}")
+        return self.code.binary(op, a, b)
 
     # -- arithmetic (integers wrap around) -------------------------------------------------
 
@@ -251,7 +285,7 @@ class V:
 
     def __neg__(self) -> V:
         if self.is_float:
-            return self._made(f"fneg {self.type} {self.ref}")
+            return self.code.negative(self)
         return self.like(0) - self
 
     def __abs__(self) -> V:
@@ -290,9 +324,7 @@ class V:
 
     def bitcast(self, kind: str) -> V:
         """The same bits as another kind of the same width."""
-        if _TYPES[kind][0] == _TYPES[self.kind][0]:
-            return V(self.code, self.ref, kind, self.lanes)
-        return self._made(f"bitcast {self.type} {self.ref} to {type_text(kind, self.lanes)}", kind)
+        return self.code.bitcast(self, kind)
 
     def bits(self, signed: bool = True) -> V:
         """A float's bits as an integer."""
@@ -308,7 +340,7 @@ class V:
             test = f"icmp {int_op}"
         else:
             test = f"icmp {'s' if is_signed(self.kind) else 'u'}{int_op}"
-        return self._made(f"{test} {self.type} {self.ref}, {y.ref}", "i1")
+        return self.code.compare(test, self, y)
 
     def __lt__(self, other: Operand) -> V:
         return self._compare("olt", "lt", other)
@@ -332,7 +364,7 @@ class V:
 
     def isnan(self) -> V:
         """Whether not a number."""
-        return self._made(f"fcmp uno {self.type} {self.ref}, {self.ref}", "i1")
+        return self.code.compare("fcmp uno", self, self)
 
     # -- functions the processor has ------------------------------------------------------------
 
@@ -374,8 +406,7 @@ class V:
 def select(mask: V, a: Operand, b: Operand) -> V:
     """a where the mask is set, else b; at least one of them is a value."""
     a, b = pair(a, b)
-    text = f"select {mask.type} {mask.ref}, {a.type} {a.ref}, {b.type} {b.ref}"
-    return V(a.code, a.code.let(text), a.kind, a.lanes)
+    return a.code.select(mask, a, b)
 
 
 def pair(a: Operand, b: Operand) -> tuple[V, V]:
@@ -511,12 +542,7 @@ def convert(x: V, kind: str) -> V:
 
 
 def _resized(x: V, op: str, kind: str) -> V:
-    return V(
-        x.code,
-        x.code.let(f"{op} {x.type} {x.ref} to {type_text(kind, x.lanes)}"),
-        kind,
-        x.lanes,
-    )
+    return x.code.resize(op, x, kind)
 
 
 def _whole(x: V, kind: str) -> V:

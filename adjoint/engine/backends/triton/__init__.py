@@ -1,0 +1,1 @@
+"""The GPU as a target: kernels written in Triton, whole programs replayed as CUDA graphs."""

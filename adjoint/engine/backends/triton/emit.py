@@ -1,0 +1,553 @@
+"""Kernels of the loop IR as Triton text.
+
+Note [kernel table]
+    A kernel has one argument, the address of its words: addresses of what it reads and writes, the
+    host's numbers, the codes of faults. They lie in the device's memory, so that a captured graph
+    of launches need not change when they do. Sizes and strides are part of the text; where kernels
+    of one form and several sizes are launched together they are words too, and each program finds
+    those of its kernel by its second number.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.operations import KIND, combine
+from adjoint.engine.backends.llvm.ir.vector import V, select
+from adjoint.engine.backends.triton.code import TYPES, TritonCode, number
+from adjoint.engine.backends.triton.functions import as_value, lower, sample
+from adjoint.engine.backends.triton.schedule import Tiles, same_sizes, tiles_of
+from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel
+from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
+from adjoint.engine.core.dtype import named
+
+Env = dict[int, V]
+REDUCERS = {"sum": "plus", "prod": "times"}
+LARGE = 1 << 31  # elements that 32 bits cannot count
+
+
+class Words:
+    """What a kernel is told, one word after another: what each is, and where."""
+
+    def __init__(self) -> None:
+        self.at: dict[tuple[Any, ...], int] = {}
+
+    def of(self, *what: Any) -> int:
+        """The number of a word."""
+        return self.at.setdefault(what, len(self.at))
+
+
+class Emitter:
+    """Writes the kernel of one form, for the sizes of a launch."""
+
+    def __init__(self, form: Form, kernels: list[Kernel], aligned: list[bool], guarded: bool):
+        self.form, self.kernels = form, kernels
+        self.example = kernels[0]
+        self.aligned = aligned  # by reference: whether its address is a multiple of 16
+        self.guarded = guarded  # writes nothing after a fault
+        self.fixed = same_sizes(kernels)  # sizes are part of the text
+        self.tiles: Tiles = tiles_of(form, kernels)
+        self.words = Words()
+        self.code = TritonCode()
+        self.flat = not form.inner
+        self.many = len(kernels) > 1
+        self.index = "tl.int64" if self.is_large() else "tl.int32"
+        self.pointers: dict[int, str] = {}
+        self.coordinates: dict[int, str] = {}
+        self.lost: dict[int, set[str]] = {}
+        self.masks = {"x": "", "r": ""}
+        self.extents = self.extent_numbers()
+        self.status = ""
+
+    def is_large(self) -> bool:
+        """Whether places in memory, or combinations, need 64 bits to count."""
+        for k in self.kernels:
+            sizes = (*k.outer, *k.inner)
+            reach = [
+                sum(abs(r.strides[d]) * (n - 1) for d, n in enumerate(sizes))
+                + sum(abs(s) * n for s, n in r.picks)
+                for r in k.refs
+            ]
+            room = self.tiles.x * max(self.tiles.r, 1)
+            if max([*reach, prod(k.outer) + room, prod(k.inner) + room]) >= LARGE:
+                return True
+        return False
+
+    # -- words, sizes ---------------------------------------------------------------------------
+
+    def word(self, *what: Any) -> str:
+        """A word as an integer."""
+        return f"tl.load(w + {self.words.of(*what)})"
+
+    def size(self, d: int) -> str:
+        """The size of a dimension."""
+        if self.fixed:
+            return str((*self.example.outer, *self.example.inner)[d])
+        return self.settled(f"n{d}", "size", d)
+
+    def settled(self, name: str, *what: Any) -> str:
+        """A word that is loaded at the start, under a name."""
+        if what not in self.words.at:
+            self.head.append(f"    {name} = {self.word(*what)}.to({self.index})")
+        return name
+
+    def stride(self, r: int, d: int) -> str:
+        """A stride, as text; "" where it is 0 and "1" where it is 1."""
+        if self.form.refs[r][1][d] == 0:
+            return ""
+        if self.fixed:
+            return str(self.example.refs[r].strides[d])
+        if self.form.refs[r][1][d] == 1:
+            return "1"
+        return self.settled(f"s{r}_{d}", "stride", r, d)
+
+    def pick(self, r: int, j: int) -> tuple[str, str]:
+        """Stride and size of a dimension that values index."""
+        if self.fixed:
+            stride, size = self.example.refs[r].picks[j]
+            return str(stride), str(size)
+        return (
+            self.settled(f"p{r}_{j}", "pick", r, j),
+            self.settled(f"l{r}_{j}", "limit", r, j),
+        )
+
+    def extent_numbers(self) -> dict[int, int]:
+        """Which extent each scatter's index must be below."""
+        scatters = [k for k, op in enumerate(self.form.ops) if op.name == "scatter"]
+        return {k: i for i, k in enumerate(scatters)}
+
+    def total(self, which: str) -> str:
+        """The number of outer or of inner combinations."""
+        f = self.form
+        dims = range(f.outer) if which == "x" else range(f.outer, f.outer + f.inner)
+        if self.fixed:
+            return str(prod(int(self.size(d)) for d in dims))
+        return " * ".join(self.size(d) for d in dims) or "1"
+
+    # -- the frame ------------------------------------------------------------------------------
+
+    def text(self, name: str) -> str:
+        """The kernel's source."""
+        self.head: list[str] = []
+        code = self.code
+        step = "WORDS * tl.program_id(1)" if self.many else "0"
+        start = [
+            "@triton.jit",
+            f"def {name}(words):",
+            f"    w = words.to(tl.pointer_type(tl.int64)) + {step}",
+        ]
+        if self.guarded or self.form.checks():
+            self.status = "status"
+            start += [
+                f"    status = {self.word('status')}.to(tl.pointer_type(tl.int64))",
+                "    told = tl.load(status)",
+            ]
+        if self.guarded:
+            start.append("    if told != 0:\n        return")
+        self.pointer_lines()
+        total = self.total("x")
+        if self.many:
+            blocks = self.settle_total(total)
+            code.put(f"for block in range(tl.program_id(0), {blocks}, tl.num_programs(0)):")
+            code.margin += "    "
+            block = "block"
+        else:
+            block = "tl.program_id(0)"
+        x = f"{block}.to({self.index}) * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
+        code.put(f"x = ({x}){'' if self.flat else '[:, None]'}")
+        self.coordinates |= self.decode("x", "x", range(self.form.outer))
+        if not self.fixed or int(total) % self.tiles.x:
+            code.put(f"xm = x < {total if self.fixed else 'nx'}")
+            self.masks["x"] = "xm"
+        self.body()
+        text = "\n".join([*start, *self.head, *code.lines]) + "\n"
+        return text.replace("WORDS", str(max(len(self.words.at), 1)))
+
+    def settle_total(self, total: str) -> str:
+        """The number of tiles of a kernel among many."""
+        if self.fixed:
+            return str(-(-int(total) // self.tiles.x))
+        whole = all(prod(k.outer) % 16 == 0 for k in self.kernels)
+        self.head.append(f"    nx = {f'tl.multiple_of({total}, 16)' if whole else total}")
+        return f"(nx + {self.tiles.x - 1}) // {self.tiles.x}"
+
+    def pointer_lines(self) -> None:
+        """The addresses of all references."""
+        for r, ref in enumerate(self.example.refs):
+            if ref.buffer is None:
+                continue
+            kind = memory_type(ref.dtype.name)
+            at = self.word("address", r)
+            if self.aligned[r]:
+                at = f"tl.multiple_of({at}, 16)"
+            self.head.append(f"    a{r} = {at}.to(tl.pointer_type({kind}))")
+            self.pointers[r] = f"a{r}"
+
+    def decode(self, total: str, name: str, dims: range) -> dict[int, str]:
+        """Indices along dimensions from the number of their combination."""
+        code, where = self.code, {}
+        rest = total
+        for d in reversed(dims):
+            if d == dims[0]:
+                where[d] = rest
+                continue
+            n = self.size(d)
+            where[d] = f"{name}{d}"
+            code.put(f"{name}{d} = {rest} % {n}")
+            code.put(f"{name}r{d} = {rest} // {n}")
+            rest = f"{name}r{d}"
+        return where
+
+    # -- the body -------------------------------------------------------------------------------
+
+    def body(self) -> None:
+        """All stages and stores of a tile."""
+        form, env = self.form, Env()
+        stages = 1 + max((op.stage for op in form.ops), default=0)
+        if self.tiles.whole:
+            if form.inner:
+                self.enter_inner(f"tl.arange(0, {self.tiles.r})[None, :]")
+            values = {v: self.get(v, env, env, stages) for v, _ in form.stores}
+            self.separate()
+            for v, r in form.stores:
+                self.store(r, values[v], form.ops[v].full)
+            return
+        for stage in range(stages):
+            self.stage(stage, env)
+        outer = [(v, r) for v, r in form.stores if not form.ops[v].full]
+        values = {v: self.get(v, env, env, stages) for v, _ in outer}
+        for v, r in outer:
+            self.store(r, values[v], full=False)
+
+    def separate(self) -> None:
+        """Have all loads of a tile done before its first store.
+
+        A result may take an operand's memory (Note [in place], compiler.memory). Threads load and
+        store the same elements unless element sizes differ.
+        """
+        sizes = {r.dtype.itemsize for r in self.example.refs if r.buffer is not None}
+        if len(sizes) > 1 and self.flat:
+            self.code.put("tl.debug_barrier()")
+
+    def stage(self, stage: int, env: Env) -> None:
+        """One loop over the inner combinations."""
+        form, code = self.form, self.code
+        stored = [(v, r) for v, r in form.stores if form.ops[v].full and form.ops[v].stage == stage]
+        reductions = [k for k, op in enumerate(form.ops) if op.kind == REDUCE and op.stage == stage]
+        if not stored and not reductions:
+            return
+        for k in self.wanted(stage):
+            self.get(k, env, env, stage)
+        shape = f"({self.tiles.x}, {self.tiles.r})"
+        for k in reductions:
+            kind = total_kind(form.ops[k].compute)
+            start = identity(form.ops[k].name, form.ops[k].compute, kind)
+            code.put(f"acc{k} = tl.full({shape}, {start}, {TYPES[kind]})")
+        if stage and any(self.is_kept(k, stage) for k in range(len(form.ops))):
+            code.put("tl.debug_barrier()")  # what other threads wrote is read
+        code.put(f"for base{stage} in range(0, {self.total('r')}, {self.tiles.r}):")
+        margin, code.margin = code.margin, code.margin + "    "
+        self.enter_inner(f"base{stage} + tl.arange(0, {self.tiles.r})[None, :]")
+        inside: Env = {}
+        for k in reductions:
+            value = self.reduced_value(k, env, inside, stage)
+            total = code.value(f"acc{k}", value.kind, 1)
+            code.put(f"acc{k} = {self.combined(k, total, value).ref}")
+        values = {v: self.get(v, env, inside, stage) for v, _ in stored}
+        for v, r in stored:
+            self.store(r, values[v], full=True)
+        code.margin = margin
+        for k in reductions:
+            env[k] = self.reduce(k, f"acc{k}")
+
+    def enter_inner(self, text: str) -> None:
+        """The inner combinations of a tile."""
+        code = self.code
+        first = self.form.outer
+        code.put(f"r = {text}")
+        self.coordinates |= self.decode("r", "r", range(first, first + self.form.inner))
+        total = self.total("r")
+        self.masks["r"] = ""
+        if not self.fixed or int(total) % self.tiles.r:
+            code.put(f"rm = r < {total}")
+            self.masks["r"] = "rm"
+
+    def is_kept(self, k: int, stage: int) -> bool:
+        """Whether a value was written by an earlier stage, where a later one reads it."""
+        op = self.form.ops[k]
+        if not (op.full and op.kind == POINT and op.stage < stage):
+            return False
+        return any(v == k for v, _ in self.form.stores)
+
+    def wanted(self, stage: int) -> list[int]:
+        """Outer values that operations of this stage's loop read."""
+        ops = self.form.ops
+        found: list[int] = []
+        for op in ops:
+            if (op.full or op.kind == REDUCE) and op.stage <= stage:
+                for kind, x in op.args:
+                    if kind == "v" and not ops[x].full:
+                        late = ops[x].stage >= stage if ops[x].kind == REDUCE else False
+                        if not late and ops[x].stage <= stage:
+                            found.append(x)
+        return found
+
+    # -- reductions -----------------------------------------------------------------------------
+
+    def reduced_value(self, k: int, env: Env, inside: Env, stage: int) -> V:
+        """What a reduction takes of a tile, with what is beyond the end made harmless."""
+        op, code = self.form.ops[k], self.code
+        kind = total_kind(op.compute)
+        tag, x = op.args[0]
+        value = self.get(x, env, inside, stage) if tag == "v" else code.const(x, kind)
+        value = value.convert(KIND[op.compute][0]).convert(kind)
+        shape = f"({self.tiles.x}, {self.tiles.r})"
+        value = code.named(f"tl.broadcast_to({value.ref}, {shape})", kind)
+        if self.masks["r"]:
+            start = code.value(identity_text(op.name, op.compute, kind), kind, 1)
+            value = select(code.value(self.masks["r"], "i1", 1), value, start)
+        return value
+
+    def combined(self, k: int, a: V, b: V) -> V:
+        op = self.form.ops[k]
+        name = op.name
+        if op.compute == "bool":
+            name = "amin" if name in ("all", "amin", "prod") else "amax"
+        return combine(name, a, b)
+
+    def reduce(self, k: int, tile: str) -> V:
+        """A reduction's result from a tile of parts."""
+        op, code = self.form.ops[k], self.code
+        kind = total_kind(op.compute)
+        name = reducer(op.name, op.compute, kind)
+        total = code.named(f"tl.reduce({tile}, 1, {name}, keep_dims=True)", kind)
+        total = total.convert(KIND[op.compute][0]) if op.compute == "bool" else total
+        return self.rounded(total.convert(KIND[op.dtype][0]), op.dtype)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def get(self, k: int, env: Env, inside: Env, stage: int) -> V:
+        """The value of an operation, computed once per loop."""
+        op = self.form.ops[k]
+        place = inside if op.full else env
+        found = place.get(k)
+        if found is not None:
+            return found
+        if not self.tiles.whole and self.is_kept(k, stage):
+            r = next(r for v, r in self.form.stores if v == k)
+            place[k] = self.load(r, self.offset(r), self.lanes(r))
+            return place[k]
+        place[k] = self.made(k, env, inside, stage)
+        return place[k]
+
+    def made(self, k: int, env: Env, inside: Env, stage: int) -> V:
+        op, code = self.form.ops[k], self.code
+        match op.kind:
+            case "reduce":
+                value = self.reduced_value(k, env, inside, stage)
+                return self.reduce(k, value.ref)
+            case "load" if len(op.args) > 1:
+                return self.picked(k, env, inside, stage)
+            case "load":
+                r = op.args[0][1]
+                return self.load(r, self.offset(r), self.lanes(r))
+            case "host":
+                return self.host(op.args[0][1], KIND[op.dtype][0])
+            case "index":
+                r = op.args[0][1]
+                start = self.example.refs[r].offset if self.fixed else self.word("offset", r)
+                return code.named(f"({self.offset(r)} + {start}).to(tl.int64)", "i64")
+        operands = [self.get(x, env, inside, stage) if t == "v" else x for t, x in op.args]
+        if op.name == "require":
+            return self.required(k, operands)
+        if op.name == "scatter":
+            return self.scatter(k, operands)
+        if op.name == "random":
+            return sample(code, op, operands)
+        value = self.rounded(lower(code, op, operands), op.dtype)
+        for j, (bad, _) in enumerate(code.faults):
+            self.report(k, j, bad, None)
+        code.faults.clear()
+        return value
+
+    def rounded(self, x: V, dtype: str) -> V:
+        return self.code.rounded(x, dtype) if named(dtype).is_half else x
+
+    def host(self, h: int, kind: str) -> V:
+        """A number of the host's."""
+        at = f"w + {self.words.of('host', h)}"
+        if self.form.hosts[h] == "float64":
+            value = self.code.named(f"tl.load(({at}).to(tl.pointer_type(tl.float64)))", "f64")
+        else:
+            value = self.code.named(f"tl.load({at})", "i64")
+        return value.convert(kind)
+
+    def required(self, k: int, operands: list[Any]) -> V:
+        """x itself, after a report where its condition does not hold."""
+        op, code = self.form.ops[k], self.code
+        x = as_value(code, operands[0], KIND[op.dtype][0])
+        holds = as_value(code, operands[1], "i1")
+        self.report(k, 0, ~holds, None if x.is_float else x)
+        return x
+
+    def scatter(self, k: int, operands: list[Any]) -> V:
+        """x, or y at the one place of its line that an index names."""
+        op, code = self.form.ops[k], self.code
+        kind = KIND[op.dtype][0]
+        x, y = (as_value(code, v, kind) for v in operands[:2])
+        index, here = (as_value(code, v, "i64") for v in operands[2:])
+        which = self.extents[k]
+        if self.fixed:
+            size = str(self.example.extents[which])
+        else:
+            size = self.settled(f"e{which}", "extent", which)
+        index = self.in_bounds(k, 0, index, size, wrap=False)
+        if dict(op.params)["accumulate"]:
+            y = x + y if kind != "i1" else x | y
+        return self.rounded(select(index.eq(here), y, x), op.dtype)
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def lanes(self, r: int) -> set[str]:
+        """Which of x and r a reference varies along."""
+        found = set()
+        for d, c in enumerate(self.form.refs[r][1]):
+            if c:
+                found.add("x" if d < self.form.outer else "r")
+        return found
+
+    def varies(self, k: int) -> set[str]:
+        """Which of x and r a value varies along."""
+        if k not in self.lost:
+            op = self.form.ops[k]
+            if op.kind == REDUCE:
+                self.lost[k] = {"x"}
+            else:
+                found = self.lanes(op.args[0][1]) if op.kind in (LOAD, INDEX) else set()
+                for tag, x in op.args:
+                    found |= self.varies(x) if tag == "v" else set()
+                self.lost[k] = set() if op.kind == HOST else found
+        return self.lost[k]
+
+    def mask(self, lanes: set[str]) -> str:
+        return " & ".join(self.masks[a] for a in sorted(lanes) if self.masks[a])
+
+    def offset(self, r: int) -> str:
+        """Where a reference is at this tile's combinations, from its address."""
+        terms = []
+        for d in range(self.form.outer + self.form.inner):
+            stride = self.stride(r, d)
+            if stride:
+                at = self.coordinates[d]
+                terms.append(at if stride == "1" else f"{at} * {stride}")
+        return "(" + " + ".join(terms) + ")" if terms else "0"
+
+    def load(self, r: int, offset: str, lanes: set[str]) -> V:
+        """The elements of a reference, in registers."""
+        dtype = self.form.refs[r][0]
+        mask = self.mask(lanes)
+        more = f", mask={mask}, other=0" if mask else ""
+        text = f"tl.load({self.pointers[r]} + {offset}{more})"
+        if dtype == "bool":
+            return self.code.named(f"({text} != 0)", "i1")
+        if named(dtype).is_half:
+            return self.code.named(f"{text}.to(tl.float32)", "f32")
+        return self.code.named(text, KIND[dtype][0])
+
+    def picked(self, k: int, env: Env, inside: Env, stage: int) -> V:
+        """A load at a place that indices decide."""
+        op = self.form.ops[k]
+        r = op.args[0][1]
+        at = [self.offset(r)]
+        for j, (tag, x) in enumerate(op.args[1:]):
+            index = self.get(x, env, inside, stage) if tag == "v" else self.code.const(x, "i64")
+            stride, size = self.pick(r, j)
+            safe = self.in_bounds(k, j, index.convert("i64"), size, bool(op.params))
+            at.append(f"{safe.ref}.to({self.index}) * {stride}")
+        return self.load(r, f"({' + '.join(at)})", self.varies(k))
+
+    def in_bounds(self, k: int, j: int, index: V, size: str, wrap: bool) -> V:
+        """An index made safe; one that is out of bounds is reported."""
+        limit = self.code.value(f"tl.full((), {size}, tl.int64)", "i64", 1)
+        if not self.fixed:
+            limit = self.code.named(f"{size}.to(tl.int64)", "i64")
+        given = index
+        if wrap:
+            index = select(index < 0, index + limit, index)
+        bad = (index < 0) | (index >= limit)
+        self.report(k, j, bad, given)
+        return select(bad, index.like(0), index)
+
+    def report(self, k: int, j: int, bad: V, at: V | None) -> None:
+        """Tell of a fault in the status, unless one was told before this kernel began."""
+        code = self.code
+        fault = self.word("fault", k, j)
+        word = fault
+        if at is not None:
+            wide = at.convert("i64")
+            shown = wide << CODE_BITS
+            fits = (shown >> CODE_BITS).eq(wide)
+            word = f"{select(fits, shown, shown.like(LEAST)).ref} | {fault}"
+        mask = " & ".join(m for m in (self.mask(self.varies(k)), bad.ref, "(told == 0)") if m)
+        code.put(f"bad = ({mask}).to(tl.int1)")
+        code.put("tl.store(status + bad.to(tl.int32) * 0, (bad.to(tl.int64) * 0) | "
+                 f"({word}), mask=bad)")  # fmt: skip
+
+    def store(self, r: int, value: V, full: bool) -> None:
+        """Write a value to where a reference is."""
+        t, dtype = self.tiles, self.form.refs[r][0]
+        shape = f"({t.x},)" if self.flat else f"({t.x}, {t.r if full else 1})"
+        stored = value.convert(KIND[dtype][0]).ref
+        if dtype == "bool":
+            stored = f"{stored}.to(tl.uint8)"
+        elif named(dtype).is_half:
+            stored = f"{stored}.to(tl.{dtype})"
+        offset = self.offset(r)
+        at = f"tl.full((), 0, {self.index})" if offset == "0" else offset
+        mask = self.mask({"x", "r"} if full else {"x"})
+        more = f", mask=tl.broadcast_to({mask}, {shape})" if mask else ""
+        self.code.put(
+            f"tl.store({self.pointers[r]} + tl.broadcast_to({at}, {shape}), "
+            f"tl.broadcast_to({stored}, {shape}){more})"
+        )
+
+
+def memory_type(dtype: str) -> str:
+    """What a pointer to elements of a dtype points to."""
+    return "tl.uint8" if dtype == "bool" else f"tl.{dtype}"
+
+
+def total_kind(compute: str) -> str:
+    """The kind in which a reduction adds up."""
+    return "i32" if compute == "bool" else KIND[compute][0]
+
+
+def reducer(name: str, compute: str, kind: str) -> str:
+    """The function that joins two parts of a reduction."""
+    if compute == "bool":
+        return "int_min" if name in ("all", "amin", "prod") else "int_max"
+    if name in REDUCERS:
+        return REDUCERS[name]
+    side = "max" if name in ("amax", "any") else "min"
+    return f"nan_{side}" if kind[0] == "f" else f"int_{side}"
+
+
+def identity(name: str, compute: str, kind: str) -> str:
+    """What a reduction starts from."""
+    if compute == "bool":
+        return "1" if name in ("all", "amin", "prod") else "0"
+    if name in ("sum", "prod"):
+        return number(int(name == "prod"), kind)
+    low = name == "amax"
+    if kind[0] == "f":
+        return number(float("-inf") if low else float("inf"), kind)
+    bits = int(kind[1:])
+    if kind[0] == "u":
+        return number(0 if low else 2**bits - 1, kind)
+    return number(-(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1, kind)
+
+
+def identity_text(name: str, compute: str, kind: str) -> str:
+    """The same, as a value."""
+    return f"tl.full((), {identity(name, compute, kind)}, {TYPES[kind]})"

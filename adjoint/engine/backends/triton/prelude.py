@@ -1,0 +1,41 @@
+"""Functions that generated kernels call; loaded with Triton, on first use."""
+
+# No annotations: Triton reads these functions' source.
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def nan_max(a, b):
+    """The larger, NaN beside a NaN."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def nan_min(a, b):
+    """The smaller, NaN beside a NaN."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def int_max(a, b):
+    """The larger of two integers."""
+    return tl.where(a > b, a, b)
+
+
+@triton.jit
+def int_min(a, b):
+    """The smaller of two integers."""
+    return tl.where(a < b, a, b)
+
+
+@triton.jit
+def plus(a, b):
+    """A sum."""
+    return a + b
+
+
+@triton.jit
+def times(a, b):
+    """A product."""
+    return a * b

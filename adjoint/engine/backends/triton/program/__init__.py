@@ -1,0 +1,1 @@
+"""Programs on the GPU: memory, launches, graphs of them."""

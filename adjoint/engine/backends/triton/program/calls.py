@@ -1,0 +1,65 @@
+"""Nodes that the eager table runs in the middle of a program on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.compiler.memory.places import ARENA, INPUT
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.ir import Value
+
+Window = Callable[[list[Any], list[Any]], Any]
+
+
+class Called:
+    """A node run by the eager table on arrays in the program's memory."""
+
+    def __init__(self, step: Call, plan: Plan, machine: Any, arena: Any, origin: int) -> None:
+        self.node, self.plan, self.machine = step.node, plan, machine
+        self.arena, self.origin = arena, origin
+        self.host_index = {v: i for i, v in enumerate(plan.graph.inputs)}
+        self.operands = [
+            self.window(x) if isinstance(x, Value) and not x.host else x for x in step.node.inputs
+        ]
+        self.outs = [self.window(v) for v in step.node.outputs]
+
+    def window(self, value: Value) -> Window:
+        """A function that gives a value's array."""
+        place = self.plan.places[value]
+        buffer, dtype = place.buffer, NUMPY_OF[value.spec.dtype]
+        strides = tuple(s * dtype.itemsize for s in place.strides)
+        shift = place.offset * dtype.itemsize
+        machine = self.machine
+        if 0 in place.shape:
+            return lambda inputs, results: machine.empty(place.shape, dtype)
+        if buffer.kind == ARENA:
+            address = self.origin + buffer.start + shift
+            array = machine.window(address, self.arena, place.shape, strides, dtype)
+            return lambda inputs, results: array
+        number, from_inputs = buffer.number, buffer.kind == INPUT
+
+        def found(inputs: list[Any], results: list[Any]) -> Any:
+            source = inputs[number] if from_inputs else results[number]
+            address = machine.address(source) + shift
+            return machine.window(address, source, place.shape, strides, dtype)
+
+        return found
+
+    def __call__(self, inputs: list[Any], results: list[Any]) -> None:
+        wrap = HOOKS.array.wrap
+        operands = []
+        for x in self.operands:
+            if isinstance(x, Value):
+                operands.append(inputs[self.host_index[x]])
+            else:
+                operands.append(wrap(x(inputs, results)) if callable(x) else x)
+        with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
+            made = self.node.record(*operands, **self.node.params)
+        many = made if isinstance(made, tuple) else (made,)
+        for value, out in zip(many, self.outs, strict=True):
+            out(inputs, results)[...] = value._array

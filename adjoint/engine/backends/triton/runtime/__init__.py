@@ -1,0 +1,1 @@
+"""Kernels made ready: compiled, kept on disk, launched; the libraries beside them."""

@@ -1,0 +1,133 @@
+"""From a kernel's source to a cubin, by Triton alone: no GPU is needed, nor any other library.
+
+Cubins are kept on disk by content (`backends.llvm.runtime.store`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import linecache
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.triton.words import NAME, Written
+from adjoint.engine.core.keys import key_of
+
+# float32 stays what eager execution computes: no fused multiply-adds, no flushed subnormals.
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 2}
+
+
+class KernelError(RuntimeError):
+    """A kernel that Triton does not compile; says which operations were fused into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code, and what its launch must be told."""
+
+    name: str
+    warps: int
+    shared: int  # bytes of shared memory
+    scratch: int  # bytes of memory that each program wants besides
+    cubin: bytes
+
+
+@cache
+def triton() -> Any:
+    """The Triton module, or an error that says how to get it."""
+    try:
+        return importlib.import_module("triton")
+    except ImportError as error:
+        raise RuntimeError(
+            "compile: programs on a CUDA device are compiled by Triton, which is not installed. "
+            "Install it with `pip install adjoint[cuda]`, or use backend='interpret'."
+        ) from error
+
+
+@cache
+def scope() -> dict[str, Any]:
+    """The names that kernels use."""
+    triton()
+    language = importlib.import_module("triton.language")
+    library = importlib.import_module("triton.language.extra.libdevice")
+    prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
+    names = {"triton": triton(), "tl": language, "libdevice": library}
+    return {**vars(prelude), **names}
+
+
+@cache
+def writer_key() -> str:
+    """What besides its source decides a kernel's code."""
+    prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
+    return f"{triton().__version__};{inspect.getsource(prelude)};{sorted(OPTIONS.items())}"
+
+
+def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> Any:
+    """The function that a source defines. Triton reads the source again, by its file's name."""
+    file = f"<triton {key}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    found = dict(scope() if names is None else names)
+    exec(compile(source, file, "exec"), found)
+    return found[NAME]
+
+
+def compiled(written: Written, capability: int) -> Compiled:
+    """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
+    key = key_of("cubin", str(capability), str(written.warps), writer_key(), written.source)
+    kept = store.get(key)
+    if kept is not None:
+        return unpack(kept)
+    try:
+        made = build(written, key, capability)
+    except Exception as error:
+        raise KernelError(
+            f"compile: Triton does not compile the kernel of {written.origin} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    store.put(key, pack(made))
+    return made
+
+
+def build(written: Written, key: str, capability: int) -> Compiled:
+    """A kernel's code, compiled now."""
+    compiler = importlib.import_module("triton.compiler")
+    targets = importlib.import_module("triton.backends.compiler")
+    function = function_of(written.source, key)
+    source = compiler.ASTSource(
+        fn=function, signature={"words": "i64"}, constexprs={}, attrs={(0,): [["tt.divisibility", 8]]}
+    )
+    made = triton().compile(
+        source,
+        target=targets.GPUTarget("cuda", capability, 32),
+        options={"num_warps": written.warps, **known_options()},
+    )
+    told = made.metadata
+    scratch = int(getattr(told, "global_scratch_size", 0) or 0)
+    return Compiled(told.name, told.num_warps, told.shared, scratch, made.asm["cubin"])
+
+
+@cache
+def known_options() -> dict[str, Any]:
+    """Those of our options that this version of Triton has."""
+    backend = importlib.import_module("triton.backends.nvidia.compiler")
+    return {k: v for k, v in OPTIONS.items() if k in backend.CUDAOptions.__dataclass_fields__}
+
+
+def pack(made: Compiled) -> bytes:
+    """Code as it is kept on disk."""
+    told = {k: v for k, v in asdict(made).items() if k != "cubin"}
+    return json.dumps(told).encode() + b"\n" + made.cubin
+
+
+def unpack(kept: bytes) -> Compiled:
+    """Code from disk."""
+    told, cubin = kept.split(b"\n", 1)
+    return Compiled(**json.loads(told), cubin=cubin)
+
+
+Launcher = Callable[[int], None]  # of the address of a kernel's words

@@ -1,0 +1,189 @@
+"""Matrix products by cuBLASLt, through ctypes: it can be captured into a graph, as CuPy's cannot.
+
+cuBLASLt is column-major, so it is asked for the transposed product, C' = B' A'.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable
+from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.triton.templates.product import Product
+from adjoint.engine.core.state.precision import get_float32_matmul_precision
+
+# dtype -> (its number, how it is computed, the dtype of factors, in float32 by tensor cores)
+KINDS = {
+    "float32": (0, 68, 0),
+    "float64": (1, 70, 1),
+    "float16": (2, 68, 0),
+    "bfloat16": (14, 68, 0),
+}
+TF32 = 77  # float32 computed by tensor cores, in 10 bits
+TRANSPOSE_A, TRANSPOSE_B = 3, 4  # attributes of a product
+COUNT, STEP = 5, 6  # attributes of a matrix
+ROOM = 1  # attribute of a preference: bytes of workspace
+WORKSPACE = 64 << 20
+CANDIDATES = 8
+RESULT_BYTES = 96  # of a candidate: the algorithm (64), the workspace, the status, ...
+
+
+class Failure(RuntimeError):
+    """A call that cuBLASLt refused."""
+
+
+@cache
+def library() -> Any:
+    """The shared library: a wheel's, else the system's."""
+    names = ("libcublasLt.so.13", "libcublasLt.so.12")
+    tried = []
+    for package in ("nvidia.cu13", "nvidia.cublas"):
+        try:
+            found = importlib.import_module(package)
+        except ImportError:
+            continue
+        for root in found.__path__:
+            tried += [str(Path(root) / "lib" / name) for name in names]
+    for name in [path for path in tried if Path(path).exists()] + list(names):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise RuntimeError(
+        "compile: matrix products on CUDA need cuBLASLt, which was not found. Install it with "
+        "`pip install nvidia-cublas`, or the CUDA toolkit."
+    )
+
+
+def check(name: str, status: int) -> None:
+    """Refuse a status that is not success."""
+    if status:
+        raise Failure(f"cuBLASLt: {name} failed with status {status}")
+
+
+class Products:
+    """The products of one GPU; kinds of products are looked up once."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.handle: c_void_p | None = None
+        self.workspace: Any = None
+        self.plans: dict[tuple[Product, bool], Plan] = {}
+
+    def prepare(self, product: Product) -> Callable[[int], None]:
+        """What runs a product, given the address of its three addresses on the host."""
+        if self.handle is None:
+            self.handle = c_void_p()
+            check("create", library().cublasLtCreate(byref(self.handle)))
+            self.workspace = cupy().empty(WORKSPACE, np.uint8)
+        key = product, uses_tf32()
+        if key not in self.plans:
+            self.plans[key] = Plan(self.handle, *key)
+        plan = self.plans[key]
+
+        def run(words: int) -> None:
+            a, b, c = (c_int64 * 3).from_address(words)
+            stream = cupy().cuda.get_current_stream().ptr
+            plan(a, b, c, self.workspace.data.ptr, stream)
+
+        return run
+
+
+def uses_tf32() -> bool:
+    """Whether float32 products may go through tensor cores."""
+    return get_float32_matmul_precision() != "highest"
+
+
+class Plan:
+    """A product's descriptors and the algorithm chosen for it."""
+
+    def __init__(self, handle: c_void_p, product: Product, tf32: bool) -> None:
+        self.handle = handle
+        lib, p = library(), product
+        number, compute, scale = KINDS[p.dtype]
+        if p.dtype == "float32" and tf32:
+            compute = TF32
+        self.one = c_double(1) if scale else c_float(1)
+        self.zero = c_double(0) if scale else c_float(0)
+        self.description = c_void_p()
+        check(
+            "description",
+            lib.cublasLtMatmulDescCreate(byref(self.description), c_int(compute), c_int(scale)),
+        )
+        # Its first operand is our second.
+        for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), p.transposed[::-1], strict=True):
+            self.set(self.description, attribute, c_int32(int(turned)))
+        rows = ((p.n, p.k), (p.k, p.m), (p.n, p.m))
+        turned3 = (p.transposed[1], p.transposed[0], False)
+        leads = (p.lead[1], p.lead[0], p.lead[2])
+        steps = (p.steps[1], p.steps[0], p.steps[2])
+        self.layouts = [
+            self.layout(number, shape[::-1] if turned else shape, lead, p.count, step)
+            for shape, turned, lead, step in zip(rows, turned3, leads, steps, strict=True)
+        ]
+        self.algorithm = self.choose()
+
+    def set(self, description: c_void_p, attribute: int, value: Any) -> None:
+        status = library().cublasLtMatmulDescSetAttribute(
+            description, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
+        )
+        check("attribute", status)
+
+    def layout(
+        self, number: int, shape: tuple[int, int], lead: int, count: int, step: int
+    ) -> c_void_p:
+        """A matrix as cuBLASLt sees it, in columns."""
+        lib, made = library(), c_void_p()
+        rows, columns = (c_int64(n) for n in shape)
+        made_status = lib.cublasLtMatrixLayoutCreate(
+            byref(made), c_int(number), rows, columns, c_int64(lead)
+        )
+        check("layout", made_status)
+        if count > 1:
+            for attribute, value in ((COUNT, c_int32(count)), (STEP, c_int64(step))):
+                status = lib.cublasLtMatrixLayoutSetAttribute(
+                    made, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
+                )
+                check("layout's attribute", status)
+        return made
+
+    def choose(self) -> Any:
+        """The first algorithm that the library proposes."""
+        lib, preference = library(), c_void_p()
+        check("preference", lib.cublasLtMatmulPreferenceCreate(byref(preference)))
+        room = c_size_t(WORKSPACE)
+        status = lib.cublasLtMatmulPreferenceSetAttribute(
+            preference, c_int(ROOM), byref(room), c_size_t(8)
+        )
+        check("preference's attribute", status)
+        found = (ctypes.c_uint8 * (RESULT_BYTES * CANDIDATES))()
+        count = c_int(0)
+        a, b, c = self.layouts
+        status = lib.cublasLtMatmulAlgoGetHeuristic(
+            self.handle, self.description, a, b, c, c, preference, c_int(CANDIDATES), found,
+            byref(count),
+        )  # fmt: skip
+        check("choice of an algorithm", status)
+        lib.cublasLtMatmulPreferenceDestroy(preference)
+        if not count.value:
+            raise Failure("cuBLASLt: no algorithm for this product")
+        return found
+
+    def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:
+        left, right, out = self.layouts
+        status = library().cublasLtMatmul(
+            self.handle, self.description, byref(self.one),
+            c_void_p(b), left, c_void_p(a), right, byref(self.zero),
+            c_void_p(c), out, c_void_p(c), out, self.algorithm,
+            c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
+        )  # fmt: skip
+        check("product", status)
+
+

@@ -1,0 +1,124 @@
+"""The GPU through CuPy: memory, launches of cubins, graphs of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.triton.runtime.cublaslt import Products
+from adjoint.engine.backends.triton.runtime.compile import Compiled, compiled
+from adjoint.engine.backends.triton.templates.product import Product
+from adjoint.engine.backends.triton.words import Written
+
+SHARED = 48 << 10  # bytes that need not be asked for
+MAX_SHARED = 8  # the attribute of a function that asks for more
+UP = 1  # the direction of a copy to the device
+
+Launcher = Callable[[int], None]
+
+
+class Machine:
+    """One GPU."""
+
+    def __init__(self, index: int) -> None:
+        self.cupy = cupy()
+        self.index = index
+        major, minor = divmod(int(self.cupy.cuda.Device(index).compute_capability), 10)
+        self.capability = major * 10 + minor
+        self.loaded: dict[str, tuple[Any, Compiled]] = {}
+        self.products = Products(index)
+
+    def active(self) -> Any:
+        """A context in which memory and launches are this GPU's."""
+        return self.cupy.cuda.Device(self.index)
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """A new array."""
+        return self.cupy.empty(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        """Where an array begins."""
+        return int(array.data.ptr)
+
+    def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any:
+        """An array on memory of somebody else's."""
+        module = self.cupy.cuda
+        size = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
+        memory = module.UnownedMemory(address, size + dtype.itemsize, owner, self.index)
+        pointer = module.MemoryPointer(memory, 0)
+        return self.cupy.ndarray(shape, dtype, pointer, strides)
+
+    def pinned(self, count: int) -> Any:
+        """Words on the host that the GPU copies by itself."""
+        memory = self.cupy.cuda.alloc_pinned_memory(max(count, 1) * 8)
+        return np.frombuffer(memory, np.int64, count)
+
+    def upload(self, target: Any, source: Any) -> None:
+        """Copy pinned words to the device, in the order of the stream."""
+        runtime = self.cupy.cuda.runtime
+        stream = self.cupy.cuda.get_current_stream().ptr
+        runtime.memcpyAsync(target.data.ptr, source.ctypes.data, source.nbytes, UP, stream)
+
+    def mark(self) -> Any:
+        """A mark after what was asked for so far, to be waited for."""
+        event = self.cupy.cuda.Event(disable_timing=True)
+        event.record()
+        return event
+
+    def read(self, word: Any) -> int:
+        """One word of the device's, after all that was asked for."""
+        return int(word.get()[0])
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def prepare(self, name: str, work: Written | Product) -> Launcher:
+        """What launches a kernel, given the address of its words on the device (or, for a product,
+        on the host)."""
+        if isinstance(work, Product):
+            return self.products.prepare(work)
+        if name not in self.loaded:
+            made = compiled(work, self.capability)
+            with self.active():
+                module = self.cupy.cuda.function.Module()
+                module.load(made.cubin)
+                function = module.get_function(made.name)
+                if made.shared > SHARED:
+                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
+            self.loaded[name] = function, made
+        function, made = self.loaded[name]
+        grid, block = (*work.grid, 1), (made.warps * 32, 1, 1)
+        scratch = self.empty(made.scratch * grid[0] * grid[1], np.uint8) if made.scratch else None
+        room = np.uint64(0 if scratch is None else scratch.data.ptr)
+
+        def launch(words: int, hold: Any = scratch) -> None:
+            arguments = (np.int64(words), room, np.uint64(0))
+            function(grid, block, arguments, shared_mem=made.shared)
+
+        return launch
+
+    def graph(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What replays the launches that `run` makes."""
+        stream = self.cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                run()
+            finally:
+                made = stream.end_capture()
+
+        def replay() -> None:
+            made.launch(self.cupy.cuda.get_current_stream())
+
+        return replay
+
+
+@cache
+def machine(index: int) -> Machine:
+    """A GPU by its number."""
+    return Machine(index)

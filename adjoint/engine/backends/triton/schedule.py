@@ -1,0 +1,126 @@
+"""Schedules on the GPU: the order of dimensions, and how a kernel is cut into tiles.
+
+Note [tiles]
+    A program of a launch computes a tile: `x` of the outer combinations, taken as one row of
+    numbers, by `r` of the inner ones. Where a tile holds all inner combinations the kernel is
+    *whole*: every value is computed once and kept in registers through all stages. Otherwise each
+    stage is a loop over tiles of the inner combinations, and computes again what it needs of
+    earlier ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.engine.compiler.loops.ir import POINT, Form, Kernel, LoopKernel
+from adjoint.engine.compiler.loops.nest import host_dtype
+from adjoint.engine.compiler.loops.schedule import (
+    merge,
+    order,
+    over_dims,
+    stride_classes,
+    vector_atom,
+)
+
+PROCESSORS = 132  # of the machines this is tuned on; fewer or more work as well
+ELEMENTS = 1024  # of a tile of a kernel without reductions
+WHOLE_ROW = 4096  # inner combinations that registers hold
+ROW = 2048  # elements of a tile in a loop along rows
+COLUMNS = 64  # of a tile that reduces down columns
+HEAVY = 24  # operations that fill registers
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """How a kernel is cut (Note [tiles])."""
+
+    x: int
+    r: int  # 0: nothing is reduced
+    whole: bool
+    warps: int
+
+
+def schedule(kernel: LoopKernel) -> Kernel:
+    """Neighbouring elements side by side, dimensions merged, and the form frozen."""
+    refs = kernel.refs + [ref for _, ref in kernel.stores]
+    vector = vector_atom(kernel, refs)
+    outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
+    inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
+    rows = vector in kernel.reduced
+    outer_dims, inner_dims = merge(outer, refs), merge(inner, refs)
+    dims = outer_dims + inner_dims
+    last = len(dims) - 1 if rows else len(outer_dims) - 1
+    settled = [over_dims(ref, dims) for ref in refs]
+    base = len(kernel.refs)
+    form = Form(
+        rows=rows,
+        outer=len(outer_dims),
+        inner=len(inner_dims),
+        ops=kernel.ops,
+        refs=tuple(stride_classes(ref, last) for ref in settled),
+        stores=tuple((v, base + i) for i, (v, _) in enumerate(kernel.stores)),
+        hosts=tuple(map(host_dtype, kernel.hosts)),
+    )
+    return Kernel(
+        form,
+        tuple(prod(a.size for a in g) for g in outer_dims),
+        tuple(prod(a.size for a in g) for g in inner_dims),
+        tuple(settled),
+        kernel.hosts,
+        extents=kernel.extents,
+        faults=tuple(kernel.faults[k][j] for k, j in form.checks()),
+        origin=kernel.origin,
+    )
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is n or more."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
+    """How the kernels of a launch are cut, by their largest sizes."""
+    outer = max(prod(k.outer) for k in kernels)
+    inner = max(prod(k.inner) for k in kernels)
+    if not form.inner:
+        x = ELEMENTS
+        while x > 128 and outer * len(kernels) < 2 * x * PROCESSORS:
+            x //= 2
+        x = min(x, max(power_of_two(outer), 1))
+        return Tiles(x, 0, True, max(1, min(4, x // 128)))
+    heavy = sum(op.kind == POINT and op.full for op in form.ops) > HEAVY
+    if form.rows:
+        r = power_of_two(inner)
+        if r <= (WHOLE_ROW // 2 if heavy else WHOLE_ROW):
+            x = max(1, min(1024 // r, power_of_two(outer)))
+            while x > 1 and outer < x * PROCESSORS * 2:
+                x //= 2
+            return Tiles(x, r, True, warps(x * r))
+        return Tiles(1, ROW, False, 8)
+    x = min(COLUMNS, power_of_two(outer))
+    while x > 16 and outer * len(kernels) < x * PROCESSORS:
+        x //= 2
+    r = min(power_of_two(inner), max(1, 2048 // x))
+    return Tiles(x, r, r >= inner, warps(x * r))
+
+
+def warps(elements: int) -> int:
+    """Warps for a tile of so many elements."""
+    return max(1, min(8, elements // 256))
+
+
+def same_sizes(kernels: list[Kernel]) -> bool:
+    """Whether all kernels of a launch differ in addresses and numbers alone."""
+    return len({sizes_of(k) for k in kernels}) == 1
+
+
+def sizes_of(kernel: Kernel) -> tuple[Any, ...]:
+    """All of a kernel that is sizes, strides and offsets."""
+    return (
+        kernel.outer, kernel.inner, kernel.extents,
+        tuple(tuple(r.strides.items()) for r in kernel.refs),
+        tuple(r.picks for r in kernel.refs),
+        tuple(r.offset for r in kernel.refs if r.buffer is None),
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""The GPU as a target of the compiler: what its kernels know, and the templates it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir import laws
+from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.triton.functions import computes
+from adjoint.engine.backends.triton.schedule import schedule
+from adjoint.engine.backends.triton.templates import product, rows
+from adjoint.engine.backends.triton.words import fill_words
+from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
+from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.target import Target
+from adjoint.engine.core.dtype import DType
+
+
+class TritonTarget(Target):
+    """Kernels in Triton; `unaligned` are the inputs whose addresses are no multiples of 16."""
+
+    name = "triton"
+    device = "cuda"
+    dtypes = frozenset(KIND)
+    widened = frozenset({"index_put"})
+    # Enough results keep all processors busy; fewer are reduced in two steps.
+    few = 1 << 14
+    long = 2048
+    templates = {**joins.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES}
+
+    def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:
+        self.unaligned = unaligned
+
+    def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
+        return computes(name, compute, params)
+
+    def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
+        return laws.supports(law, args, dtype)
+
+    def schedule(self, kernel: LoopKernel) -> Kernel:
+        return schedule(kernel)
+
+    def fill_words(self, launch: Launch) -> None:
+        fill_words(launch, lambda number: number not in self.unaligned)

@@ -1,0 +1,1 @@
+"""Nodes with kernels of their own: products, rows put at indices."""

@@ -1,0 +1,138 @@
+"""The template of matrix products: one call of cuBLASLt, or one per combination of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.product.template import common_batches
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.graph.ir import Node, Value
+
+FLOATS = {"float16", "bfloat16", "float32", "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """C (m, n) = A (m, k) B (k, n), `count` times at constant steps; all in elements, row-major.
+
+    A matrix may be transposed in memory; `lead` is the step from one of its lines to the next.
+    """
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    transposed: tuple[bool, bool]  # A, B
+    lead: tuple[int, int, int]  # A, B, C
+    count: int = 1
+    steps: tuple[int, int, int] = (0, 0, 0)
+    refs: tuple[Any, ...] = ()  # a kernel's references, of which a product has none
+
+
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats on the device."""
+    spec = node.outputs[0].spec
+    return (
+        all(isinstance(x, Value) for x in inputs)
+        and spec.dtype.name in FLOATS
+        and spec.device.type == setting.target.device
+    )
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands whose lines have gaps between elements."""
+    return {i for i, x in enumerate(inputs) if line(layout(x)) is None}
+
+
+def line(place: Place) -> tuple[bool, int] | None:
+    """Whether a matrix lies transposed, and the step between lines; None: neither way has lines."""
+    (m, n), (down, along) = place.shape[-2:], place.strides[-2:]
+    if (along == 1 or n == 1) and (m == 1 or down >= max(n, 1)):
+        return False, max(n, 1) if m == 1 else down
+    if (down == 1 or m == 1) and (n == 1 or along >= max(m, 1)):
+        return True, max(m, 1) if n == 1 else along
+    return None
+
+
+def in_lines(place: Place) -> bool:
+    """Whether a product can be written there: rows that are contiguous."""
+    found = line(place)
+    return found is not None and not found[0]
+
+
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """Calls for one product; what is no memory of the program's own is written by a copy."""
+    a, b, c = *operands, results[0]
+    if c.buffer.kind not in OWN or not in_lines(c):
+        own = row_major(Buffer(ARENA, c.buffer.dtype, prod(c.shape), name="product"), c.shape)
+        return [*steps(setting, node, operands, [own]), copy_step(setting.target, own, c)]
+    dims = common_batches([a, b, c])
+    lines = [line(p) for p in (a, b, c)]
+    assert None not in lines
+    found: list[Any] = lines
+    (m, k), n = a.shape[-2:], c.shape[-1]
+    plain = Product(
+        a.buffer.dtype.name, m, n, k,
+        (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]),
+    )  # fmt: skip
+    tall = one_tall(plain, dims)
+    if tall is not None:
+        return [launch(tall, (a, b, c), (0, 0, 0))]
+    *outside, last = dims or [(1, (0, 0, 0))]
+    whole_product = Product(
+        plain.dtype, m, n, k, plain.transposed, plain.lead, last[0], last[1]
+    )
+    return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
+
+
+def one_tall(plain: Product, dims: Any) -> Product | None:
+    """A batch that shares the other operand, as rows of one product."""
+    if len(dims) != 1:
+        return None
+    size, (along_a, along_b, along_c) = dims[0]
+    lead_a, _, lead_c = plain.lead
+    if along_b or plain.transposed[0] or along_a != lead_a * plain.m or along_c != lead_c * plain.m:
+        return None
+    return Product(
+        plain.dtype, plain.m * size, plain.n, plain.k, plain.transposed, plain.lead
+    )
+
+
+def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    """Where each combination of batches begins, in elements of the three matrices."""
+    found: list[tuple[int, ...]] = [(0, 0, 0)]
+    for size, strides in dims:
+        found = [
+            tuple(at + i * s for at, s in zip(each, strides, strict=True))
+            for each in found
+            for i in range(size)
+        ]
+    return found
+
+
+def launch(product: Product, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:
+    """One call."""
+    item = places[0].buffer.dtype.itemsize
+    a, b, c = places
+    return Launch(
+        function=f"product_{product.dtype}",
+        words=[
+            Address(p.buffer, (p.offset + s) * item) for p, s in zip(places, shift, strict=True)
+        ],
+        reads=(whole(a.buffer), whole(b.buffer)),
+        writes=(whole(c.buffer),),
+        pieces=1,
+        cost=2 * product.count * product.m * product.n * product.k,
+        label=sized("matmul", product.m, product.n, product.k),
+        kernels=[product],
+    )
+
+
+TEMPLATES = {"matmul": Template(accepts, packed, steps, writes_to=in_lines)}

@@ -1,0 +1,94 @@
+"""Words: what a launch of generated kernels is told, and the kernel it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.triton.emit import Emitter
+from adjoint.engine.backends.triton.schedule import PROCESSORS
+from adjoint.engine.compiler.loops.ir import Kernel, Ref
+from adjoint.engine.compiler.memory.places import INPUT, OWN
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Number, Status, double_bits
+from adjoint.engine.graph.ir import Value
+
+ALIGN = 16  # bytes that one instruction can load
+WAVES = 4  # programs for each processor, of each of many kernels launched together
+NAME = "kernel"  # in all sources; what is called is named by content
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A kernel's source, and how it is launched."""
+
+    source: str
+    grid: tuple[int, int]
+    warps: int
+    origin: str  # the operations it does, for people
+
+    def __call__(self, name: str) -> tuple[str, set[str]]:
+        """The text of a template's function."""
+        return self.source, set()
+
+
+def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
+    """Write a launch's kernel and its words (Note [kernel table]).
+
+    `is_aligned` says of an input whether its address is a multiple of 16.
+    """
+    form, kernels = step.form, step.kernels
+    aligned = [
+        all(aligns(k.refs[r], is_aligned) for k in kernels) for r in range(len(form.refs))
+    ]
+    stores = {r for _, r in form.stores}
+    guarded = any(k.refs[r].buffer.kind not in OWN for k in kernels for r in stores)
+    emitter = Emitter(form, kernels, aligned, guarded)
+    source = emitter.text(NAME)
+    tiles = emitter.tiles
+    blocks = max(-(-prod(k.outer) // tiles.x) for k in kernels)
+    grid = (min(blocks, PROCESSORS * WAVES), len(kernels)) if emitter.many else (blocks, 1)
+    step.text = Written(source, grid, tiles.warps, "+".join(kernels[0].origin))
+    step.function = f"t{digest(f'{source};{tiles.warps}')}"
+    step.words = [word_of(k, what) for k in kernels for what in emitter.words.at] or [0]
+    step.pieces = grid[0] * grid[1]
+
+
+def aligns(ref: Ref, is_aligned: Callable[[int], bool]) -> bool:
+    """Whether a reference's address is a multiple of 16 bytes."""
+    buffer = ref.buffer
+    if buffer is None or (ref.offset * ref.dtype.itemsize) % ALIGN:
+        return False
+    return buffer.kind in OWN or (buffer.kind == INPUT and is_aligned(buffer.number))
+
+
+def word_of(kernel: Kernel, what: tuple[Any, ...]) -> Any:
+    """A word of a kernel, by what it is."""
+    match what:
+        case ("address", r):
+            ref = kernel.refs[r]
+            return Address(ref.buffer, ref.offset * ref.dtype.itemsize)
+        case ("offset", r):
+            return kernel.refs[r].offset
+        case ("size", d):
+            return (*kernel.outer, *kernel.inner)[d]
+        case ("stride", r, d):
+            return kernel.refs[r].strides[d]
+        case ("pick", r, j):
+            return kernel.refs[r].picks[j][0]
+        case ("limit", r, j):
+            return kernel.refs[r].picks[j][1]
+        case ("extent", i):
+            return kernel.extents[i]
+        case ("fault", k, j):
+            return kernel.faults[kernel.form.checks().index((k, j))]
+        case ("status",):
+            return Status()
+        case ("host", h):
+            host = kernel.hosts[h]
+            if isinstance(host, Value):
+                return Number(host)
+            return double_bits(host) if host.__class__ is float else host
+    raise KeyError(what)

@@ -1,0 +1,137 @@
+"""Programs of the GPU's target, run on the CPU by Triton's interpreter.
+
+Triton reads TRITON_INTERPRET when functions are decorated, so this module is loaded in a process
+of its own (`tests/test_triton_interpreted.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+assert os.environ.get("TRITON_INTERPRET") == "1"
+
+import adjoint  # noqa: E402, F401
+from adjoint.engine.backends.triton.program.program import Program  # noqa: E402
+from adjoint.engine.backends.triton.runtime.compile import function_of, scope  # noqa: E402
+from adjoint.engine.backends.triton.target import TritonTarget  # noqa: E402
+from adjoint.engine.backends.triton.templates.product import Product  # noqa: E402
+from adjoint.engine.compiler.executors import register_backend  # noqa: E402
+from adjoint.engine.compiler.options import chosen  # noqa: E402
+
+BFLOAT16 = importlib.import_module("ml_dtypes").bfloat16
+DTYPES = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": BFLOAT16}
+ELSEWHERE = {
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc, "erfcx": scipy.special.erfcx,
+    "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln, "pow": np.power,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt_rn": np.sqrt,
+    "normcdf": scipy.special.ndtr, "normcdfinv": scipy.special.ndtri,
+}  # fmt: skip
+
+
+class Library:
+    """NVIDIA's functions by NumPy's and SciPy's."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function: Any = ELSEWHERE.get(name) or getattr(np, name)
+        language = importlib.import_module("triton.language")
+        handles = importlib.import_module("triton.runtime.interpreter")
+
+        def run(*xs: Any) -> Any:
+            with np.errstate(all="ignore"):
+                data = function(*[x.handle.data for x in xs])
+            wide = max(xs, key=lambda x: x.handle.data.size)
+            data = np.asarray(data, wide.handle.data.dtype).reshape(np.shape(data) or (1,))
+            return language.tensor(handles.TensorHandle(data, wide.handle.dtype), wide.type)
+
+        return run
+
+
+class Interpreter:
+    """The machine that a program runs on."""
+
+    def active(self) -> Any:
+        return contextlib.nullcontext()
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        room = np.empty(size + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        return np.ndarray(shape, dtype, room.data, start)
+
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any:
+        import ctypes
+
+        size = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        memory = (ctypes.c_uint8 * size).from_address(address)
+        memory.owner = owner  # type: ignore[attr-defined]
+        return np.ndarray(shape, dtype, memory, 0, strides)
+
+    def pinned(self, count: int) -> Any:
+        return np.zeros(count, np.int64)
+
+    def upload(self, target: Any, source: Any) -> None:
+        target[:] = source
+
+    def mark(self) -> Any:
+        return None
+
+    def read(self, word: Any) -> int:
+        return int(word[0])
+
+    def prepare(self, name: str, work: Any) -> Callable[[int], None]:
+        if isinstance(work, Product):
+            return lambda words: multiply(self, work, words)
+        function = function_of(work.source, name, {**scope(), "libdevice": Library()})
+
+        def run(words: int) -> None:
+            with np.errstate(all="ignore"):
+                function[work.grid](words)
+
+        return run
+
+    def graph(self, run: Callable[[], None]) -> Callable[[], None]:
+        return run
+
+
+def multiply(machine: Interpreter, p: Product, words: int) -> None:
+    """A matrix product as cuBLASLt does it."""
+    a, b, c = machine.window(words, None, (3,), (8,), np.dtype(np.int64))
+    dtype = np.dtype(DTYPES[p.dtype])
+
+    def matrix(address: int, rows: int, columns: int, lead: int, step: int, turned: bool) -> Any:
+        strides = (step, 1, lead) if turned else (step, lead, 1)
+        return machine.window(
+            int(address), None, (p.count, rows, columns),
+            tuple(s * dtype.itemsize for s in strides), dtype,
+        )  # fmt: skip
+
+    left = matrix(a, p.m, p.k, p.lead[0], p.steps[0], p.transposed[0])
+    right = matrix(b, p.k, p.n, p.lead[1], p.steps[1], p.transposed[1])
+    out = matrix(c, p.m, p.n, p.lead[2], p.steps[2], False)
+    wide = np.float64 if p.dtype == "float64" else np.float32
+    out[...] = (left.astype(wide) @ right.astype(wide)).astype(dtype)
+
+
+class CpuTriton(TritonTarget):
+    """The GPU's target for memory of the CPU's."""
+
+    name = "triton on the cpu"
+    device = "cpu"
+
+
+def maker(mode: str, options: dict[str, Any]) -> Any:
+    return lambda task: Program(task, chosen(mode, options), Interpreter(), CpuTriton)
+
+
+register_backend("interpreted-triton", maker)
