@@ -132,19 +132,19 @@ class Emitter:
         self.head: list[str] = []
         code = self.code
         step = "WORDS * tl.program_id(1)" if self.many else "0"
-        start = [
+        top = [
             "@triton.jit",
             f"def {name}(words):",
             f"    w = words.to(tl.pointer_type(tl.int64)) + {step}",
         ]
         if self.guarded or self.form.checks():
             self.status = "status"
-            start += [
+            top += [
                 f"    status = {self.word('status')}.to(tl.pointer_type(tl.int64))",
                 "    told = tl.load(status)",
             ]
         if self.guarded:
-            start.append("    if told != 0:\n        return")
+            top.append("    if told != 0:\n        return")
         self.pointer_lines()
         total = self.total("x")
         if self.many:
@@ -154,14 +154,15 @@ class Emitter:
             block = "block"
         else:
             block = "tl.program_id(0)"
-        x = f"{block}.to({self.index}) * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
+        start = f"(tl.full((), 0, {self.index}) + {block})"
+        x = f"{start} * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
         code.put(f"x = ({x}){'' if self.flat else '[:, None]'}")
         self.coordinates |= self.decode("x", "x", range(self.form.outer))
         if not self.fixed or int(total) % self.tiles.x:
             code.put(f"xm = x < {total if self.fixed else 'nx'}")
             self.masks["x"] = "xm"
         self.body()
-        text = "\n".join([*start, *self.head, *code.lines]) + "\n"
+        text = "\n".join([*top, *self.head, *code.lines]) + "\n"
         return text.replace("WORDS", str(max(len(self.words.at), 1)))
 
     def settle_total(self, total: str) -> str:
@@ -490,7 +491,7 @@ class Emitter:
             fits = (shown >> CODE_BITS).eq(wide)
             word = f"{select(fits, shown, shown.like(LEAST)).ref} | {fault}"
         mask = " & ".join(m for m in (self.mask(self.varies(k)), bad.ref, "(told == 0)") if m)
-        code.put(f"bad = ({mask}).to(tl.int1)")
+        code.put(f"bad = ({mask}).to(tl.int32) != 0")
         code.put("tl.store(status + bad.to(tl.int32) * 0, (bad.to(tl.int64) * 0) | "
                  f"({word}), mask=bad)")  # fmt: skip
 
