@@ -396,6 +396,7 @@ HOOKS.find_method = find_method
 
 
 HOOKS.backends["native"] = "adjoint.engine.backends.llvm.program.native"
+HOOKS.backends["triton"] = HOOKS.devices["cuda"] = "adjoint.engine.backends.triton.program.compile"
 
 
 def executor_named(name: str) -> Any:

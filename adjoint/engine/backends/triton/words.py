@@ -40,9 +40,7 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     `is_aligned` says of an input whether its address is a multiple of 16.
     """
     form, kernels = step.form, step.kernels
-    aligned = [
-        all(aligns(k.refs[r], is_aligned) for k in kernels) for r in range(len(form.refs))
-    ]
+    aligned = [all(aligns(k.refs[r], is_aligned) for k in kernels) for r in range(len(form.refs))]
     stores = {r for _, r in form.stores}
     guarded = any(k.refs[r].buffer.kind not in OWN for k in kernels for r in stores)
     emitter = Emitter(form, kernels, aligned, guarded)

@@ -184,6 +184,7 @@ class Hooks:
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name
+    devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -162,7 +163,7 @@ def allocate(arena: Arena, image: Image) -> None:
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
-    """The executor factory of native code; other devices' programs are interpreted."""
+    """The executor factory of native code; other devices' programs are their backends'."""
     options = options or Options()
     shared = shared_by(task, options)
     if shared is not None:
@@ -173,7 +174,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
     ):
-        return interpreted(task)
+        return compile_elsewhere(task, options)
     # What is checked must be known by its nodes, which images do not keep.
     key = None if options.validate else disk_key(task, options)
     arena = None if shared is None else shared.arena
@@ -209,6 +210,17 @@ def checked(
     found = shared.find(task.sizing.sizes)
     assert found is not None
     return Validated(native, found.draft, found.scope.complete(task.sizing.sizes))
+
+
+def compile_elsewhere(task: Task, options: Options) -> Executable:
+    """An executable for a task that is not all on the CPU."""
+    devices = {v.spec.device.type for v in task.graph.inputs if not v.host}
+    devices |= {v.spec.device.type for node in task.graph for v in node.outputs}
+    backend = HOOKS.devices.get(devices.pop()) if len(devices) == 1 else None
+    if backend is None:
+        return interpreted(task)
+    made: Executable = importlib.import_module(backend).compile_task(task, options)
+    return made
 
 
 def disk_key(task: Task, options: Any) -> str | None:

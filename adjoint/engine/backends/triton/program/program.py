@@ -97,8 +97,7 @@ class Program:
         unaligned = frozenset(
             i
             for i, (x, v) in enumerate(zip(task.examples, task.graph.inputs, strict=True))
-            if not v.host
-            and (machine.address(x) % ALIGN if i in self.fixed else id(x) in written)
+            if not v.host and (machine.address(x) % ALIGN if i in self.fixed else id(x) in written)
         )
         self.plan = plan_for(task, target(unaligned), options)
         self.draft = Draft(self.plan)
@@ -280,5 +279,3 @@ def signed(x: int) -> int:
     """An integer as the signed 64-bit word of its low bits."""
     x = int(x) & (2**64 - 1)
     return x - 2**64 if x >> 63 else x
-
-

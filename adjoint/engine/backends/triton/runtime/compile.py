@@ -99,7 +99,10 @@ def build(written: Written, key: str, capability: int) -> Compiled:
     targets = importlib.import_module("triton.backends.compiler")
     function = function_of(written.source, key)
     source = compiler.ASTSource(
-        fn=function, signature={"words": "i64"}, constexprs={}, attrs={(0,): [["tt.divisibility", 8]]}
+        fn=function,
+        signature={"words": "i64"},
+        constexprs={},
+        attrs={(0,): [["tt.divisibility", 8]]},
     )
     made = triton().compile(
         source,

@@ -185,5 +185,3 @@ class Plan:
             c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
         )  # fmt: skip
         check("product", status)
-
-

@@ -86,9 +86,7 @@ def steps(
     if tall is not None:
         return [launch(tall, (a, b, c), (0, 0, 0))]
     *outside, last = dims or [(1, (0, 0, 0))]
-    whole_product = Product(
-        plain.dtype, m, n, k, plain.transposed, plain.lead, last[0], last[1]
-    )
+    whole_product = Product(plain.dtype, m, n, k, plain.transposed, plain.lead, last[0], last[1])
     return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
 
 
@@ -100,9 +98,7 @@ def one_tall(plain: Product, dims: Any) -> Product | None:
     lead_a, _, lead_c = plain.lead
     if along_b or plain.transposed[0] or along_a != lead_a * plain.m or along_c != lead_c * plain.m:
         return None
-    return Product(
-        plain.dtype, plain.m * size, plain.n, plain.k, plain.transposed, plain.lead
-    )
+    return Product(plain.dtype, plain.m * size, plain.n, plain.k, plain.transposed, plain.lead)
 
 
 def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:

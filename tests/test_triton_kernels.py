@@ -1,0 +1,98 @@
+"""Generated Triton kernels compile for every generation of GPU, without one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.triton.program.program import Program
+from adjoint.engine.backends.triton.runtime.compile import build
+from adjoint.engine.backends.triton.target import TritonTarget
+from adjoint.engine.backends.triton.templates.product import Product
+from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.options import chosen
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.graph.execution import interpreted
+
+from .triton_programs import PROGRAMS, training
+
+pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles the kernels")
+CAPABILITIES = (80, 90, 100)
+
+
+class CpuTriton(TritonTarget):
+    name = "triton on the cpu"
+    device = "cpu"
+
+
+class Compiling:
+    """A machine that compiles kernels and runs none."""
+
+    def __init__(self, capabilities: tuple[int, ...]) -> None:
+        self.capabilities = capabilities
+        self.kernels: dict[str, int] = {}
+
+    def active(self) -> Any:
+        return contextlib.nullcontext()
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        return np.empty(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any:
+        return np.empty(shape, dtype)
+
+    def pinned(self, count: int) -> Any:
+        return np.zeros(count, np.int64)
+
+    def prepare(self, name: str, work: Any) -> Callable[[int], None]:
+        if not isinstance(work, Product) and name not in self.kernels:
+            for capability in self.capabilities:
+                made = build(work, digest(work.source), capability)
+                self.kernels[name] = len(made.cubin)
+        return lambda words: None
+
+
+def compile_all(run: Callable[[str], Any], capabilities: tuple[int, ...]) -> Compiling:
+    """Compile the kernels of what is run with a backend."""
+    machine: Any = Compiling(capabilities)
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            Program(task, chosen(mode, options), machine, CpuTriton)
+            return interpreted(task)
+
+        return executable
+
+    register_backend("compiled-triton", maker)
+    run("compiled-triton")
+    return machine
+
+
+@pytest.mark.parametrize("name", ["chain", "softmax", "long rows", "picked", "put", "draws"])
+def test_kernels_compile(name: str) -> None:
+    fn, arguments = PROGRAMS[name]
+    made = compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), (90,))
+    assert made.kernels
+    assert min(made.kernels.values()) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernels_compile_for_every_generation(name: str) -> None:
+    fn, arguments = PROGRAMS[name]
+    compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), CAPABILITIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_kernels_of_a_step_compile(optimizer: str) -> None:
+    made = compile_all(lambda backend: training(backend, optimizer, steps=1), CAPABILITIES)
+    assert made.kernels

@@ -1,0 +1,100 @@
+"""Programs that exercise every part of the emitter, each a function and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.nn import functional as F
+
+Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
+
+
+def small() -> tuple[Any, ...]:
+    return (ad.randn(4, 7),)
+
+
+def integers(x: Any) -> Any:
+    n = (x * 100).int()
+    return n // 3, (x * 100).long() % 7, (x * 10).to(ad.int8) * 5, n.fmod(5), n & 6, n << 2
+
+
+def heads(x: Any) -> Any:
+    h = x.reshape(2, 6, 2, 5).transpose(1, 2)
+    mask = ad.ones(6, 6, device=x.device).tril()
+    scores = (h @ h.transpose(-1, -2)).masked_fill(mask == 0, float("-inf"))
+    return (scores.softmax(-1) @ h).transpose(1, 2).flatten(2)
+
+
+def picked(x: Any, i: Any) -> Any:
+    return x[i], x.gather(1, i[:, None].abs()), x.index_select(0, i.abs())
+
+
+def put(x: Any, i: Any) -> Any:
+    return ad.zeros(10, 7, device=x.device).index_put((i,), x, accumulate=True)
+
+
+PROGRAMS: dict[str, Program] = {
+    "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
+    "functions": (
+        lambda x: (
+            x.sin() + x.cos() + x.erf() + x.sigmoid() + x.abs().pow(1.7) + x.expm1(),
+            x.abs().log1p() + x.atan() + x.floor() + x.round() + x.trunc() + x.sign(),
+            ad.lgamma(x.abs() + 1), ad.digamma(x.abs() + 1), ad.atan2(x, x + 1), x.remainder(0.3),
+            ad.nextafter(x, x + 1), ad.copysign(x, -x), ad.hypot(x, x), ad.logaddexp(x, -x),
+        ),
+        small,
+    ),
+    "bounds": (lambda x: (x.clamp(-1, 1), x.relu(), ad.maximum(x, -x), x.fmin(x * 2)), small),
+    "bfloat16": (lambda x: (x.bfloat16() * 3 + x.bfloat16().exp()).softmax(-1), small),
+    "float16": (lambda x: (x.half() * 3 + x.half().exp()).sum(-1), small),
+    "float64": (lambda x: (x.double() * 3 + x.double().exp()).sum(0), small),
+    "integers": (integers, small),
+    "bools": (lambda x: ((x > 0) & (x < 1), (x > 0).all(0), (x > 0).sum(), x.prod(-1)), small),
+    "extremes": (lambda x: (x.argmax(-1), x.amin(0), (x > 0).any(-1), x.max()), small),
+    "softmax": (lambda x: x.softmax(-1) * x.log_softmax(-1), small),
+    "norm": (lambda x: F.layer_norm(F.gelu(x), (7,)), small),
+    "broadcast": (lambda x: x[:, :1] * x[:1] + x.t().sum(-1), lambda: (ad.randn(7, 7),)),
+    "joined": (lambda x: ad.cat([x.sin(), x.cos()], 1).roll(1, 1).flip(0), small),
+    "permuted": (lambda x: (x.permute(2, 0, 1) + 1).contiguous(), lambda: (ad.randn(5, 6, 7),)),
+    "long rows": (lambda x: x.softmax(-1), lambda: (ad.randn(3, 5001),)),
+    "long sum": (lambda x: (x.sum(), x.amax()), lambda: (ad.randn(61, 101),)),
+    "columns": (lambda x: (x.sum(0), x.exp().amax(0)), lambda: (ad.randn(300, 33),)),
+    "two reduced": (lambda x: x.exp().sum((0, 1)), lambda: (ad.randn(10, 100, 17),)),
+    "picked": (picked, lambda: (ad.randn(4, 7), ad.tensor([3, 0, -1]))),
+    "put": (put, lambda: (ad.randn(4, 7), ad.tensor([1, 1, 3, 9]))),
+    "embedding": (lambda w, i: F.embedding(i, w) * 2,
+                  lambda: (ad.randn(10, 16), ad.tensor([[1, 2], [9, 0]]))),
+    "products": (lambda x: (x @ x.t(), x.t() @ x, (x @ x.t()).relu() + 1), small),
+    "batched products": (lambda x: x @ x.transpose(-1, -2), lambda: (ad.randn(2, 3, 4, 5),)),
+    "attention": (heads, lambda: (ad.randn(2, 6, 10),)),
+    "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
+    "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
+    "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),
+    "scalar": (lambda x: (x.sum() * 2).exp(), small),
+    "triangles": (lambda x: x.triu(1) + ad.arange(7, device=x.device), lambda: (ad.randn(7, 7),)),
+}  # fmt: skip
+
+
+def training(backend: str, optimizer: str, device: str = "cpu", steps: int = 4) -> list[float]:
+    """The losses of a small network's training; "eager": not compiled."""
+    ad.manual_seed(0)
+    net = nn.Sequential(
+        nn.Embedding(11, 8), nn.Flatten(), nn.Linear(24, 16), nn.LayerNorm(16), nn.GELU(),
+        nn.Dropout(0.1), nn.Linear(16, 3),
+    ).to(device)  # fmt: skip
+    made = getattr(ad.optim, optimizer)(net.parameters(), lr=1e-2)
+
+    def step(x: Any, y: Any) -> Any:
+        loss = F.cross_entropy(net(x), y)
+        made.zero_grad()
+        loss.backward()
+        made.step()
+        return loss
+
+    run = step if backend == "eager" else ad.compile(step, backend=backend)
+    x = ad.randint(0, 11, (12, 3)).to(device)
+    y = ad.randint(0, 3, (12,)).to(device)
+    return [run(x, y).item() for _ in range(steps)]
