@@ -36,6 +36,26 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
+def round_halves() -> None:
+    """Have the interpreter round to bfloat16 as GPUs do; by itself it cuts."""
+    handles = importlib.import_module("triton.runtime.interpreter")
+    language = importlib.import_module("triton.language")
+    cast = handles.InterpreterBuilder.cast_impl
+
+    def rounded(self: Any, source: Any, kind: Any) -> Any:
+        if source.dtype.scalar == language.float32 and kind.scalar == language.bfloat16:
+            bits = source.data.astype(np.float32).astype(BFLOAT16).view(np.uint16)
+            return handles.TensorHandle(bits, kind.scalar)
+        return cast(self, source, kind)
+
+    builder: Any = handles.InterpreterBuilder
+    for name in ("cast_impl", "create_fp_trunc"):
+        setattr(builder, name, rounded)
+
+
+round_halves()
+
+
 class Library:
     """NVIDIA's functions by NumPy's and SciPy's."""
 
@@ -107,20 +127,22 @@ class Interpreter:
 def multiply(machine: Interpreter, p: Product, words: int) -> None:
     """A matrix product as cuBLASLt does it."""
     a, b, c = machine.window(words, None, (3,), (8,), np.dtype(np.int64))
-    dtype = np.dtype(DTYPES[p.dtype])
+    dtype, result = np.dtype(DTYPES[p.dtype]), np.dtype(DTYPES[p.out])
 
-    def matrix(address: int, rows: int, columns: int, lead: int, step: int, turned: bool) -> Any:
+    def matrix(
+        address: int, rows: int, columns: int, lead: int, step: int, turned: bool, dtype: Any
+    ) -> Any:
         strides = (step, 1, lead) if turned else (step, lead, 1)
         return machine.window(
             int(address), None, (p.count, rows, columns),
             tuple(s * dtype.itemsize for s in strides), dtype,
         )  # fmt: skip
 
-    left = matrix(a, p.m, p.k, p.lead[0], p.steps[0], p.transposed[0])
-    right = matrix(b, p.k, p.n, p.lead[1], p.steps[1], p.transposed[1])
-    out = matrix(c, p.m, p.n, p.lead[2], p.steps[2], False)
+    left = matrix(a, p.m, p.k, p.lead[0], p.steps[0], p.transposed[0], dtype)
+    right = matrix(b, p.k, p.n, p.lead[1], p.steps[1], p.transposed[1], dtype)
+    out = matrix(c, p.m, p.n, p.lead[2], p.steps[2], False, result)
     wide = np.float64 if p.dtype == "float64" else np.float32
-    out[...] = (left.astype(wide) @ right.astype(wide)).astype(dtype)
+    out[...] = (left.astype(wide) @ right.astype(wide)).astype(result)
 
 
 class CpuTriton(TritonTarget):

@@ -68,6 +68,13 @@ PROGRAMS: dict[str, Program] = {
     "embedding": (lambda w, i: F.embedding(i, w) * 2,
                   lambda: (ad.randn(10, 16), ad.tensor([[1, 2], [9, 0]]))),
     "products": (lambda x: (x @ x.t(), x.t() @ x, (x @ x.t()).relu() + 1), small),
+    "products of halves": (
+        lambda x: (
+            ad.addmm(x[0].bfloat16(), x.bfloat16(), x.t().bfloat16() @ x.bfloat16()),
+            F.scaled_dot_product_attention(*[x[None, None].bfloat16()] * 3, is_causal=True),
+        ),
+        lambda: (ad.randn(7, 7),),
+    ),
     "batched products": (lambda x: x @ x.transpose(-1, -2), lambda: (ad.randn(2, 3, 4, 5),)),
     "attention": (heads, lambda: (ad.randn(2, 6, 10),)),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),

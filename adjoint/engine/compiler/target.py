@@ -25,7 +25,7 @@ from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.ir import Graph, Node, Value
 
 LayoutOf = Callable[[Value], Place]
 
@@ -61,6 +61,10 @@ class Target(ABC):
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
     templates: Mapping[str, Template]  # by record
+
+    def prepare(self, graph: Graph) -> Graph:
+        """The graph as its templates want it; after the passes, before anything is planned."""
+        return graph
 
     @abstractmethod
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir import laws
 from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.triton.functions import computes
+from adjoint.engine.backends.triton.narrow import narrow
 from adjoint.engine.backends.triton.schedule import schedule
 from adjoint.engine.backends.triton.templates import product, rows
 from adjoint.engine.backends.triton.words import fill_words
@@ -16,6 +17,7 @@ from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.ir import Graph
 
 
 class TritonTarget(Target):
@@ -32,6 +34,9 @@ class TritonTarget(Target):
 
     def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:
         self.unaligned = unaligned
+
+    def prepare(self, graph: Graph) -> Graph:
+        return narrow(graph)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return computes(name, compute, params)

@@ -44,7 +44,7 @@ class Builder:
 
     def __init__(self, task: Task, setting: Setting) -> None:
         self.setting = setting
-        flat = run_passes(task.graph, keeping(setting.keeps))
+        flat = setting.target.prepare(run_passes(task.graph, keeping(setting.keeps)))
         self.remat = rematerialise(flat, setting.options.remat)
         self.inputs, given = input_places(self.remat.graph, task.examples)
         legal = Legal(self.remat.graph, given, setting)

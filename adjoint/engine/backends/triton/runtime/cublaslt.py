@@ -124,9 +124,12 @@ class Plan:
         turned3 = (p.transposed[1], p.transposed[0], False)
         leads = (p.lead[1], p.lead[0], p.lead[2])
         steps = (p.steps[1], p.steps[0], p.steps[2])
+        numbers = (number, number, KINDS[p.out][0])
         self.layouts = [
             self.layout(number, shape[::-1] if turned else shape, lead, p.count, step)
-            for shape, turned, lead, step in zip(rows, turned3, leads, steps, strict=True)
+            for number, shape, turned, lead, step in zip(
+                numbers, rows, turned3, leads, steps, strict=True
+            )
         ]
         self.algorithm = self.choose()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -24,6 +24,7 @@ class Product:
     """
 
     dtype: str
+    out: str  # the dtype of C: A's and B's, or float32 where those are halves
     m: int
     n: int
     k: int
@@ -79,14 +80,14 @@ def steps(
     found: list[Any] = lines
     (m, k), n = a.shape[-2:], c.shape[-1]
     plain = Product(
-        a.buffer.dtype.name, m, n, k,
+        a.buffer.dtype.name, c.buffer.dtype.name, m, n, k,
         (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]),
     )  # fmt: skip
     tall = one_tall(plain, dims)
     if tall is not None:
         return [launch(tall, (a, b, c), (0, 0, 0))]
     *outside, last = dims or [(1, (0, 0, 0))]
-    whole_product = Product(plain.dtype, m, n, k, plain.transposed, plain.lead, last[0], last[1])
+    whole_product = replace(plain, count=last[0], steps=last[1])
     return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
 
 
@@ -98,7 +99,7 @@ def one_tall(plain: Product, dims: Any) -> Product | None:
     lead_a, _, lead_c = plain.lead
     if along_b or plain.transposed[0] or along_a != lead_a * plain.m or along_c != lead_c * plain.m:
         return None
-    return Product(plain.dtype, plain.m * size, plain.n, plain.k, plain.transposed, plain.lead)
+    return replace(plain, m=plain.m * size)
 
 
 def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
@@ -115,12 +116,12 @@ def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
 
 def launch(product: Product, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:
     """One call."""
-    item = places[0].buffer.dtype.itemsize
     a, b, c = places
     return Launch(
         function=f"product_{product.dtype}",
         words=[
-            Address(p.buffer, (p.offset + s) * item) for p, s in zip(places, shift, strict=True)
+            Address(p.buffer, (p.offset + s) * p.buffer.dtype.itemsize)
+            for p, s in zip(places, shift, strict=True)
         ],
         reads=(whole(a.buffer), whole(b.buffer)),
         writes=(whole(c.buffer),),

@@ -1,0 +1,61 @@
+"""Programs of the GPU's target equal eager execution, in Triton's interpreter.
+
+Triton decides when it is loaded whether it interprets, so these run in one process of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
+QUICK = ("chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws")
+
+
+def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
+    """Run programs both ways; called in a process that interprets."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+    programs = importlib.import_module("tests.triton_programs")
+    for name in names:
+        fn, arguments = programs.PROGRAMS[name]
+        compiled = ad.compile(fn, backend="interpreted-triton")
+        for seed in range(2):
+            ad.manual_seed(seed)
+            given = arguments()
+            ad.manual_seed(seed)
+            want = fn(*given)
+            ad.manual_seed(seed)
+            ad.testing.assert_close(compiled(*given), want, rtol=1e-4, atol=1e-5)
+    for optimizer in optimizers:
+        losses = [programs.training(b, optimizer) for b in ("eager", "interpreted-triton")]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
+    script = f"import tests.test_triton_interpreted as t; t.compare({names!r}, {optimizers!r})"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_programs_equal_eager() -> None:
+    in_a_process(QUICK, ())
+
+
+@pytest.mark.slow
+def test_all_programs_equal_eager() -> None:
+    names = importlib.import_module("tests.triton_programs").PROGRAMS
+    in_a_process(tuple(names), ("AdamW", "SGD"))
