@@ -36,8 +36,11 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def round_halves() -> None:
-    """Have the interpreter round to bfloat16 as GPUs do; by itself it cuts."""
+COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+
+
+def mend_interpreter() -> None:
+    """Have the interpreter round to bfloat16 as GPUs do (it cuts), and compare numbers."""
     handles = importlib.import_module("triton.runtime.interpreter")
     language = importlib.import_module("triton.language")
     cast = handles.InterpreterBuilder.cast_impl
@@ -49,11 +52,19 @@ def round_halves() -> None:
         return cast(self, source, kind)
 
     builder: Any = handles.InterpreterBuilder
+    plain = builder.binary_op
+
+    def compared(self: Any, a: Any, b: Any, op: Any) -> Any:
+        if op in COMPARISONS:  # of two numbers it would give a number
+            return handles.TensorHandle(np.asarray(op(a.data, b.data)), language.int1)
+        return plain(self, a, b, op)
+
+    builder.binary_op = compared
     for name in ("cast_impl", "create_fp_trunc"):
         setattr(builder, name, rounded)
 
 
-round_halves()
+mend_interpreter()
 
 
 class Library:

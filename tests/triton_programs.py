@@ -77,6 +77,13 @@ PROGRAMS: dict[str, Program] = {
     ),
     "batched products": (lambda x: x @ x.transpose(-1, -2), lambda: (ad.randn(2, 3, 4, 5),)),
     "attention": (heads, lambda: (ad.randn(2, 6, 10),)),
+    "whole attention": (
+        lambda q, k, v: (
+            F.scaled_dot_product_attention(q, k, v, is_causal=True),
+            F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)),
+        ),
+        lambda: (ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 32)),
+    ),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
     "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),

@@ -18,10 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import adjoint as ad  # noqa: E402
-from adjoint.models.gpt2 import GPT2, GPT2Config  # noqa: E402
-from adjoint.nn import functional as F  # noqa: E402
-from tests.triton_programs import PROGRAMS, training  # noqa: E402
+import adjoint as ad
+from adjoint.models.gpt2 import GPT2, GPT2Config
+from adjoint.nn import functional as F
+from tests.triton_programs import PROGRAMS, training
 
 
 def say(*what: Any) -> None:
@@ -58,7 +58,7 @@ def programs() -> None:
     failed = []
     for name, (fn, arguments) in PROGRAMS.items():
 
-        def run(fn: Any = fn, arguments: Any = arguments) -> None:
+        def run(name: str = name, fn: Any = fn, arguments: Any = arguments) -> None:
             compiled = ad.compile(fn)
             for seed in range(4):  # direct, captured, replayed
                 ad.manual_seed(seed)
@@ -70,7 +70,11 @@ def programs() -> None:
                 eager = fn(*moved)
                 ad.manual_seed(seed + 9)
                 got = compiled(*moved)
-                exact = {} if "float16" not in name else {"rtol": 2e-2, "atol": 1e-3}
+                exact = (
+                    {}
+                    if "float16" not in name and "halves" not in name
+                    else {"rtol": 2e-2, "atol": 1e-3}
+                )
                 ad.testing.assert_close(got, eager, **exact)
                 ad.testing.assert_close(
                     got, on_cpu, check_device=False, **(exact or {"rtol": 1e-4, "atol": 1e-5})
@@ -113,9 +117,11 @@ def faults() -> None:
             try:
                 compiled(bad)
             except IndexError as error:
-                assert "99" in str(error), error
+                told = str(error)
             else:
-                raise AssertionError("no error")
+                told = "no error"
+            if "99" not in told:
+                raise AssertionError(told)
         ad.testing.assert_close(w, before)
         compiled(good)
         ad.testing.assert_close(w, kept * 0.5**4)

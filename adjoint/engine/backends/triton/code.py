@@ -39,11 +39,14 @@ CALLS = {
 NUMBERS = {float("inf"): 'float("inf")', float("-inf"): 'float("-inf")'}
 
 
+FEATURES = Features(fused=False, halves=False, remainder=True)
+
+
 @dataclass(slots=True)
 class TritonCode(Code):
     """Lines of a Triton kernel."""
 
-    features: Features = Features(fused=False, halves=False, remainder=True)
+    features: Features = FEATURES
     margin: str = "    "
 
     def let(self, expression: str) -> str:

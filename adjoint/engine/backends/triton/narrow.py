@@ -70,7 +70,9 @@ class Narrowing:
         if len(dtypes) != 1 or None in dtypes:
             return None
         halves = tuple(self.half(x) for x in inputs)
-        made = self.builder.graph.add_node(node.record, halves, node.params, (node.outputs[0].spec,))
+        made = self.builder.graph.add_node(
+            node.record, halves, node.params, (node.outputs[0].spec,)
+        )
         self.narrowed.add(made[0])
         return tuple(made)
 
@@ -113,7 +115,9 @@ def half_of(x: Any) -> DType | None:
         return half_of(node.inputs[0])
     if node.record.name == "mul":
         y, factor = factored(node)
-        exact = factor is not None and frexp(abs(factor))[0] == 0.5 and SMALL <= abs(factor) <= LARGE
+        exact = (
+            factor is not None and frexp(abs(factor))[0] == 0.5 and SMALL <= abs(factor) <= LARGE
+        )
         return bfloat16 if exact and half_of(y) is bfloat16 else None
     return None
 

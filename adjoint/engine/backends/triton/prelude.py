@@ -1,5 +1,6 @@
 """Functions that generated kernels call; loaded with Triton, on first use."""
 
+# mypy: disallow-untyped-defs=False
 # No annotations: Triton reads these functions' source.
 import triton
 import triton.language as tl

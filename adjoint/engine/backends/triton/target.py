@@ -10,7 +10,7 @@ from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.narrow import narrow
 from adjoint.engine.backends.triton.schedule import schedule
-from adjoint.engine.backends.triton.templates import product, rows
+from adjoint.engine.backends.triton.templates import attention, product, rows
 from adjoint.engine.backends.triton.words import fill_words
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
@@ -30,7 +30,10 @@ class TritonTarget(Target):
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
     long = 2048
-    templates = {**joins.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES}
+    kept = frozenset({attention.ATTENTION})
+    templates = {
+        **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
+    }  # fmt: skip
 
     def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:
         self.unaligned = unaligned

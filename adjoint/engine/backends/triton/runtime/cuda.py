@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.triton.runtime.cublaslt import Products
 from adjoint.engine.backends.triton.runtime.compile import Compiled, compiled
+from adjoint.engine.backends.triton.runtime.cublaslt import Products
 from adjoint.engine.backends.triton.templates.product import Product
 from adjoint.engine.backends.triton.words import Written
 

@@ -87,7 +87,7 @@ def steps(
     if tall is not None:
         return [launch(tall, (a, b, c), (0, 0, 0))]
     *outside, last = dims or [(1, (0, 0, 0))]
-    whole_product = replace(plain, count=last[0], steps=last[1])
+    whole_product = replace(plain, count=last[0], steps=(last[1][0], last[1][1], last[1][2]))
     return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
 
 
