@@ -1,0 +1,173 @@
+"""The GPU table: Adjoint compiled and eager beside PyTorch eager and torch.compile.
+
+    python -m benchmarks.gpu [--json FILE] [--frameworks adjoint,torch] [row ...]
+
+Rows: add, gelu, softmax, norm, columns, product, attention, tiny, gpt4, gpt16, gpt32. Kernels are
+told as GB/s or TFLOP/s; training steps as milliseconds and tokens/s, first over a burst of 5 steps,
+then over 50 (the card slows down under load), with the first step's time, memory and losses. Each
+framework runs in a process of its own; losses that differ by more than bf16 leaves are marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+GIB = 1 << 28  # float32 elements of a GiB
+APART = 0.05  # of losses
+KERNELS = ("add", "gelu", "softmax", "norm", "columns", "product", "attention")
+STEPS = {"tiny": 32, "gpt4": 4, "gpt16": 16, "gpt32": 32}
+
+
+def timed(run: Callable[[], Any], wait: Callable[[], Any], count: int) -> float:
+    """Seconds a call, of so many in a row."""
+    for _ in range(3):
+        run()
+    wait()
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    wait()
+    return (time.perf_counter() - start) / count
+
+
+def kernel(name: str, ad: Any, functional: Any) -> tuple[Any, tuple[Any, ...], float, str]:
+    """A function, its arguments, and its work: bytes, or floating-point operations."""
+    if name == "product":
+        x = ad.randn(8192, 8192, device="cuda").to(ad.bfloat16)
+        return (lambda a, b: a @ b), (x, x + 0), 2 * 8192.0**3, "TFLOP/s"
+    if name == "attention":
+        q, k, v = (ad.randn(4, 16, 4096, 64, device="cuda").to(ad.bfloat16) for _ in range(3))
+        work = 2 * 2 * 4 * 16 * 4096.0**2 * 64 / 2
+        attend = functional.scaled_dot_product_attention
+        return (lambda a, b, c: attend(a, b, c, is_causal=True)), (q, k, v), work, "TFLOP/s"
+    a = ad.randn(GIB, device="cuda")
+    rows = a.reshape(-1, 1024)
+    table: dict[str, tuple[Any, tuple[Any, ...], float]] = {
+        "add": (lambda x, y: x + y, (a, a + 1), 12.0 * GIB),
+        "gelu": (lambda x: functional.gelu(x, approximate="tanh"), (a,), 8.0 * GIB),
+        "softmax": (lambda x: x.softmax(-1), (rows,), 8.0 * GIB),
+        "norm": (lambda x: functional.layer_norm(x, (1024,)), (rows,), 8.0 * GIB),
+        "columns": (lambda x: x.sum(0), (rows,), 4.0 * GIB),
+    }
+    return (*table[name], "GB/s")
+
+
+def gpt_of(framework: str) -> Any:
+    """GPT-2 124M with a vocabulary of 50,304, without dropout."""
+    if framework == "adjoint":
+        models = importlib.import_module("adjoint.models.gpt2")
+        return models.GPT2(models.GPT2Config(vocab_size=50304, dropout=0.0))
+    return importlib.import_module("benchmarks.gpu_torch").GPT2(50304)
+
+
+def training(name: str, framework: str, ad: Any, functional: Any) -> tuple[Any, Any, Any, int]:
+    """A step, its arguments, and how many tokens (or samples) it takes."""
+    nn = importlib.import_module(f"{framework}.nn")
+    batch = STEPS[name]
+    ad.manual_seed(0)
+    if name == "tiny":
+        net = nn.Sequential(
+            nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2)
+        ).to("cuda")
+        x, y = ad.randn(32, 16).to("cuda"), ad.randint(0, 2, (32,)).to("cuda")
+        half, count = False, 32
+    else:
+        net = gpt_of(framework).to("cuda")
+        tokens = ad.randint(0, 50257, (batch, 1025)).to("cuda")
+        x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        half, count = True, batch * 1024
+    more = {"fused": True} if framework == "torch" else {}
+    optimizer = ad.optim.AdamW(net.parameters(), lr=3e-4, **more)
+
+    def step(x: Any, y: Any) -> Any:
+        with ad.autocast("cuda", dtype=ad.bfloat16, enabled=half):
+            out = net(x)
+            loss = functional.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, x, y, count
+
+
+def measure(name: str, framework: str, mode: str) -> Row:
+    """One row, in this process."""
+    ad = importlib.import_module(framework)
+    functional = importlib.import_module(f"{framework}.nn.functional")
+    wait = ad.cuda.synchronize
+    if name in KERNELS:
+        fn, arguments, work, unit = kernel(name, ad, functional)
+        run = ad.compile(fn) if mode == "compiled" else fn
+        seconds = timed(lambda: run(*arguments), wait, 20)
+        scale = 1e12 if unit == "TFLOP/s" else 1e9
+        return {"ms": seconds * 1e3, "rate": work / seconds / scale, "unit": unit}
+    step, x, y, count = training(name, framework, ad, functional)
+    fast = {"mode": "reduce-overhead"} if framework == "torch" and name == "tiny" else {}
+    run = ad.compile(step, **fast) if mode == "compiled" else step
+    start = time.perf_counter()
+    first = run(x, y).item()
+    cold = time.perf_counter() - start
+    burst = timed(lambda: run(x, y), wait, 5 if name != "tiny" else 100)
+    sustained = timed(lambda: run(x, y), wait, 50 if name != "tiny" else 500)
+    return {
+        "ms": burst * 1e3, "rate": count / burst / 1e3, "sustained": count / sustained / 1e3,
+        "unit": "k/s", "first": cold, "GiB": ad.cuda.memory_reserved() / 2**30,
+        "losses": [first, run(x, y).item()],
+    }  # fmt: skip
+
+
+def asked(name: str, framework: str, mode: str) -> Row:
+    """One row, in a process of its own."""
+    words = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--one", name, framework, mode]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1:] or ["no output"]}
+    row: Row = json.loads(done.stdout.strip().splitlines()[-1])
+    return row
+
+
+def told(row: Row) -> str:
+    if "error" in row:
+        return f"error: {row['error'][0][:150]}"
+    text = f"{row['ms']:10.3f} ms {row['rate']:10.1f} {row['unit']}"
+    if "sustained" in row:
+        text += (
+            f", sustained {row['sustained']:.1f}, first {row['first']:.1f} s, "
+            f"{row['GiB']:.1f} GiB, losses {row['losses'][0]:.4f} {row['losses'][1]:.4f}"
+        )
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", nargs="*", default=[*KERNELS, "tiny", "gpt4", "gpt16"])
+    parser.add_argument("--frameworks", default="adjoint,torch")
+    parser.add_argument("--modes", default="eager,compiled")
+    parser.add_argument("--json")
+    parser.add_argument("--one", nargs=3)
+    chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(measure(*chosen.one)))
+        return
+    rows: dict[str, Row] = {}
+    for name in chosen.rows:
+        for framework in chosen.frameworks.split(","):
+            for mode in chosen.modes.split(","):
+                row = rows[f"{name} {framework} {mode}"] = asked(name, framework, mode)
+                print(f"{name:10} {framework:8} {mode:9} {told(row)}", flush=True)
+    if chosen.json:
+        with open(chosen.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

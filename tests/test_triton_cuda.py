@@ -1,0 +1,107 @@
+"""Programs on a GPU: compiled = eager = the CPU's; `pytest -m cuda`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.models.gpt2 import GPT2, GPT2Config
+from adjoint.nn import functional as F
+
+from .triton_programs import PROGRAMS, training
+
+pytestmark = pytest.mark.cuda
+ROUGH = {"rtol": 2e-2, "atol": 1e-3}  # of halves
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_equal_eager_and_the_cpu(name: str) -> None:
+    fn, arguments = PROGRAMS[name]
+    compiled = ad.compile(fn)
+    halves = "16" in name or "halves" in name
+    for seed in range(4):  # launched, captured, replayed twice
+        ad.manual_seed(seed)
+        given = arguments()
+        moved = [x.to("cuda") for x in given]
+        results = []
+        for run, operands in ((fn, given), (fn, moved), (compiled, moved)):
+            ad.manual_seed(seed)
+            results.append(run(*operands))
+        cpu, eager, got = results
+        ad.testing.assert_close(got, eager, **(ROUGH if halves else {"rtol": 1e-5, "atol": 1e-5}))
+        ad.testing.assert_close(
+            got, cpu, check_device=False, **(ROUGH if halves else {"rtol": 1e-4, "atol": 1e-5})
+        )
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad", "Adadelta"])
+def test_training_equals_eager(optimizer: str) -> None:
+    eager, compiled = (training(b, optimizer, "cuda", 6) for b in ("eager", "native"))
+    assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_a_fault_leaves_state() -> None:
+    w = ad.randn(10, 16, device="cuda")
+    first = w.clone()
+
+    def update(i: Any) -> Any:
+        y = w[i].sum()
+        w.mul_(0.5)
+        return y
+
+    compiled = ad.compile(update)
+    good, bad = ad.tensor([1, 2]).to("cuda"), ad.tensor([1, 99]).to("cuda")
+    for _ in range(3):
+        compiled(good)
+    before = w.clone()
+    for _ in range(2):
+        with pytest.raises(IndexError, match="99"):
+            compiled(bad)
+    ad.testing.assert_close(w, before)
+    compiled(good)
+    ad.testing.assert_close(w, first * 0.5**4)
+
+
+def test_host_numbers_and_addresses_change_between_replays() -> None:
+    compiled = ad.compile(lambda x, a: x * a + 1)
+    for k in range(6):
+        x = ad.randn(33, device="cuda")
+        shown = x[1:] if k % 2 else x[:-1]  # at addresses of other alignment
+        ad.testing.assert_close(compiled(shown, float(k)), shown * float(k) + 1)
+
+
+def gpt_step(compiled: bool, half: bool) -> tuple[list[float], dict[str, Any]]:
+    """Losses of a small GPT's training, and the gradients of the first step."""
+    config = GPT2Config(vocab_size=257, n_positions=64, n_embd=64, n_layer=2, n_head=4, dropout=0.0)
+    ad.manual_seed(0)
+    net = GPT2(config).to("cuda")
+    optimizer = ad.optim.AdamW(net.parameters(), lr=3e-4)
+    tokens = ad.randint(0, 257, (4, 65)).to("cuda")
+    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def step(x: Any, y: Any) -> Any:
+        with ad.autocast("cuda", dtype=ad.bfloat16, enabled=half):
+            logits = net(x)
+            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ad.compile(step) if compiled else step
+    losses = [run(x, y).item()]
+    grads = {n: p.grad.float().cpu() for n, p in net.named_parameters() if p.grad is not None}
+    return losses + [run(x, y).item() for _ in range(5)], grads
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_gpt_step_equals_eager(half: bool) -> None:
+    losses, grads = gpt_step(False, half)
+    got, other = gpt_step(True, half)
+    assert got == pytest.approx(losses, abs=3e-2 if half else 1e-4)
+    assert grads.keys() == other.keys()
+    for name, grad in grads.items():
+        apart = ((grad - other[name]).norm() / (grad.norm() + 1e-12)).item()
+        assert apart < (3e-2 if half else 1e-3), name
