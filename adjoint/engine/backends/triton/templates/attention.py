@@ -141,20 +141,26 @@ def forward_source(kind: Attention) -> str:
         f"    out = tl.full(({rows}, {kind.value_size}), 0, tl.float32)",
         f"    for base in range(0, {stop}, {columns}):",
         "        here = base + column",
-        f"        key = tl.load(k + here[None, :] * {k1} + e[:, None] * {k2}, "
-        f"mask=(here < {kind.keys})[None, :], other=0)",
+        (
+            f"        key = tl.load(k + here[None, :] * {k1} + e[:, None] * {k2}, "
+            f"mask=(here < {kind.keys})[None, :], other=0)"
+        ),
         f"        s = tl.dot(query, key{exact}) * {kind.scale * log2(EULER)!r}",
         f'        s = tl.where({seen}, s, float("-inf"))',
         "        higher = tl.maximum(top, tl.max(s, 1))",
         "        p = tl.exp2(s - higher[:, None])",
         "        shrink = tl.exp2(top - higher)",
         "        total = total * shrink + tl.sum(p, 1)",
-        f"        value = tl.load(v + here[:, None] * {v1} + f[None, :] * {v2}, "
-        f"mask=(here < {kind.keys})[:, None], other=0)",
+        (
+            f"        value = tl.load(v + here[:, None] * {v1} + f[None, :] * {v2}, "
+            f"mask=(here < {kind.keys})[:, None], other=0)"
+        ),
         f"        out = out * shrink[:, None] + tl.dot(p.to(tl.{kind.dtype}), value{exact})",
         "        top = higher",
-        f"    tl.store(o + row[:, None] * {o1} + f[None, :] * {o2}, "
-        f"(out / total[:, None]).to(tl.{kind.dtype}), mask=inside)",
+        (
+            f"    tl.store(o + row[:, None] * {o1} + f[None, :] * {o2}, "
+            f"(out / total[:, None]).to(tl.{kind.dtype}), mask=inside)"
+        ),
     ]
     return "\n".join(lines) + "\n"
 
