@@ -310,6 +310,14 @@ class Emitter:
             value = select(code.value(self.masks["r"], "i1", 1), value, start)
         return value
 
+    def only_element(self, k: int, env: Env, inside: Env, stage: int) -> V:
+        """A reduction of one element."""
+        op = self.form.ops[k]
+        tag, x = op.args[0]
+        value = self.get(x, env, inside, stage) if tag == "v" else x
+        value = as_value(self.code, value, KIND[op.compute][0])
+        return self.rounded(value.convert(KIND[op.dtype][0]), op.dtype)
+
     def combined(self, k: int, a: V, b: V) -> V:
         op = self.form.ops[k]
         name = op.name
@@ -346,6 +354,8 @@ class Emitter:
         op, code = self.form.ops[k], self.code
         match op.kind:
             case "reduce":
+                if self.flat:  # over dimensions of one element
+                    return self.only_element(k, env, inside, stage)
                 value = self.reduced_value(k, env, inside, stage)
                 return self.reduce(k, value.ref)
             case "load" if len(op.args) > 1:
@@ -357,8 +367,10 @@ class Emitter:
                 return self.host(op.args[0][1], KIND[op.dtype][0])
             case "index":
                 r = op.args[0][1]
-                start = self.example.refs[r].offset if self.fixed else self.word("offset", r)
-                return code.named(f"({self.offset(r)} + {start}).to(tl.int64)", "i64")
+                start = self.word("offset", r)
+                if self.fixed:
+                    start = f"tl.full((), {self.example.refs[r].offset}, tl.int64)"
+                return code.named(f"{start} + {self.offset(r)}", "i64")
         operands = [self.get(x, env, inside, stage) if t == "v" else x for t, x in op.args]
         if op.name == "require":
             return self.required(k, operands)
