@@ -17,7 +17,10 @@ from adjoint.engine.backends.triton.templates.product import Product
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.graph.execution import interpreted
+from adjoint.nn import functional as F
 
 from .triton_programs import PROGRAMS, training
 
@@ -82,6 +85,58 @@ def test_kernels_compile(name: str) -> None:
     made = compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), (90,))
     assert made.kernels
     assert min(made.kernels.values()) > 1000
+
+
+def planned(fn: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The launches of a function's program."""
+    found: list[Any] = []
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            plan = plan_for(task, CpuTriton(), chosen(mode, options))
+            found.extend(step for step in plan.steps if isinstance(step, Launch))
+            return interpreted(task)
+
+        return executable
+
+    register_backend("planned-triton", maker)
+    ad.compile(fn, backend="planned-triton")(*arguments)
+    return found
+
+
+def test_products_of_halves_are_products_of_halves() -> None:
+    x = ad.randn(8, 8)
+
+    def layer(x: Any) -> Any:
+        return ad.addmm(x[0].bfloat16(), x.bfloat16(), x.t().bfloat16())
+
+    products = [k for step in planned(layer, x) for k in step.kernels if isinstance(k, Product)]
+    assert [(p.dtype, p.out) for p in products] == [("bfloat16", "float32")]
+    products = [
+        k
+        for step in planned(lambda x: (x.half().float() @ x.half().float()).half() + 1, x)
+        for k in step.kernels
+        if isinstance(k, Product)
+    ]
+    assert [(p.dtype, p.out) for p in products] == [("float16", "float16")]
+    # What is no half stays what it is.
+    products = [
+        k
+        for step in planned(lambda x: (x.half().float() * 0.3) @ x.half().float(), x)
+        for k in step.kernels
+        if isinstance(k, Product)
+    ]
+    assert [(p.dtype, p.out) for p in products] == [("float32", "float32")]
+
+
+def test_attention_is_one_kernel_where_nobody_reads_its_weights() -> None:
+    q = ad.randn(2, 3, 32, 16)
+    attend = F.scaled_dot_product_attention
+    launches = planned(lambda q: attend(q, q, q, is_causal=True), q)
+    assert len(launches) == 1
+    assert launches[0].function.startswith("attention")
+    masked = planned(lambda q: attend(q, q, q, attn_mask=ad.ones(32, 32).bool()), q)
+    assert not any(step.function.startswith("attention") for step in masked)
 
 
 @pytest.mark.slow

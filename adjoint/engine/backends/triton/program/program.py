@@ -26,7 +26,7 @@ from adjoint.engine.backends.triton.program.calls import Called
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.backends.triton.templates.product import Product
 from adjoint.engine.backends.triton.words import ALIGN, Written
-from adjoint.engine.compiler.memory.footprint import check
+from adjoint.engine.compiler.memory.footprint import too_much
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
@@ -103,7 +103,6 @@ class Program:
         self.draft = Draft(self.plan)
         self.draft.place()
         self.image = image = self.draft.at({})
-        check(image.arena, lambda: image.memory)
         self.inputs = {
             i: bool(i in unaligned)
             for i in range(len(task.examples))
@@ -120,7 +119,10 @@ class Program:
     def allocate(self) -> None:
         """The arena, the words, and memory for what products read and write."""
         machine, image = self.machine, self.image
-        self.arena = machine.empty(image.arena + PAGE, np.uint8)
+        try:
+            self.arena = machine.empty(image.arena + PAGE, np.uint8)
+        except MemoryError:
+            raise too_much(image.memory, "which the GPU has not free") from None
         self.origin = -(-machine.address(self.arena) // PAGE) * PAGE
         count = len(image.words)
         self.words = [machine.pinned(count) for _ in range(BANKS)]

@@ -39,8 +39,11 @@ class Machine:
     # -- memory ---------------------------------------------------------------------------------
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        """A new array."""
-        return self.cupy.empty(shape, dtype)
+        """A new array; `MemoryError` where the GPU has no room for it."""
+        try:
+            return self.cupy.empty(shape, dtype)
+        except self.cupy.cuda.memory.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
 
     def address(self, array: Any) -> int:
         """Where an array begins."""
