@@ -191,6 +191,7 @@ class Legal:
             parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
             split = self.reshape(x, parts)
             x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)
+            return self.reduce(record, x, dims, keepdim)  # the parts may be many too
         return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
 
     def emit(self, kind: str, record: Record, *inputs: Any, **params: Any) -> Value:
