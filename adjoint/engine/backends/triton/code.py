@@ -32,14 +32,15 @@ CALLS = {
     "fabs": "tl.abs({0})", "sqrt": "libdevice.sqrt_rn({0})", "floor": "tl.floor({0})",
     "ceil": "tl.ceil({0})", "trunc": "libdevice.trunc({0})", "rint": "libdevice.rint({0})",
     "copysign": "libdevice.copysign({0}, {1})", "fma": "tl.fma({0}, {1}, {2})",
-    "fmod": "libdevice.fmod({0}, {1})",
+    "fmod": "libdevice.fmod({0}, {1})", "sin": "libdevice.sin({0})", "cos": "libdevice.cos({0})",
+    "tan": "libdevice.tan({0})",
     "maximum": "nan_max({0}, {1})", "minimum": "nan_min({0}, {1})",
     "maxnum": "tl.maximum({0}, {1})", "minnum": "tl.minimum({0}, {1})",
 }  # fmt: skip
 NUMBERS = {float("inf"): 'float("inf")', float("-inf"): 'float("-inf")'}
 
 
-FEATURES = Features(fused=False, halves=False, remainder=True)
+FEATURES = Features(fused=False, halves=False, device=True)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir import laws, philox
 from adjoint.engine.backends.llvm.ir.elementwise import LOWER, Lowering, supports
 from adjoint.engine.backends.llvm.ir.operations import KIND, SPECIAL
-from adjoint.engine.backends.llvm.ir.vector import V, select
+from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.backends.triton.code import TritonCode
 from adjoint.engine.compiler.loops.ir import Op
 from adjoint.engine.core.dtype import DType, named
@@ -45,7 +45,7 @@ def _library(name: str, *operands: V) -> V:
 
 FROM_LIBRARY = (
     "exp", "exp2", "expm1", "tanh", "sinh", "cosh", "log", "log2", "log10", "log1p",
-    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh",
+    "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh",
     "erf", "erfc", "erfcx", "erfinv", "lgamma", "hypot", "nextafter",
 )  # fmt: skip
 for _name in FROM_LIBRARY:
@@ -58,20 +58,6 @@ lowers("ndtri")(partial(_library, "normcdfinv"))
 def sigmoid(x: V) -> V:
     """1 / (1 + exp(-x))."""
     return 1.0 / (_library("exp", -x) + 1.0)
-
-
-@lowers("sinc")
-def sinc(x: V) -> V:
-    """sin(pi x) / (pi x)."""
-    angle = x * 3.141592653589793
-    return select(x.eq(0.0), x.like(1.0), _library("sin", angle) / angle)
-
-
-@lowers("spherical_bessel_j0")
-def spherical_bessel_j0(x: V) -> V:
-    """sin(x) / x."""
-    out = select(x.eq(0.0), x.like(1.0), _library("sin", x) / x)
-    return select(abs(x).eq(float("inf")), 0.0, out)
 
 
 @lowers("pow")

@@ -77,7 +77,7 @@ class Legal:
             self.builder.replace(node, (identity_matrix(self, node),))
         elif is_integer_product(node) and known:
             self.builder.replace(node, (integer_product(self, node, *inputs),))
-        elif wants_another_scatter(node, inputs) and known:
+        elif wants_another_scatter(node, inputs) and known and self.can_scatter():
             self.builder.replace(node, (another_scatter(self, node, inputs),))
         else:
             template = self.setting.template_for(node, inputs)
@@ -259,6 +259,10 @@ class Legal:
         template = self.setting.target.templates.get(node.record.name)
         accepts = None if template is None else template.accepts_moved
         return accepts is not None and accepts(self.setting, node, inputs)
+
+    def can_scatter(self) -> bool:
+        """Whether there are templates for scatters that are substitutes."""
+        return {"scatter", "scatter_reduce"} <= self.setting.target.templates.keys()
 
     def put(self, node: Node, inputs: tuple[Any, ...]) -> None:
         """Rows put at indices of the first dimensions: others are brought there and back."""

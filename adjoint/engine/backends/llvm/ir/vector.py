@@ -64,7 +64,7 @@ class Features:
     fused: bool = True  # multiply-add in one rounding
     halves: bool = True  # conversion between float16 and float32
     nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
-    remainder: bool = False  # of floats, by a function of the device
+    device: bool = False  # remainders of floats, sines and cosines by functions of the device
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ ZERO_DIVISION = "{}: ZeroDivisionError: integer division or modulo by zero"
 
 def fmod(x: V, y: V) -> V:
     """What is left of x by whole multiples of y towards zero, exactly; the sign is x's."""
-    if x.code.features.remainder:
+    if x.code.features.device:
         return x.code.call("fmod", x.kind, x, y)
     if x.kind == "f32":
         return fmod(x.convert("f64"), y.convert("f64")).convert("f32")

@@ -21,16 +21,22 @@ LIMIT = {"f32": 6000.0, "f64": 1.0e6}
 
 def sin(x: V) -> V:
     """Sine."""
+    if x.code.features.device:
+        return x.code.call("sin", x.kind, x)
     return _turned(x, 0)
 
 
 def cos(x: V) -> V:
     """Cosine."""
+    if x.code.features.device:
+        return x.code.call("cos", x.kind, x)
     return _turned(x, 1)
 
 
 def tan(x: V) -> V:
     """Tangent, the quotient of both."""
+    if x.code.features.device:
+        return x.code.call("tan", x.kind, x)
     if x.kind == "f32":
         return tan(x.convert("f64")).convert("f32")
     n, r, low = _reduced(x)
