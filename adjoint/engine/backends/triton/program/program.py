@@ -50,7 +50,7 @@ class Machine(Protocol):
     def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any: ...
     def pinned(self, count: int) -> Any: ...
     def upload(self, target: Any, source: Any) -> None: ...
-    def mark(self) -> Any: ...
+    def mark(self, again: Any) -> Any: ...
     def read(self, word: Any) -> int: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
@@ -102,15 +102,11 @@ class Program:
         self.plan = plan_for(task, target(unaligned), options)
         self.draft = Draft(self.plan)
         self.draft.place()
-        self.image = image = self.draft.at({})
-        self.inputs = {
-            i: bool(i in unaligned)
-            for i in range(len(task.examples))
-            if f"{INPUT} {i}" in image.patches
-        }
+        self.image = self.draft.at({})
         with machine.active():
             self.allocate()
             self.fill_state()
+            self.list_changes(unaligned)
             self.segments = self.make_segments()
         self.task = replace(task, examples=(), targets=())
 
@@ -164,6 +160,32 @@ class Program:
             self.point(self.start, key, self.machine.address(array))
         for words in self.words:
             words[:] = self.start
+
+    def list_changes(self, unaligned: frozenset[int]) -> None:
+        """What each call must fill in."""
+        image, patches, inputs = self.image, self.image.patches, self.plan.graph.inputs
+        self.moving = [
+            (i, i in unaligned, self.held.get(f"{INPUT} {i}"), patches[f"{INPUT} {i}"])
+            for i in range(len(self.task.examples))
+            if i not in self.fixed and f"{INPUT} {i}" in patches
+        ]
+        self.targeted = [
+            (n, patches[f"target {n}"])
+            for n in range(len(self.task.targets))
+            if f"target {n}" in patches
+        ]
+        self.numbers = [
+            (i, inputs[i].spec.dtype.is_floating_point, places)
+            for i, places in image.numbers.items()
+        ]
+        self.results: list[Any] = [None] * len(self.plan.graph.outputs)
+        self.fresh = []
+        for k, shape, dtype in image.results:
+            key = f"{RESULT} {k}"
+            if key in self.held:
+                self.results[k] = self.held[key]
+            else:
+                self.fresh.append((k, shape, NUMPY_OF[named(dtype)], patches.get(key, [])))
 
     def point(self, words: Any, key: str, address: int) -> None:
         """Write an address wherever it is wanted."""
@@ -228,43 +250,41 @@ class Program:
 
     def fill(self, inputs: list[Any], targets: list[Any]) -> tuple[list[Any], list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
-        machine, image = self.machine, self.image
+        machine = self.machine
         self.bank = (self.bank + 1) % BANKS
-        words = self.words[self.bank]
-        if self.marks[self.bank] is not None:
-            self.marks[self.bank].synchronize()
+        words, mark = self.words[self.bank], self.marks[self.bank]
+        if mark is not None:
+            mark.synchronize()
         hold: list[Any] = []
-        for i, unaligned in self.inputs.items():
-            if i in self.fixed:
-                continue
-            key, x = f"{INPUT} {i}", inputs[i]
-            if key in self.held:
-                self.held[key][...] = x
+        for i, unaligned, held, places in self.moving:
+            x = inputs[i]
+            if held is not None:
+                held[...] = x
                 continue
             address = machine.address(x)
-            if not unaligned and address % ALIGN:
+            if address % ALIGN and not unaligned:
                 x = like(machine, x)
                 x[...] = inputs[i]
                 hold.append(x)
                 address = machine.address(x)
-            self.point(words, key, address)
-        for n, target in enumerate(targets):
-            self.point(words, f"target {n}", machine.address(target))
-        for i, places in image.numbers.items():
-            floats = self.plan.graph.inputs[i].spec.dtype.is_floating_point
+            for at, shift in places:
+                words[at] = address + shift
+        for n, places in self.targeted:
+            address = machine.address(targets[n])
+            for at, shift in places:
+                words[at] = address + shift
+        for i, floats, places in self.numbers:
+            value = inputs[i]
             for at, plus in places:
-                value = inputs[i]
                 words[at] = double_bits(float(value)) if floats else signed(value + plus)
-        results: list[Any] = [None] * len(self.plan.graph.outputs)
-        for k, shape, dtype in image.results:
-            key = f"{RESULT} {k}"
-            if key in self.held:
-                results[k] = self.held[key]
-                continue
-            results[k] = machine.empty(shape, NUMPY_OF[named(dtype)])
-            self.point(words, key, machine.address(results[k]))
+        results = self.results.copy()
+        for k, shape, dtype, places in self.fresh:
+            results[k] = array = machine.empty(shape, dtype)
+            address = machine.address(array)
+            for at, shift in places:
+                words[at] = address + shift
         machine.upload(self.device_words, words)
-        self.marks[self.bank] = machine.mark()
+        self.marks[self.bank] = machine.mark(mark)
         return results, hold
 
 

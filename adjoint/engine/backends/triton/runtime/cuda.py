@@ -68,9 +68,9 @@ class Machine:
         stream = self.cupy.cuda.get_current_stream().ptr
         runtime.memcpyAsync(target.data.ptr, source.ctypes.data, source.nbytes, UP, stream)
 
-    def mark(self) -> Any:
-        """A mark after what was asked for so far, to be waited for."""
-        event = self.cupy.cuda.Event(disable_timing=True)
+    def mark(self, again: Any = None) -> Any:
+        """A mark after what was asked for so far, to be waited for; one that was may be reused."""
+        event = self.cupy.cuda.Event(disable_timing=True) if again is None else again
         event.record()
         return event
 
