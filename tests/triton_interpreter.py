@@ -18,12 +18,14 @@ import scipy.special
 assert os.environ.get("TRITON_INTERPRET") == "1"
 
 import adjoint  # noqa: E402, F401
+from adjoint.engine.backends.triton.program.mirror import small_program  # noqa: E402
 from adjoint.engine.backends.triton.program.program import Program  # noqa: E402
 from adjoint.engine.backends.triton.runtime.compile import function_of, scope  # noqa: E402
 from adjoint.engine.backends.triton.target import TritonTarget  # noqa: E402
 from adjoint.engine.backends.triton.templates.product import Product  # noqa: E402
 from adjoint.engine.compiler.executors import register_backend  # noqa: E402
 from adjoint.engine.compiler.options import chosen  # noqa: E402
+from adjoint.engine.core.device import CPU  # noqa: E402
 
 BFLOAT16 = importlib.import_module("ml_dtypes").bfloat16
 DTYPES = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": BFLOAT16}
@@ -114,6 +116,12 @@ class Interpreter:
     def upload(self, target: Any, source: Any) -> None:
         target[:] = source
 
+    def download(self, target: Any, source: Any) -> None:
+        target[:] = source
+
+    def on_host(self, array: Any) -> Any:
+        return array
+
     def mark(self, again: Any) -> Any:
         return None
 
@@ -168,3 +176,17 @@ def maker(mode: str, options: dict[str, Any]) -> Any:
 
 
 register_backend("interpreted-triton", maker)
+
+
+def mirror_maker(mode: str, options: dict[str, Any]) -> Any:
+    """Programs all of whose values are on the CPU and mirrored on a GPU that is the interpreter."""
+
+    def executable(task: Any) -> Any:
+        made = small_program(task, chosen(mode, options), Interpreter(), CPU, CpuTriton)
+        assert not isinstance(made, str), made
+        return made
+
+    return executable
+
+
+register_backend("mirrored-triton", mirror_maker)

@@ -269,6 +269,49 @@ def gpt() -> None:
 
     attempt("gpt-2 124M batch 4", lambda: run(4))
     attempt("gpt-2 124M batch 16", lambda: run(16))
+    attempt("profile", profile)
+
+
+def profile() -> None:
+    """Times of the step's kernels, launched one by one, by what they do."""
+    from collections import defaultdict
+
+    import cupy
+
+    from adjoint.engine.backends.triton.program import program as programs
+
+    kept: list[Any] = []
+    make = programs.Program.make_segments
+
+    def remember(self: Any) -> Any:
+        kept.append(self)
+        return make(self)
+
+    programs.Program.make_segments = remember  # type: ignore[method-assign]
+    step, x, y, _ = gpt_step(GPT2Config(vocab_size=50304, dropout=0.0), 16, 1024, True, True)
+    step(x, y)
+    step(x, y)
+    made = max(kept, key=lambda p: len(p.image.words))
+    names = [
+        (entry.label if isinstance(entry.label, str) else "".join(map(str, entry.label)))
+        for segment in made.draft.segments
+        for _, _, entry in segment or ()
+    ]
+    launches = [each for s in made.segments if hasattr(s, "launches") for each in s.launches]
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    for name, (run, words) in zip(names, launches, strict=True):
+        run(words)
+        begin.record()
+        for _ in range(3):
+            run(words)
+        end.record()
+        end.synchronize()
+        totals[name][0] += cupy.cuda.get_elapsed_time(begin, end) / 3
+        totals[name][1] += 1
+    say("launches", len(launches), "ms", round(sum(t for t, _ in totals.values()), 2))
+    for name, (ms, count) in sorted(totals.items(), key=lambda e: -e[1][0])[:45]:
+        say(f"  {ms:8.3f} ms {count:4.0f} x {name[:150]}")
 
 
 SECTIONS = {

@@ -216,7 +216,8 @@ def compile_elsewhere(task: Task, options: Options) -> Executable:
     """An executable for a task that is not all on the CPU."""
     devices = {v.spec.device.type for v in task.graph.inputs if not v.host}
     devices |= {v.spec.device.type for node in task.graph for v in node.outputs}
-    backend = HOOKS.devices.get(devices.pop()) if len(devices) == 1 else None
+    others = devices - {"cpu"}
+    backend = HOOKS.devices.get(others.pop()) if len(others) == 1 else None
     if backend is None:
         return interpreted(task)
     made: Executable = importlib.import_module(backend).compile_task(task, options)

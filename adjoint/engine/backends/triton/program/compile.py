@@ -6,36 +6,46 @@ import warnings
 from functools import partial
 from typing import Any
 
+from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.program import Program
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import Options, chosen
+from adjoint.engine.core.device import Device
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
 
-def device_index(task: Task) -> int | None:
-    """The GPU that all of a task is on; None where it is on several devices."""
+def device_index(task: Task) -> tuple[int | None, bool]:
+    """The one GPU that a task is on (None: several), and whether it is also on the CPU."""
     values = [v for v in task.graph.inputs if not v.host]
     values += [v for node in task.graph for v in node.outputs]
     devices = {v.spec.device for v in values}
-    if {d.type for d in devices} != {"cuda"}:
-        return None
-    indices = {d.index for d in devices if d.index is not None}
-    return indices.pop() if len(indices) == 1 else None
+    indices = {d.index for d in devices if d.type == "cuda" and d.index is not None}
+    known = {d.type for d in devices} <= {"cuda", "cpu"} and len(indices) == 1
+    return (indices.pop() if known else None), any(d.type == "cpu" for d in devices)
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
-    """A program of kernels; what lies on several devices is interpreted."""
-    index = device_index(task)
-    if index is None:
-        return interpreted(task)
+    """A program of kernels; what no GPU can run by itself is interpreted, with a warning."""
     triton()
+    options = options or Options()
+    index, mixed = device_index(task)
+    if index is None:
+        return given_up(task, "it is on several GPUs")
     try:
-        return Program(task, options or Options(), machine(index))
+        if not mixed:
+            return Program(task, options, machine(index))
+        made = small_program(task, options, machine(index), Device("cuda", index))
     except KernelError as error:
-        warnings.warn(f"{error}; the program is interpreted instead.", stacklevel=2)
-        return interpreted(task)
+        return given_up(task, str(error))
+    return given_up(task, made) if isinstance(made, str) else made
+
+
+def given_up(task: Task, why: str) -> Executable:
+    """A task that is interpreted, and why."""
+    warnings.warn(f"compile: a program on a CUDA device is interpreted: {why}.", stacklevel=2)
+    return interpreted(task)
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:

@@ -41,6 +41,9 @@ BANKS = 2  # calls that may be under way while the host prepares the next
 PAGE = 256  # bytes that the arena begins at a multiple of
 
 
+MakeTarget = Callable[[frozenset[int]], TritonTarget]  # given the inputs that are not aligned
+
+
 class Machine(Protocol):
     """Whoever has the memory and runs the kernels: a GPU, or Triton's interpreter in tests."""
 
@@ -50,6 +53,8 @@ class Machine(Protocol):
     def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any: ...
     def pinned(self, count: int) -> Any: ...
     def upload(self, target: Any, source: Any) -> None: ...
+    def download(self, target: Any, source: Any) -> None: ...
+    def on_host(self, array: Any) -> Any: ...
     def mark(self, again: Any) -> Any: ...
     def read(self, word: Any) -> int: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
@@ -89,11 +94,13 @@ class Program:
         task: Task,
         options: Options,
         machine: Machine,
-        target: Callable[[frozenset[int]], TritonTarget] = TritonTarget,
+        target: MakeTarget = TritonTarget,
+        mirrored: frozenset[int] = frozenset(),  # inputs whose arrays never change either
     ) -> None:
         self.task, self.machine = task, machine
         written = {id(x) for x in task.targets}
         self.fixed = {i for i, source in enumerate(task.sources) if isinstance(source, State)}
+        self.fixed |= mirrored
         unaligned = frozenset(
             i
             for i, (x, v) in enumerate(zip(task.examples, task.graph.inputs, strict=True))

@@ -16,7 +16,7 @@ from adjoint.engine.backends.triton.words import Written
 
 SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
-UP = 1  # the direction of a copy to the device
+UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
 Launcher = Callable[[int], None]
 
@@ -67,6 +67,16 @@ class Machine:
         runtime = self.cupy.cuda.runtime
         stream = self.cupy.cuda.get_current_stream().ptr
         runtime.memcpyAsync(target.data.ptr, source.ctypes.data, source.nbytes, UP, stream)
+
+    def download(self, target: Any, source: Any) -> None:
+        """Copy words of the device to pinned ones, and wait for them."""
+        runtime, stream = self.cupy.cuda.runtime, self.cupy.cuda.get_current_stream()
+        runtime.memcpyAsync(target.ctypes.data, source.data.ptr, target.nbytes, DOWN, stream.ptr)
+        stream.synchronize()
+
+    def on_host(self, array: Any) -> Any:
+        """The same elements on the CPU."""
+        return array.get()
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""
