@@ -30,6 +30,11 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     """A program of kernels; what no GPU can run by itself is interpreted, with a warning."""
     triton()
     options = options or Options()
+    if options.validate:
+        raise NotImplementedError(
+            "compile: options['validate'] checks programs on the CPU only, and this is on a CUDA "
+            "device. Leave it out, or validate the function with its tensors on the CPU."
+        )
     index, mixed = device_index(task)
     if index is None:
         return given_up(task, "it is on several GPUs")

@@ -38,6 +38,7 @@ from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
 
 BANKS = 2  # calls that may be under way while the host prepares the next
+CAPTURED = 4  # launches that are worth a graph
 PAGE = 256  # bytes that the arena begins at a multiple of
 
 
@@ -79,7 +80,7 @@ class Segment:
             self.replay()
             return
         self.runs += 1
-        if self.runs == 1 or len(self.launches) < 2:
+        if self.runs == 1 or len(self.launches) < CAPTURED:
             self.launch()
             return
         self.replay = self.machine.graph(self.launch)
@@ -151,13 +152,20 @@ class Program:
                     self.held[key] = machine.empty(shape, NUMPY_OF[named(dtype)])
 
     def captured_words(self) -> set[int]:
-        """Words that the host reads when it captures: those of products."""
-        found: set[int] = set()
+        """Words that the host reads when it captures: those of products.
+
+        Products that are launched anew at each call read them then (`self.told`).
+        """
+        captured: set[int] = set()
+        told: list[int] = []
         for segment in self.draft.segments:
+            few = segment is not None and len(segment) < CAPTURED
             for _, at, entry in segment or ():
                 if isinstance(entry, Launch) and not isinstance(entry.text, Written):
-                    found.update(range(at, at + len(entry.words)))
-        return found
+                    words = range(at, at + len(entry.words))
+                    told.extend(words) if few else captured.update(words)
+        self.told = np.array(told, np.int64)
+        return captured
 
     def fill_state(self) -> None:
         """Addresses that do not change."""
@@ -290,6 +298,8 @@ class Program:
             address = machine.address(array)
             for at, shift in places:
                 words[at] = address + shift
+        if len(self.told):
+            self.start[self.told] = words[self.told]
         machine.upload(self.device_words, words)
         self.marks[self.bank] = machine.mark(mark)
         return results, hold
