@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
@@ -39,8 +41,34 @@ def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
             assert programs.training(backend, optimizer) == pytest.approx(want, rel=1e-5), backend
 
 
+def compare_random(count: int) -> None:
+    """Run random programs both ways; called in a process that interprets."""
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    importlib.import_module("tests.triton_interpreter")
+    native = importlib.import_module("tests.test_native_programs")
+    random = importlib.import_module("tests.random_programs")
+
+    @settings(
+        max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None,
+        phases=[Phase.generate],
+    )  # fmt: skip
+    @given(random.programs(12))
+    def run(program: Any) -> None:
+        with np.errstate(all="ignore"):
+            want = native.observe(program, "interpret")
+            got = native.observe(program, "interpreted-triton")
+        native.agree(got, want, 0.25 if native.halves(program) else 0.0, "in Triton")
+
+    run()
+
+
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
-    script = f"import tests.test_triton_interpreted as t; t.compare({names!r}, {optimizers!r})"
+    run_script(f"t.compare({names!r}, {optimizers!r})")
+
+
+def run_script(call: str) -> None:
+    script = f"import tests.test_triton_interpreted as t; {call}"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -60,3 +88,8 @@ def test_programs_equal_eager() -> None:
 def test_all_programs_equal_eager() -> None:
     names = importlib.import_module("tests.triton_programs").PROGRAMS
     in_a_process(tuple(names), ("AdamW", "SGD"))
+
+
+@pytest.mark.slow
+def test_random_programs_equal_the_interpreter() -> None:
+    run_script("t.compare_random(150)")
