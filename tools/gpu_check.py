@@ -256,7 +256,7 @@ def gpt() -> None:
             Path("gpt_explain.txt").write_text(told)
             say("\n".join(told.splitlines()[:3]))
             calls = [line for line in told.splitlines() if "Python" in line]
-            say(len(calls), "calls:", *calls[:12], sep="\n")
+            say("\n".join([f"{len(calls)} calls:", *calls[:12]]))
         seconds = timed(lambda: step(x, y), 5)
         longer = timed(lambda: step(x, y), 30)
         tokens = batch * 1024
