@@ -13,7 +13,7 @@ from adjoint.nn import functional as F
 from .triton_programs import PROGRAMS, training
 
 pytestmark = pytest.mark.cuda
-ROUGH = {"rtol": 2e-2, "atol": 1e-3}  # of halves
+ROUGH = {"rtol": 2e-2, "atol": 2e-2}  # of halves
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -30,9 +30,9 @@ def test_programs_equal_eager_and_the_cpu(name: str) -> None:
             ad.manual_seed(seed)
             results.append(run(*operands))
         cpu, eager, got = results
-        ad.testing.assert_close(got, eager, **(ROUGH if halves else {"rtol": 1e-5, "atol": 1e-5}))
+        ad.testing.assert_close(got, eager, **(ROUGH if halves else {"rtol": 1e-4, "atol": 1e-4}))
         ad.testing.assert_close(
-            got, cpu, check_device=False, **(ROUGH if halves else {"rtol": 1e-4, "atol": 1e-5})
+            got, cpu, check_device=False, **(ROUGH if halves else {"rtol": 1e-4, "atol": 1e-4})
         )
 
 

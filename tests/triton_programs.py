@@ -36,6 +36,21 @@ def put(x: Any, i: Any) -> Any:
     return ad.zeros(10, 7, device=x.device).index_put((i,), x, accumulate=True)
 
 
+def qkv() -> tuple[Any, ...]:
+    return ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 32)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    """Attention both ways, and its gradients."""
+    found = []
+    for causal in (True, False):
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        found += [out, *ad.autograd.grad((out * out).sum(), (q, k, v))]
+        q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    return tuple(found)
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -77,12 +92,13 @@ PROGRAMS: dict[str, Program] = {
     ),
     "batched products": (lambda x: x @ x.transpose(-1, -2), lambda: (ad.randn(2, 3, 4, 5),)),
     "attention": (heads, lambda: (ad.randn(2, 6, 10),)),
-    "whole attention": (
-        lambda q, k, v: (
-            F.scaled_dot_product_attention(q, k, v, is_causal=True),
-            F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)),
-        ),
-        lambda: (ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 16), ad.randn(2, 3, 40, 32)),
+    "whole attention": (attention, qkv),
+    "whole attention of halves": (
+        lambda q, k, v: attention(q.half(), k.half(), v.half()), qkv
+    ),
+    "shared heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True),
+        qkv,
     ),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),

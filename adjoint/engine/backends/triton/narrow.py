@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import frexp
 from typing import Any
 
+from adjoint.engine.backends.triton.templates.attention import BACKWARD
 from adjoint.engine.core.dtype import DType, bfloat16, float32
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Graph, Node, Value
@@ -59,6 +60,10 @@ class Narrowing:
         name = node.record.name
         if name == "matmul" and node.outputs[0].spec.dtype is float32:
             return self.product(node, inputs)
+        if name == BACKWARD and half_of(inputs[4]) is inputs[0].spec.dtype:
+            given = (*inputs[:4], self.half(inputs[4]), *inputs[5:])
+            specs = tuple(v.spec for v in node.outputs)
+            return self.builder.graph.add_node(node.record, given, node.params, specs)
         if name == "cast" and node.outputs[0].spec.dtype.is_half:
             made = self.result(node.inputs[0], inputs[0], node.outputs[0].spec.dtype)
             return None if made is None else (made,)

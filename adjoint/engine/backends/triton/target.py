@@ -30,7 +30,7 @@ class TritonTarget(Target):
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
     long = 2048
-    kept = frozenset({attention.ATTENTION})
+    kept = frozenset(attention.TEMPLATES)
     templates = {
         **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
     }  # fmt: skip

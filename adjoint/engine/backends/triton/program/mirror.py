@@ -18,11 +18,13 @@ import numpy as np
 from adjoint.engine.backends.triton.program.program import Machine, MakeTarget, Program
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.schedule.build import planned
+from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
-from adjoint.engine.graph.passes.pipeline import run_passes
+from adjoint.engine.graph.passes.pipeline import keeping, run_passes
 from adjoint.engine.ops.shape.convert import CLONE
 
 MOST = 1 << 16  # elements on the CPU, of all values together
@@ -34,7 +36,7 @@ def refusal(graph: Graph) -> str:
     values = [v for v in graph.inputs if not v.host]
     for node in graph.nodes:
         values += node.outputs
-        if subgraphs(node):
+        if node.record.compose is None and subgraphs(node):
             return f"{node.record.name} is on several devices"
     held = sum(prod(v.spec.shape) for v in values if v.spec.device.type == "cpu")
     return f"{held} elements of it are on the CPU" if held > MOST else ""
@@ -166,6 +168,7 @@ def small_program(
     target: MakeTarget = TritonTarget,
 ) -> Mirrored | str:
     """The program of a task that is partly on the CPU; or why there is none."""
-    graph = run_passes(task.graph)
+    setting = Setting(target(frozenset()), options, planned)
+    graph = run_passes(task.graph, keeping(setting.keeps))
     why = refusal(graph)
     return why or Mirrored(task, graph, options, machine, device, target)

@@ -1,40 +1,42 @@
-"""The template of attention: a pass over keys that never holds all weights (Dao et al., 2022).
+"""The templates of attention, forward and backward: weights are never held (Dao et al., 2022).
 
-Weights are kept as running maxima and sums of exponentials, in float32; they are rounded to the
-operands' dtype before they multiply values, as tensor cores want them. It gives no weights: a
-program that reads them (a derivative that is written with them) has attention in parts.
+Forward, a program takes a tile of queries and goes along the keys with running maxima and sums of
+exponentials. Backward, weights are made again from the logsumexp of each row (Note [attention],
+`ops.nn.attention_rows`): one kernel takes tiles of keys and goes along the queries, another the
+other way round, so that nobody adds to what another program writes. Scores and sums are float32;
+weights are rounded to the operands' dtype before they are multiplied, as tensor cores want them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import e as EULER
-from math import log2, prod
+from math import prod
 from typing import Any
 
-from adjoint.engine.backends.triton.schedule import power_of_two
-from adjoint.engine.backends.triton.words import NAME, Written
+from adjoint.engine.backends.triton.templates import attention_kernels as kernels
+from adjoint.engine.backends.triton.templates.attention_kernels import Attention
+from adjoint.engine.backends.triton.words import Written
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.ops.nn.attention_rows import NAME
 
-ATTENTION = "scaled_dot_product_attention"
+ATTENTION, BACKWARD = NAME, f"{NAME}_backward"
 DTYPES = {"float16", "bfloat16", "float32"}
 SIZES = (16, 32, 64, 128, 256)  # of heads, as tiles have them
 
 
-def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Query, key and value of the same batches and heads, without mask or dropout."""
-    if len(inputs) != 3 or not all(isinstance(x, Value) for x in inputs):
+def is_plain(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Query, key and value on the device, of heads that tiles have; no mask, no dropout."""
+    if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
-    query, key, value = (x.spec for x in inputs)
-    alike = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+    query, key, value = (x.spec for x in inputs[:3])
     return (
-        alike
-        and not node.params["masked"]
+        not node.params["masked"]
+        and not node.params["dropout"]
         and query.dtype.name in DTYPES
         and query.dtype is key.dtype is value.dtype
         and query.device.type == setting.target.device
@@ -44,136 +46,110 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     )
 
 
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Heads of queries may share keys and values: dimensions of one are stretched."""
+    if len(inputs) != 3 or not is_plain(setting, node, inputs):
+        return False
+    query, key, value = (x.spec.shape[:-2] for x in inputs)
+    shared = len(key) == len(query) and all(k in (1, q) for q, k in zip(query, key, strict=True))
+    return key == value and shared
+
+
+def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """The same batches and heads everywhere."""
+    if len(inputs) != 6 or not is_plain(setting, node, inputs):
+        return False
+    return len({x.spec.shape[:-2] for x in inputs}) == 1
+
+
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """Operands may lie anyhow."""
     return set()
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
-    """All that a kernel's text depends on; strides in elements, batches first."""
+class Task:
+    """A kernel's source, its programs, and the places it reads and then writes."""
 
-    dtype: str
-    batches: tuple[int, ...]
-    queries: int
-    keys: int
-    size: int
-    value_size: int
-    strides: tuple[tuple[int, ...], ...]  # of query, key, value, result
-    scale: float
-    causal: bool
+    source: str
+    grid: tuple[int, int]
+    reads: list[Place]
+    writes: list[Place]
 
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Queries and keys of a tile."""
-        if self.dtype == "float32" or self.size > 128:
-            return 32, 32
-        rows = min(128, max(16, power_of_two(self.queries)))
-        return rows, min(64, max(16, power_of_two(self.keys)))
 
-    @property
-    def warps(self) -> int:
-        return 8 if self.tile[0] * self.size >= 128 * 128 else 4
+def problem(node: Node, query: Place, key: Place, value: Place) -> Attention:
+    """What kernels must know of an attention."""
+    return Attention(
+        query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
+        query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
+    )  # fmt: skip
+
+
+def launch(kind: Attention, task: Task, name: str, products: int) -> Launch:
+    """A launch of one of the kernels."""
+    places = (*task.reads, *task.writes)
+    work = prod(kind.batches) * kind.queries * kind.keys
+    return Launch(
+        function=f"attention{digest(f'{task.source};{kind.warps}')}",
+        text=Written(task.source, task.grid, kind.warps, name),
+        words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places],
+        reads=tuple(whole(p.buffer) for p in task.reads),
+        writes=tuple(whole(p.buffer) for p in task.writes),
+        pieces=task.grid[0] * task.grid[1],
+        cost=products * work * (kind.size + kind.value_size),
+        label=sized(name, kind.queries, kind.keys, kind.size),
+    )
+
+
+def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], list[Launch]]:
+    """Where results are written, and copies to state, which an error must not change."""
+    places, copies = [], []
+    for out in results:
+        place = out
+        if out.buffer.kind not in OWN:
+            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="attention")
+            place = row_major(room, out.shape)
+            copies.append(copy_step(setting.target, place, out, ATTENTION))
+        places.append(place)
+    return places, copies
 
 
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
-    """One launch; state, which an error must not change, is written by a copy."""
-    out = results[0]
-    if out.buffer.kind not in OWN:
-        own = row_major(Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="out"), out.shape)
-        done = steps(setting, node, operands, [own, *results[1:]])
-        return [*done, copy_step(setting.target, own, out, ATTENTION)]
-    query, key, value = operands
-    kind = Attention(
-        query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
-        query.shape[-1], value.shape[-1], tuple(p.strides for p in (*operands, out)),
-        node.params["scale"], node.params["causal"],
-    )  # fmt: skip
-    source = forward_source(kind)
-    places = (query, key, value, out)
-    grid = (-(-kind.queries // kind.tile[0]), prod(kind.batches))
-    work = grid[1] * kind.queries * kind.keys
-    return [
-        Launch(
-            function=f"attention{digest(f'{source};{kind.warps}')}",
-            text=Written(source, grid, kind.warps, ATTENTION),
-            words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places],
-            reads=tuple(whole(p.buffer) for p in operands),
-            writes=(whole(out.buffer),),
-            pieces=grid[0] * grid[1],
-            cost=2 * work * (kind.size + kind.value_size),
-            label=sized("attention", kind.queries, kind.keys, kind.size),
-        )
-    ]
+    """One launch."""
+    kind = problem(node, *operands[:3])
+    (out, lse), copies = own_places(setting, results)
+    grid = (-(-kind.queries // kind.rows), prod(kind.batches))
+    strides = [kernels.strides_of(p, kind.batches) for p in (*operands, out, lse)]
+    task = Task(kernels.forward(kind, strides), grid, operands, [out, lse])
+    return [launch(kind, task, "attention", 2), *copies]
 
 
-def forward_source(kind: Attention) -> str:
-    """The kernel: a program for each tile of queries of each head."""
-    rows, columns = kind.tile
-    pointer = f"tl.pointer_type(tl.{kind.dtype})"
-    exact = ', input_precision="ieee"' if kind.dtype == "float32" else ""
-    lines = ["@triton.jit", f"def {NAME}(words):", "    w = words.to(tl.pointer_type(tl.int64))"]
-    lines += ["    batch = tl.program_id(1).to(tl.int64)", *batch_lines(kind)]
-    for i, name in enumerate("qkvo"):
-        at = " + ".join(
-            f"b{d} * {s}" for d, s in enumerate(kind.strides[i][:-2]) if kind.batches[d] > 1
-        )
-        lines.append(f"    {name} = tl.load(w + {i}).to({pointer}) + ({at or 0})")
-    (q1, q2), (k1, k2), (v1, v2), (o1, o2) = (s[-2:] for s in kind.strides)
-    stop = str(kind.keys)
-    if kind.causal:
-        stop = f"tl.minimum({kind.keys}, start + {rows})"
-    seen = f"(here < {kind.keys})[None, :]"
-    if kind.causal:
-        seen += " & (row[:, None] >= here[None, :])"
-    lines += [
-        f"    start = tl.program_id(0) * {rows}",
-        f"    row = start + tl.arange(0, {rows})",
-        f"    column = tl.arange(0, {columns})",
-        f"    e = tl.arange(0, {kind.size})",
-        f"    f = tl.arange(0, {kind.value_size})",
-        f"    inside = (row < {kind.queries})[:, None]",
-        f"    query = tl.load(q + row[:, None] * {q1} + e[None, :] * {q2}, mask=inside, other=0)",
-        f'    top = tl.full(({rows},), float("-inf"), tl.float32)',
-        f"    total = tl.full(({rows},), 0, tl.float32)",
-        f"    out = tl.full(({rows}, {kind.value_size}), 0, tl.float32)",
-        f"    for base in range(0, {stop}, {columns}):",
-        "        here = base + column",
-        (
-            f"        key = tl.load(k + here[None, :] * {k1} + e[:, None] * {k2}, "
-            f"mask=(here < {kind.keys})[None, :], other=0)"
-        ),
-        f"        s = tl.dot(query, key{exact}) * {kind.scale * log2(EULER)!r}",
-        f'        s = tl.where({seen}, s, float("-inf"))',
-        "        higher = tl.maximum(top, tl.max(s, 1))",
-        "        p = tl.exp2(s - higher[:, None])",
-        "        shrink = tl.exp2(top - higher)",
-        "        total = total * shrink + tl.sum(p, 1)",
-        (
-            f"        value = tl.load(v + here[:, None] * {v1} + f[None, :] * {v2}, "
-            f"mask=(here < {kind.keys})[:, None], other=0)"
-        ),
-        f"        out = out * shrink[:, None] + tl.dot(p.to(tl.{kind.dtype}), value{exact})",
-        "        top = higher",
-        (
-            f"    tl.store(o + row[:, None] * {o1} + f[None, :] * {o2}, "
-            f"(out / total[:, None]).to(tl.{kind.dtype}), mask=inside)"
-        ),
-    ]
-    return "\n".join(lines) + "\n"
+def backward_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """A launch for the gradients of keys and values, one for that of queries."""
+    kind = problem(node, *operands[:3])
+    wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
+    found, copies = own_places(setting, results)
+    outs = dict(zip(wanted, found, strict=True))
+    made: list[Launch] = []
+    for names, length, tile in (((1, 2), kind.keys, kind.columns), ((0,), kind.queries, kind.rows)):
+        writes = {i: outs[i] for i in names if i in outs}
+        if not writes:
+            continue
+        places = [*operands, *writes.values()]
+        strides = [kernels.strides_of(p, kind.batches) for p in places]
+        write = kernels.by_keys if 1 in names else kernels.by_queries
+        source = write(kind, strides, operands[4].buffer.dtype.name, tuple(writes))
+        grid = (-(-length // tile), prod(kind.batches))
+        task = Task(source, grid, operands, list(writes.values()))
+        made.append(launch(kind, task, "attention backward", 2 + len(writes)))
+    return [*made, *copies]
 
 
-def batch_lines(kind: Attention) -> list[str]:
-    """The index along each batch dimension."""
-    lines = []
-    for d in reversed(range(len(kind.batches))):
-        lines += [
-            f"    b{d} = batch % {kind.batches[d]}",
-            f"    batch = batch // {kind.batches[d]}",
-        ]
-    return lines
-
-
-TEMPLATES = {ATTENTION: Template(accepts, packed, steps)}
+TEMPLATES = {
+    ATTENTION: Template(accepts, packed, steps),
+    BACKWARD: Template(accepts_backward, packed, backward_steps),
+}
