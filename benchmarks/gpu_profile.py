@@ -1,0 +1,86 @@
+"""Where the time of a compiled GPT-2 step on a GPU goes: its launches one by one, by what they do.
+
+python -m benchmarks.gpu_profile [--batch 16] [--lines 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections import defaultdict
+from typing import Any
+
+import adjoint as ad
+from adjoint.engine.backends.triton.program import program as programs
+from adjoint.nn import functional as F
+from benchmarks.gpu import gpt_of
+
+
+def programs_of(run: Any) -> list[Any]:
+    """The programs that a function's first call makes."""
+    kept: list[Any] = []
+    make = programs.Program.make_segments
+
+    def remember(self: Any) -> Any:
+        kept.append(self)
+        return make(self)
+
+    programs.Program.make_segments = remember  # type: ignore[method-assign]
+    try:
+        run()
+    finally:
+        programs.Program.make_segments = make  # type: ignore[method-assign]
+    return kept
+
+
+def launches_of(program: Any) -> list[tuple[str, Any, int]]:
+    """What each launch does, and how to make it."""
+    labels = [
+        entry.label if isinstance(entry.label, str) else "".join(map(str, entry.label))
+        for segment in program.draft.segments
+        for _, _, entry in segment or ()
+    ]
+    runs = [each for s in program.segments if hasattr(s, "launches") for each in s.launches]
+    return [(label, run, words) for label, (run, words) in zip(labels, runs, strict=True)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--lines", type=int, default=40)
+    chosen = parser.parse_args()
+    events = importlib.import_module("cupy").cuda
+    net = gpt_of("adjoint").to("cuda")
+    optimizer = ad.optim.AdamW(net.parameters(), lr=3e-4)
+    tokens = ad.randint(0, 50257, (chosen.batch, 1025)).to("cuda")
+    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def step(x: Any, y: Any) -> Any:
+        with ad.autocast("cuda", dtype=ad.bfloat16):
+            logits = net(x)
+            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = ad.compile(step)
+    made = max(programs_of(lambda: compiled(x, y)), key=lambda p: len(p.image.words))
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    begin, end = events.Event(), events.Event()
+    for label, run, words in launches_of(made):
+        run(words)
+        begin.record()
+        for _ in range(3):
+            run(words)
+        end.record()
+        end.synchronize()
+        totals[label][0] += events.get_elapsed_time(begin, end) / 3
+        totals[label][1] += 1
+    print(f"{sum(t for t, _ in totals.values()):.2f} ms in all")
+    for label, (ms, count) in sorted(totals.items(), key=lambda e: -e[1][0])[: chosen.lines]:
+        print(f"{ms:9.3f} ms {count:5.0f} x {label[:150]}")
+
+
+if __name__ == "__main__":
+    main()
