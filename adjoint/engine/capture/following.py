@@ -402,29 +402,25 @@ def _entry(recorder: Any, fn: Any) -> Any:
     return made
 
 
-def _has_user_cells(fn: Any) -> bool:
-    """Whether a function's variables from outside hold a user's function or a module."""
-    pending, seen = [fn], {id(fn)}  # a function may hold itself
-    while pending:
-        current = pending.pop()
-        if not isinstance(current, types.FunctionType):
-            continue
-        for cell in current.__closure__ or ():
-            try:
-                held = cell.cell_contents
-            except ValueError:  # not there yet
-                continue
-            if isinstance(held, types.MethodType):
-                held = held.__func__
-            if isinstance(held, types.FunctionType):
-                if not is_native(held.__globals__.get("__name__") or ""):
-                    return True
-                if id(held) not in seen:
-                    seen.add(id(held))
-                    pending.append(held)
-            elif is_module(held) and not isinstance(held, type):
-                return True
-    return False
+def _is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a variable holds a user's function, one that holds such, or a module."""
+    try:
+        held = cell.cell_contents
+    except ValueError:  # not there yet
+        return False
+    if isinstance(held, types.MethodType):
+        held = held.__func__
+    if isinstance(held, types.FunctionType):
+        return not is_native(held.__globals__.get("__name__") or "") or _has_user_cells(held, seen)
+    return is_module(held) and not isinstance(held, type)
+
+
+def _has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function's variables from outside are a user's; a function may hold itself."""
+    if not isinstance(fn, types.FunctionType) or id(fn) in seen:
+        return False
+    inside = seen | {id(fn)}
+    return any(_is_users(cell, inside) for cell in fn.__closure__ or ())
 
 
 def _wraps_users(fn: Any) -> bool:
