@@ -355,6 +355,32 @@ def hooks_of_tensors(wrap: Wrap) -> Any:
     return out
 
 
+@row
+def views_by_index_tensors(wrap: Wrap) -> Any:
+    def written(x: Any, i: Any) -> Any:
+        y = x * 1
+        v = y[i]
+        v.add_(10)
+        y[i] += 1
+        y[i][1:].mul_(3)
+        return y
+
+    def base_written(x: Any, i: Any) -> Any:
+        v = x[i]
+        x.mul_(2)
+        return v + 0
+
+    out = []
+    for i in (1, 2):
+        x = ad.arange(6.0).reshape(3, 2)
+        leaf = ad.ones(3, 2, requires_grad=True)
+        y = wrap(written)(leaf, ad.tensor(i))
+        (y * y).sum().backward()
+        out += [wrap(written)(x, ad.tensor(i)), wrap(base_written)(x, ad.tensor(i)), x]
+        out += [y, leaf.grad]
+    return [shown(t) for t in out]
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_state_is_as_without_compile(name: str) -> None:
     assert ROWS[name](lambda f: f) == ROWS[name](ad.compile)

@@ -31,7 +31,7 @@ from adjoint.engine.tensor.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.keys import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.mutation import assign, constants, direct_array, update, write
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor, mark_view, window
+from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window
 
 
 def _is_whole(basic: Basic, shape: tuple[int, ...]) -> bool:
@@ -107,7 +107,9 @@ def _pick_scalars(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
     """0-d indices whose value is not known act as integers do: alone, before the others."""
     for dim, pick in reversed(picks):
         if pick.ndim == 0:
-            x = INDEX(x, pick, dims=(dim,))
+            source, x = x, INDEX(x, pick, dims=(dim,))
+            if CONTEXT.capture is not None and not CONTEXT.levels:
+                CONTEXT.capture.pick(x, source, pick, dim)
             picks = [(d - (d > dim), p) for d, p in picks if p is not pick]
     return x, picks
 
@@ -193,6 +195,16 @@ def _write_basic(target: Tensor, value: Tensor) -> None:
     if shape != value.shape:
         value = value.reshape(shape)
     write(target, value if shape == target.shape else value.expand(target.shape))
+
+
+def _write_back(picked: Any) -> None:
+    """Put what was written to a copy that stands for `x[i]` into x, as a view would have."""
+    out = picked.out if picked.out._base is None else root_of(picked.out)
+    _write_indexed(picked.source, out, [(picked.dim, picked.index)])
+    picked.seen = CONTEXT.capture.value_here(picked.source)
+
+
+HOOKS.write_back = _write_back
 
 
 def _check_dtype(target: Tensor, value: Tensor) -> None:

@@ -80,6 +80,10 @@ def write(target: Tensor, value: Tensor) -> Tensor:
         _copy_elements(target, value)
     target._storage.version += 1
     rebase(target, value, before)
+    if CONTEXT.capture is not None:
+        picked = CONTEXT.capture.picked(target)
+        if picked is not None:
+            HOOKS.write_back(picked)
     return target
 
 

@@ -174,6 +174,7 @@ class Hooks:
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
     load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
     become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
+    write_back: Callable[..., Any] = _unset  # a write to a copy that stands for a view
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views

@@ -101,6 +101,10 @@ class Body(Trace):
             found = self.stand_ins[id(tensor)] = self.lift(tensor)
         return found
 
+    def value_here(self, tensor: Tensor) -> Value:
+        """The SSA value of a tensor, entered if it is from outside."""
+        return self.value_of(self.entered(tensor))
+
     def lift(self, tensor: Tensor) -> Tensor:
         """A new input for a tensor from outside."""
         storage = tensor._storage

@@ -20,7 +20,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.node import sequence_now
 from adjoint.engine.core.dtype import get_default_dtype
-from adjoint.engine.core.errors import users_place
+from adjoint.engine.core.errors import users_line, users_place
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
@@ -30,6 +30,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import Graph, Value, frozen
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.ops.shape.views import VIEW_SCATTER, apply_chain
 from adjoint.engine.tensor.mutation import leak_message
@@ -121,7 +122,7 @@ def has_symbols(x: Any) -> bool:
 class Cell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
-    __slots__ = ("initial", "skip", "source", "storage", "value")
+    __slots__ = ("initial", "picked", "skip", "source", "storage", "value")
 
     def __init__(
         self, value: Value, source: Source | None, skip: tuple[Any, ...], storage: Storage
@@ -131,6 +132,20 @@ class Cell:
         self.source = source  # None: made inside the trace
         self.skip = skip  # the chain of the tensor the value stands for
         self.storage = storage  # kept, so that its identity stays its own
+        self.picked: Picked | None = None  # of what it is a view where nothing is recorded
+
+
+class Picked:
+    """A result of `x[i]` with an index that is not known yet: a copy that stands for a view."""
+
+    __slots__ = ("dim", "index", "out", "seen", "source")
+
+    def __init__(self, out: Tensor, source: Tensor, index: Tensor, dim: int, seen: Value) -> None:
+        self.out = out
+        self.source = source
+        self.index = index
+        self.dim = dim
+        self.seen = seen  # the value of the source it was taken from
 
 
 class Trace:
@@ -153,6 +168,7 @@ class Trace:
         self.host_guards: dict[Any, tuple[HostScalar, Any]] = {}  # test and outcome, by its key
         self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
         self.constants: dict[int, tuple[Value, Any]] = {}  # by identity: value made of an array
+        self.picks: list[Picked] = []
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
@@ -229,6 +245,8 @@ class Trace:
             found = self._adopt(storage, source, self._root_spec(tensor), ())
         elif found.source.__class__ is Argument and self._from_outside(tensor):
             raise Realias(storage)
+        if found.picked is not None:
+            self._pick_again(found, found.picked)
         return found
 
     def _from_outside(self, tensor: Tensor) -> bool:
@@ -260,6 +278,40 @@ class Trace:
                 held = self.views[key] = (seen, params)  # keeping params keeps its id
             value = held[0]
         return value
+
+    def pick(self, out: Tensor, source: Tensor, index: Tensor, dim: int) -> None:
+        """Note that `out`, recorded as a copy, is eagerly a view of `source` at an index."""
+        cell = self.cells.get(out._storage.identity)
+        if cell is not None and cell.source is None:
+            held = self.wrap(self.value_here(index))  # what it is now, whoever writes to it
+            cell.picked = Picked(out, source, held, dim, self.value_here(source))
+            self.picks.append(cell.picked)
+
+    def value_here(self, tensor: Tensor) -> Value:
+        """The SSA value of a tensor that may be from around a body."""
+        return self.value_of(tensor)
+
+    def picked(self, tensor: Tensor) -> Picked | None:
+        """What a tensor's storage stands for a view of, if it does."""
+        cell = self.cells.get(tensor._storage.identity)
+        return None if cell is None else cell.picked
+
+    def _pick_again(self, cell: Cell, picked: Picked) -> None:
+        """Bring a copy that stands for a view up to date with writes to what it was taken from."""
+        now = self.value_here(picked.source)
+        if now is picked.seen:
+            return
+        if picked.out.requires_grad or picked.source.requires_grad:
+            raise RuntimeError(
+                f"compile: {users_line()}: a tensor was indexed by a 0-d tensor and then written "
+                "to, and what the index gave is read again, which gradients cannot follow here. "
+                "Index again after the write, or keep a clone() of what the index gave."
+            )
+        inputs = (now, self.value_of(picked.index))
+        (cell.value,) = self.graph.add_node(
+            INDEX, inputs, {"dims": (picked.dim,)}, (cell.value.spec,)
+        )
+        picked.seen = now
 
     def root_tensor(self, storage: Storage) -> Tensor:
         """A tensor of its own for the present value of a storage."""
@@ -452,6 +504,17 @@ class Trace:
             )
         cell.value = new
         self.changed.append(cell)
+        if self.picks:
+            self._count_picks(target._storage)
+
+    def _count_picks(self, written: Storage) -> None:
+        """A write to what copies stand for views of is one to them: gradients must know."""
+        written_too = {written}
+        for picked in self.picks:
+            storage = picked.out._storage
+            if picked.source._storage in written_too and storage not in written_too:
+                written_too.add(storage)
+                storage.version += 1
 
     def touch(self, tensor: Tensor) -> None:
         """Note the fields of a tensor before the first change to them."""
