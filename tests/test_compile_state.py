@@ -386,6 +386,34 @@ def test_state_is_as_without_compile(name: str) -> None:
     assert ROWS[name](lambda f: f) == ROWS[name](ad.compile)
 
 
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "t_": lambda x: x.t_(),
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
+    "squeeze_": lambda x: x.squeeze_(),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "resize_": lambda x: x.resize_(2),
+    "set_": lambda x: x.set_(x + 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_shapes_of_arguments_are_not_changed_in_place(name: str) -> None:
+    change = CHANGES[name]
+    x = ad.arange(3.0).reshape(1, 3)
+    run = ad.compile(lambda x: change(x) + 0)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"test_compile_state.py:\d+.*without '_'"):
+            run(x)
+        assert x.shape == (1, 3)
+        assert x.tolist() == [[0.0, 1.0, 2.0]]
+    inside = ad.compile(lambda x: change(x * 1) * 2)
+    if name not in ("resize_", "set_"):
+        assert inside(x).tolist() == (change(x * 1) * 2).tolist()
+        detached = ad.compile(lambda x: change(x.detach()) * 2)
+        assert detached(x).tolist() == (change(x.detach()) * 2).tolist()
+        assert x.shape == (1, 3)
+
+
 SIZES: dict[str, Callable[[Any], Any]] = {
     "in": lambda x: x * 2 if x.shape[0] in {8, 16} else x,
     "bits": lambda x: x * 2 if x.shape[0] & 1 else x,
