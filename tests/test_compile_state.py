@@ -414,6 +414,31 @@ def test_shapes_of_arguments_are_not_changed_in_place(name: str) -> None:
         assert x.shape == (1, 3)
 
 
+ALIASES: dict[str, Callable[[Any, Any], Any]] = {
+    "source written": lambda a, b: (a.mul_(2), b)[1],
+    "reshape written": lambda a, b: (b.mul_(2), a + 0)[1],
+    "through views": lambda a, b: (a[:1].mul_(2), b[:1] + 0)[1],
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+@pytest.mark.parametrize("again", [lambda a: a.reshape(-1), lambda a: a.contiguous()])
+def test_whether_a_reshape_shares_memory_is_not_guessed(name: str, again: Any) -> None:
+    def play(x: Any) -> Any:
+        a = nn.functional.gelu(x)
+        return ALIASES[name](a, again(a))
+
+    def alone(x: Any) -> Any:
+        a = again(nn.functional.gelu(x))
+        return a.mul_(2)
+
+    x = ad.arange(6.0).reshape(2, 3)
+    with pytest.raises(RuntimeError, match=r"test_compile_state.py:\d+.*clone\(\)"):
+        ad.compile(play)(x.t())
+    assert ad.testing.assert_close(ad.compile(play)(x), play(x)) is None
+    assert ad.testing.assert_close(ad.compile(alone)(x.t()), alone(x.t())) is None
+
+
 SIZES: dict[str, Callable[[Any], Any]] = {
     "in": lambda x: x * 2 if x.shape[0] in {8, 16} else x,
     "bits": lambda x: x * 2 if x.shape[0] & 1 else x,

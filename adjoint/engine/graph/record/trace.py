@@ -148,6 +148,32 @@ class Picked:
         self.seen = seen  # the value of the source it was taken from
 
 
+class Pair:
+    """A tensor and a reshape of it of which it is in doubt whether eager code copies.
+
+    Which strides a result has eagerly is certain only where all operands are row-major: else the
+    two may share memory or not, and neither is read once the other was written to.
+    """
+
+    __slots__ = ("made", "source", "written")
+
+    def __init__(self, source: Tensor, made: Tensor) -> None:
+        self.source = source
+        self.made = made
+        self.written: set[str] = set()
+
+    def side(self, tensor: Tensor) -> str | None:
+        """Of which of the two a tensor shows elements."""
+        storage, made = tensor._storage, self.made
+        if storage is made._storage:
+            chain = made._chain if storage is self.source._storage else ()
+            if len(tensor._chain) >= len(chain) and all(
+                a is b for a, b in zip(tensor._chain, chain, strict=False)
+            ):
+                return "made"
+        return "source" if storage is self.source._storage else None
+
+
 class Trace:
     """One recording in progress."""
 
@@ -169,6 +195,8 @@ class Trace:
         self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
         self.constants: dict[int, tuple[Value, Any]] = {}  # by identity: value made of an array
         self.picks: list[Picked] = []
+        self.doubtful: set[int] = set()  # storages, by identity, whose eager strides are in doubt
+        self.pairs: list[Pair] = []
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
@@ -247,6 +275,8 @@ class Trace:
             raise Realias(storage)
         if found.picked is not None:
             self._pick_again(found, found.picked)
+        if self.pairs and storage.trace is not None:
+            self._check_pairs(tensor)
         return found
 
     def _from_outside(self, tensor: Tensor) -> bool:
@@ -286,6 +316,44 @@ class Trace:
             held = self.wrap(self.value_here(index))  # what it is now, whoever writes to it
             cell.picked = Picked(out, source, held, dim, self.value_here(source))
             self.picks.append(cell.picked)
+
+    def doubts(self, tensor: Tensor) -> bool:
+        """Whether it is in doubt which strides a tensor has eagerly."""
+        return tensor._storage.identity in self.doubtful
+
+    def pair(self, source: Tensor, made: Tensor) -> None:
+        """Note that `made` shows what `source` does, as a view or a copy."""
+        if made is not source and self.doubts(source):
+            self.pairs.append(Pair(source, made))
+
+    def _doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
+        """Note results of operands that are not row-major, or may not be."""
+        for x in operands:
+            if is_tensor(x) and (x._storage.identity in self.doubtful or not x.is_contiguous()):
+                self.doubtful.update([out._storage.identity for out in outs])
+                return
+
+    def _check_pairs(self, tensor: Tensor) -> None:
+        for pair in self.pairs:
+            if pair.written and (side := pair.side(tensor)) and pair.written - {side}:
+                raise RuntimeError(
+                    f"compile: {users_line()}: a tensor and a reshape of it are both used after "
+                    "one was written to in place, and whether the reshape is a view or a copy "
+                    "depends on strides that are not known here. Take a clone() before the write, "
+                    "or use the form of the write without '_'."
+                )
+
+    def _note_pairs(self, target: Tensor) -> None:
+        """A write to one of a pair; of another reshape of the same, too: they may share memory."""
+        for pair in self.pairs:
+            side = pair.side(target)
+            if side is None:
+                continue
+            pair.written.add(side)
+            if side == "made":
+                for other in self.pairs:
+                    if other is not pair and other.source._storage is pair.source._storage:
+                        other.written.add(other.side(target) or "source")
 
     def value_here(self, tensor: Tensor) -> Value:
         """The SSA value of a tensor that may be from around a body."""
@@ -356,6 +424,8 @@ class Trace:
         values = self.graph.add_node(record, inputs, params, out_specs)
         strides = result_strides(record, operands, params, out_specs[0].shape)
         outs = tuple([self.wrap(v, strides) for v in values])
+        if params.get("strides", "same") == "same":
+            self._doubt(operands, outs)
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
@@ -434,6 +504,7 @@ class Trace:
         inputs = tuple([self.operand(x) for x in operands])
         values = self.graph.add_node(record, inputs, params, specs, composition)
         outs = tuple(map(self.wrap, values))
+        self._doubt(operands, outs)
         return outs if many else outs[0]
 
     def _composition_key(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
@@ -506,6 +577,8 @@ class Trace:
         self.changed.append(cell)
         if self.picks:
             self._count_picks(target._storage)
+        if self.pairs and target._storage.trace is not None:
+            self._note_pairs(target)
 
     def _count_picks(self, written: Storage) -> None:
         """A write to what copies stand for views of is one to them: gradients must know."""

@@ -22,6 +22,7 @@ from adjoint.engine.core.operations.families import fit, linear
 from adjoint.engine.core.operations.public import METHODS, method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -70,6 +71,11 @@ def _strides(x: Tensor, memory_format: Any) -> Any:
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
     if memory_format is contiguous_format:
+        capture = CONTEXT.capture
+        if capture is not None and capture.doubts(self):
+            made = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
+            capture.pair(self, made)
+            return made
         return self if self.is_contiguous() else CLONE(self, strides=None)
     if memory_format is preserve_format:
         if self.is_contiguous():

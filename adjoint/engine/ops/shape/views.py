@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec, contiguous_strides, wrap_dims
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints
 
 if TYPE_CHECKING:
@@ -124,9 +125,13 @@ def reshape_method(self: Tensor, *args: Any, shape: Any = None) -> Tensor:
     sizes = ints("reshape", args, shape)
     if -1 in sizes or prod(sizes) != array.size:
         sizes = resolve_shape("reshape", array.size, sizes)
+    source = self
     if not self.is_contiguous() and view_strides(self._array.shape, self.stride(), sizes) is None:
         self = self.contiguous()
-    return RESHAPE(self, shape=sizes)
+    out = RESHAPE(self, shape=sizes)
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.pair(source, out)
+    return out
 
 
 def viewed(self: Tensor, sizes: Shape) -> Tensor:
