@@ -356,6 +356,24 @@ def hooks_of_tensors(wrap: Wrap) -> Any:
 
 
 @row
+def views_of_leaves_that_are_views(wrap: Wrap) -> Any:
+    base = ad.arange(4.0)
+    leaf = base[:2].requires_grad_()
+    out = []
+    for run in (wrap(lambda: leaf[:1]), wrap(lambda: leaf[None][:, 1])):
+        for _ in range(2):
+            y = run()
+            (y * 3).sum().backward()
+            out.append((y.requires_grad, y.is_leaf, y.tolist(), leaf.grad.tolist(), y._is_view()))
+    argument = wrap(lambda x: x[1:])
+    y = argument(leaf)
+    (y * 5).sum().backward()
+    with ad.no_grad():
+        base.mul_(2)
+    return [*out, y.requires_grad, y.tolist(), leaf.grad.tolist()]
+
+
+@row
 def views_by_index_tensors(wrap: Wrap) -> Any:
     def written(x: Any, i: Any) -> Any:
         y = x * 1

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adjoint.engine.core.errors import users_line
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -121,6 +122,32 @@ class Made:
 Recipe = Constant | Passed | Shown | Viewed | Made
 
 
+def _view_leaf(view: Tensor, root: Tensor) -> Tensor:
+    """What a view from outside takes its gradient to: its root, or a view of that, made a leaf.
+
+    `base[:2].requires_grad_()` wants a gradient of its own; the tape leads there from views of it.
+    """
+    if root.requires_grad:
+        return root
+    place: Any = view._node
+    while place is not None and not is_tensor(place):
+        edges = [edge for edge in place.edges if edge is not None]
+        place = edges[0][0] if len(edges) == 1 else None
+    if place is None or place._storage is not view._storage or not _begins(view, place):
+        raise RuntimeError(
+            f"compile: {users_line()}: the function returns a view of a tensor from outside whose "
+            "gradient goes elsewhere than to that tensor. Return a clone() of the view."
+        )
+    return place
+
+
+def _begins(view: Tensor, base: Tensor) -> bool:
+    """Whether a view's chain goes on from that of another window of its storage."""
+    return len(base._chain) <= len(view._chain) and all(
+        a is b for a, b in zip(base._chain, view._chain, strict=False)
+    )
+
+
 class Outputs:
     """Collects the graph's outputs, the roots made of them, and the recipes that refer to these."""
 
@@ -183,6 +210,7 @@ class Outputs:
         cell = self.trace.cell(x)
         if cell.source is not None:
             if tracked and base is not x:
+                base = _view_leaf(x, base)
                 return Viewed(self.ref(base), x._chain[len(base._chain) :])
             return Shown(cell.source, self.trace._rest(x, cell), tracked)
         if tracked and base._node is not None and (base._chain or not base.requires_grad):
