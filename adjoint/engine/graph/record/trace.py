@@ -28,6 +28,7 @@ from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import Graph, Value, frozen
+from adjoint.engine.graph.record.aliasing import Pair, Picked, has_symbols, row_major
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.ops.index.index import INDEX
@@ -110,15 +111,6 @@ class Realias(Exception):
         self.storage = storage
 
 
-def has_symbols(x: Any) -> bool:
-    """Whether a size in x is a symbol, which equals a number without being one."""
-    if isinstance(x, (tuple, list)):
-        return any(map(has_symbols, x))
-    if isinstance(x, dict):
-        return any(map(has_symbols, x.values()))
-    return isinstance(x, (int, float)) and type(x) not in (int, float, bool)
-
-
 class Cell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
@@ -133,45 +125,6 @@ class Cell:
         self.skip = skip  # the chain of the tensor the value stands for
         self.storage = storage  # kept, so that its identity stays its own
         self.picked: Picked | None = None  # of what it is a view where nothing is recorded
-
-
-class Picked:
-    """A result of `x[i]` with an index that is not known yet: a copy that stands for a view."""
-
-    __slots__ = ("dim", "index", "out", "seen", "source")
-
-    def __init__(self, out: Tensor, source: Tensor, index: Tensor, dim: int, seen: Value) -> None:
-        self.out = out
-        self.source = source
-        self.index = index
-        self.dim = dim
-        self.seen = seen  # the value of the source it was taken from
-
-
-class Pair:
-    """A tensor and a reshape of it of which it is in doubt whether eager code copies.
-
-    Which strides a result has eagerly is certain only where all operands are row-major: else the
-    two may share memory or not, and neither is read once the other was written to.
-    """
-
-    __slots__ = ("made", "source", "written")
-
-    def __init__(self, source: Tensor, made: Tensor) -> None:
-        self.source = source
-        self.made = made
-        self.written: set[str] = set()
-
-    def side(self, tensor: Tensor) -> str | None:
-        """Of which of the two a tensor shows elements."""
-        storage, made = tensor._storage, self.made
-        if storage is made._storage:
-            chain = made._chain if storage is self.source._storage else ()
-            if len(tensor._chain) >= len(chain) and all(
-                a is b for a, b in zip(tensor._chain, chain, strict=False)
-            ):
-                return "made"
-        return "source" if storage is self.source._storage else None
 
 
 class Trace:
@@ -329,7 +282,7 @@ class Trace:
     def _doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         """Note results of operands that are not row-major, or may not be."""
         for x in operands:
-            if is_tensor(x) and (x._storage.identity in self.doubtful or not x.is_contiguous()):
+            if is_tensor(x) and (x._storage.identity in self.doubtful or not row_major(x)):
                 self.doubtful.update([out._storage.identity for out in outs])
                 return
 
