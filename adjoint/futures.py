@@ -19,7 +19,8 @@ class Future:
         42
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # `Future[Tensor]` in annotations
+    # `Future[Tensor]` in annotations
+    __class_getitem__: classmethod[Any, Any, Any] = classmethod(GenericAlias)
 
     def __init__(self, *, devices: Any = None) -> None:
         self._ready = threading.Condition()
