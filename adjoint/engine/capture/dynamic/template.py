@@ -16,7 +16,8 @@ from adjoint.engine.graph.ir import Graph, Value
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 
 _LEFT_OUT = frozenset(
-    "dependence python executable plan guards structure counters states numbers sizing restore used".split()
+    "dependence python executable plan guards structure counters states numbers sizing restore "
+    "used".split()
 )
 
 
