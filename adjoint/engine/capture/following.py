@@ -42,7 +42,7 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "engine.compiler.modules", "engine.autodiff.modules",
+        "distributions", "vision", "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.epoch",
     )
 )  # fmt: skip

@@ -51,12 +51,7 @@ class Shown:
     def guards(self) -> str:
         """What the latest program depends on: places, what they held, and the lines that read them.
 
-        >>> import adjoint as ad
-        >>> rates = {"lr": 0.5}
-        >>> f = ad.compile(lambda x: x * rates["lr"])
-        >>> _ = f(ad.ones(1))
-        >>> [line.split(" (")[0] for line in f.guards().splitlines() if "lr" in line]
-        ["the variable rates['lr'] is 0.5"]
+        Of `ad.compile(lambda x: x * rates["lr"])` a line says: the variable rates['lr'] is 0.5.
         """
         dependence = self.latest.dependence
         lines = [] if dependence is None else [str(guard) for guard in dependence.guards.entries]
