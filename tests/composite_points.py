@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -227,9 +226,18 @@ def _gates(lib: Any, x: Any, h: Any, c: Any) -> Any:
     return lib.cat(_module(lib, "LSTMCell", 2, 3)(x, (h, c)))
 
 
-@cache
+_MODULES: dict[tuple[Any, ...], Any] = {}
+
+
 def _module(lib: Any, name: str, *sizes: int) -> Any:
     """A layer with the same parameters in every library."""
+    key = (lib.__name__, name, *sizes)
+    if key not in _MODULES:
+        _MODULES[key] = _new_module(lib, name, *sizes)
+    return _MODULES[key]
+
+
+def _new_module(lib: Any, name: str, *sizes: int) -> Any:
     module = getattr(lib.nn, name)(*sizes).double().requires_grad_(False)
     rng = np.random.default_rng(3)
     for p in module.parameters():

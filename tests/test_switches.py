@@ -355,7 +355,36 @@ def _deterministic() -> None:
     ad.use_deterministic_algorithms(False)
 
 
+def _recordings() -> None:
+    before = ad.compiler.get_recording_limit()
+    ad.compiler.set_recording_limit(1)
+    f = ad.compile(lambda x: x + 1)
+    _ = f(ad.ones(1)), f(ad.ones(2))
+    assert "1 program" in f.recordings().splitlines()[0]
+    ad.compiler.set_recording_limit(before)
+
+
+def _reentrant() -> None:
+    seen: list[str] = []
+
+    class Loud(ad.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func.__name__)
+            if len(seen) == 1:
+                with ad.overrides.enable_reentrant_dispatch():
+                    return args[0].neg()
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    ad.ones(1).as_subclass(Loud).abs()
+    assert seen[:2] == ["abs", "neg"]
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_recording_limit": _recordings,
+    "enable_reentrant_dispatch": _reentrant,
     "set_num_threads": _threads,
     "set_grad_enabled": _grad_mode,
     "enable_grad": _grad_mode,

@@ -1,9 +1,13 @@
 """The order of products in `einsum`: chosen by Adjoint itself, without the library."""
 
-enabled = False
-strategy: str | None = None
+from __future__ import annotations
+
+from adjoint.engine.core.switches import route
 
 
 def is_available() -> bool:
     """Whether the library is used: no."""
     return False
+
+
+route(__name__)

@@ -29,6 +29,7 @@ class Switch:
 CUDNN = "cuDNN is not used; convolutions are Adjoint's own"
 ATTENTION = "attention has one implementation here, which computes the weights step by step"
 HALVES = "products of halves are summed in float32"
+EINSUM = "einsum chooses the order of its products itself"
 COMPILER = "see docs/compile.md for what compile does instead"
 
 SWITCHES: dict[str, Switch] = {
@@ -59,6 +60,7 @@ SWITCHES: dict[str, Switch] = {
     "backends.cudnn.deterministic": Switch(False, CUDNN, (True,)),
     "backends.cudnn.allow_tf32": Switch(True, CUDNN, (False,)),
     "backends.cudnn.fp32_precision": Switch("none", CUDNN, ("ieee",)),
+    "backends.opt_einsum.enabled": Switch(False, EINSUM),
     "backends.mkldnn.enabled": Switch(True, "oneDNN is not used", (False,)),
     "backends.mkldnn.deterministic": Switch(False, "oneDNN is not used", (True,)),
     "backends.mkldnn.allow_tf32": Switch(True, "oneDNN is not used", (False,)),

@@ -11,6 +11,7 @@ import heapq
 import operator
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -472,6 +473,10 @@ def _index(recorder: Recorder, value: Any, /) -> Any:
     return operators._index(recorder, value)
 
 
+# Python's notice that the list of filters changed; from 3.14 on, under another name.
+_FILTERS_CHANGED: Any = getattr(
+    warnings, "_filters_mutated", getattr(warnings, "_filters_mutated_lock_held", None)
+)
 TABLE: dict[Any, Handler] = {
     builtins.__build_class__: classes.build_class,
     builtins.__import__: _import,
@@ -509,6 +514,8 @@ TABLE: dict[Any, Handler] = {
     _functools.reduce: _reduce,
     sys.exc_info: _exc_info,
     sys.getrecursionlimit: lambda recorder: sys.getrecursionlimit(),
+    # Says that the list of filters changed, which is an effect of its own.
+    _FILTERS_CHANGED: lambda recorder: _FILTERS_CHANGED(),
     operator.truth: lambda recorder, value, /: operators.truth(recorder, value),
     operator.not_: lambda recorder, value, /: not operators.truth(recorder, value),
     operator.contains: lambda recorder, a, b, /: operators.contains(recorder, a, b),
