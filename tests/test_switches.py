@@ -376,7 +376,7 @@ def _reentrant() -> None:
             if len(seen) == 1:
                 with ad.overrides.enable_reentrant_dispatch():
                     return args[0].neg()
-            return super().__torch_function__(func, types, args, kwargs or {})
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
 
     ad.ones(1).as_subclass(Loud).abs()
     assert seen[:2] == ["abs", "neg"]
