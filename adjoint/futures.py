@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from types import GenericAlias
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Future:
@@ -20,7 +20,7 @@ class Future:
     """
 
     # `Future[Tensor]` in annotations
-    __class_getitem__: classmethod[Any, Any, Any] = classmethod(GenericAlias)
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, *, devices: Any = None) -> None:
         self._ready = threading.Condition()
