@@ -283,3 +283,30 @@ def test_an_update_without_memory_has_no_state() -> None:
     assert optimizer.state_dict()["state"] == {}
     optimizer.load_state_dict(optimizer.state_dict())
     optimizer.step()
+
+
+def _part() -> ad.Tensor:
+    """A parameter of which a process keeps a part, as `fully_shard` makes them."""
+    part = ad.nn.Parameter(ad.ones(6))
+    part.split_over = "a group"
+    return part
+
+
+@pytest.mark.parametrize("name", ["Muon", "Adafactor", "LAMB", "LBFGS", "SparseAdam"])
+def test_optimizers_of_whole_parameters_refuse_parts(name: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"{name}: its update looks at whole parameters"):
+        getattr(ad.optim, name)([_part()], lr=0.1)
+
+
+def test_an_optimizer_that_says_nothing_warns_about_parts() -> None:
+    class Own(ad.optim.Optimizer):
+        pass
+
+    class Alone(Own):
+        elementwise = True
+
+    with pytest.warns(UserWarning, match="elementwise = True` in class Own"):
+        Own([_part()], {"lr": 0.1})
+    Alone([_part()], {"lr": 0.1})
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
+        getattr(ad.optim, name)([_part()], lr=0.1)

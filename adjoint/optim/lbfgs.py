@@ -46,6 +46,8 @@ class LBFGS(Optimizer):
         tensor([1.0000, 1.0000], requires_grad=True)
     """
 
+    elementwise = False
+
     def __init__(
         self,
         params: ParamsT,

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.dtype import float32
@@ -120,6 +120,8 @@ class Optimizer:
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
+    # Whether the update of an element sees nothing but that element's values; None: not stated
+    elementwise: ClassVar[bool | None] = None
     _opt_called: bool = False
     _optimizer_step_pre_hooks: Table
     _optimizer_step_post_hooks: Table
@@ -365,6 +367,25 @@ class Optimizer:
         """Update the parameters; `closure` computes the loss anew and returns it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
+    def _check_parts(self, params: list[Any]) -> None:
+        """Refuse parts of parameters where the update needs the whole."""
+        if self.elementwise or not any(hasattr(p, "split_over") for p in params):
+            return
+        name = type(self).__name__
+        if self.elementwise is False:
+            raise NotImplementedError(
+                f"{name}: its update looks at whole parameters (rows, norms, inner products), but "
+                "this process keeps only parts of them (fully_shard or parallelize_module). Use an "
+                "optimizer that works element by element, such as AdamW, or keep the parameters "
+                "whole: DistributedDataParallel with ZeroRedundancyOptimizer."
+            )
+        warnings.warn(
+            f"{name} is given parts of parameters (fully_shard or parallelize_module), flattened. "
+            "That is right only if its update works element by element; if so, say `elementwise = "
+            f"True` in class {name}.",
+            stacklevel=4,
+        )
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group: `{"params": ..., "lr": ...}`, missing options from the defaults."""
         if not isinstance(param_group, dict):
@@ -384,6 +405,7 @@ class Optimizer:
                     "can't optimize a non-leaf Tensor. Give the optimizer the leaf it was made "
                     "from, or detach it first."
                 )
+        self._check_parts(group["params"])
         for name, default in self.defaults.items():
             if default is required and name not in group:
                 raise ValueError(

@@ -51,7 +51,7 @@ class RuleOptimizer(Optimizer):
         subclass that states nothing but how it is constructed has the rule it inherits.
     """
 
-    elementwise: ClassVar[bool] = True  # False: the rule looks at a parameter as a whole
+    elementwise: ClassVar[bool | None] = True  # False: the rule looks at a parameter as a whole
     sparse: ClassVar[bool] = False  # whether `update_sparse` is stated
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
     _plans: Plans | None = None
@@ -105,7 +105,7 @@ class RuleOptimizer(Optimizer):
 
     def _by_element(self, group: ParamGroup) -> bool:
         """Whether the rule does the same to every element, whatever tensor it is in."""
-        return self.elementwise and group.get("foreach") is not False and self._has_own_rule()
+        return bool(self.elementwise) and group.get("foreach") is not False and self._has_own_rule()
 
     def _has_own_rule(self) -> bool:
         """Whether the rule is one that the package declares pure (Note [own rules])."""

@@ -10,6 +10,7 @@ from adjoint.distributed.group import resolve
 from adjoint.distributed.objects import gathered
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.lbfgs import LBFGS
 from adjoint.optim.optimizer import Optimizer
 
 
@@ -36,6 +37,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         >>> dist.destroy_process_group()
     """
 
+    elementwise = True  # it divides by whole parameters; the optimizer inside states its own
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -47,6 +50,11 @@ class ZeroRedundancyOptimizer(Optimizer):
     ) -> None:
         if overlap_with_ddp:
             raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not supported")
+        if issubclass(optimizer_class, LBFGS):
+            raise NotImplementedError(
+                "ZeroRedundancyOptimizer: LBFGS takes inner products over all parameters, which "
+                "no process has here; use an optimizer that updates each parameter by itself."
+            )
         self.group = resolve(process_group)
         super().__init__(params, defaults)
         self.owner = self._divide()
