@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, Refused
+from adjoint.engine.capture.declared import Declared
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
-from adjoint.engine.capture.following import Declared, TensorEngine
+from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, Slot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.following import Declared, TensorEngine
+from adjoint.engine.capture.declared import Declared
+from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
 from adjoint.engine.capture.python.places import Item

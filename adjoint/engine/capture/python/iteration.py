@@ -91,7 +91,7 @@ def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
 
 def _by_index(recorder: Recorder, given: Any) -> Iterator[Any]:
     """The old protocol: indices until IndexError."""
-    from .operators import get_item
+    from .items import get_item
 
     index = 0
     while True:
@@ -153,7 +153,7 @@ def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
     ):
         recorder.contents(given)
         return given
-    from .operators import get_item
+    from .items import get_item
 
     keys = call(recorder, attributes.get(recorder, given, "keys"), (), {})
     return {key: get_item(recorder, given, key) for key in native(recorder, keys)}

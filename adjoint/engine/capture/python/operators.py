@@ -1,24 +1,23 @@
-"""Operators, subscripts, truth, comparison: special methods in Python are followed."""
+"""Operators, comparison, truth, length: special methods in Python are followed."""
 
 from __future__ import annotations
 
 import operator
 import sys
-import types
-from collections import defaultdict, deque
+from collections import deque
 from typing import Any
 
 from . import iteration
-from .attributes import class_lookup, field, kind_of
+from .attributes import class_lookup, kind_of
 from .calling import call, is_python
 from .exposing import _VIEWS, NeedsPython, expose
-from .places import Answer, ClassAttribute, Item, Length
+from .places import Answer
 from .plain import MISSING, PLAIN, can_change
 from .recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
-_SEQUENCES = (list, tuple, deque)
-_IMMUTABLE = (str, bytes, tuple, range, frozenset)
+SEQUENCES = (list, tuple, deque)
+IMMUTABLE = (str, bytes, tuple, range, frozenset)
 
 
 def method_of(recorder: Recorder, obj: Any, name: str) -> Any:
@@ -101,7 +100,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         a, b = recorder.concrete(a), recorder.concrete(b)
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
-    shallow = name in ("add", "mul") and isinstance(a, _SEQUENCES) | isinstance(b, _SEQUENCES)
+    shallow = name in ("add", "mul") and isinstance(a, SEQUENCES) | isinstance(b, SEQUENCES)
     if name == "or" and type(a) is dict and type(b) is dict:
         for key in (*a, *b):
             hashable(recorder, key)
@@ -357,7 +356,7 @@ def is_instance(recorder: Recorder, value: Any, cls: Any) -> bool:
     return isinstance(value, cls)
 
 
-# -- hashing, length, subscripts --------------------------------------------------------------
+# -- hashing, length --------------------------------------------------------------
 
 
 def hashable(recorder: Recorder, key: Any) -> Any:
@@ -387,7 +386,7 @@ def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
 
 def length(recorder: Recorder, value: Any) -> Any:
     """`len(value)`."""
-    if isinstance(value, _IMMUTABLE) and not can_change(type(value)):
+    if isinstance(value, IMMUTABLE) and not can_change(type(value)):
         return len(value)
     if recorder.engine.owns(value):
         return recorder.engine.length(value)
@@ -400,7 +399,7 @@ def length(recorder: Recorder, value: Any) -> Any:
     if isinstance(value, _VIEWS):
         held = recorder.views.get(id(value))
         return recorder.length(held[1]) if held else len(value)
-    if method is MISSING or recorder.is_fresh(value) or isinstance(value, _IMMUTABLE):
+    if method is MISSING or recorder.is_fresh(value) or isinstance(value, IMMUTABLE):
         return len(value)
     return recorder.guard(Answer(len, (value,)), len(value))
 
@@ -416,220 +415,6 @@ def _valid_length(recorder: Recorder, found: Any) -> Any:
             return found
 
     return len(Claim())  # raises as Python does
-
-
-def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
-    """`owner[key]`."""
-    cls = type(owner)
-    if cls is dict:
-        return _dict_item(recorder, owner, key)
-    if cls is list:
-        return _list_item(recorder, owner, key)
-    if isinstance(owner, _IMMUTABLE) and not can_change(cls):
-        return owner[_index(recorder, key)]  # type: ignore[index]
-    if recorder.engine.owns(owner) and not is_python(
-        recorder, method_of(recorder, owner, "__getitem__")
-    ):
-        return recorder.engine.call(operator.getitem, (owner, key), {})
-    method = method_of(recorder, owner, "__getitem__")
-    if is_python(recorder, method):
-        return call(recorder, method, (owner, key), {})
-    if isinstance(owner, dict):
-        return _dict_item(recorder, owner, key)
-    if isinstance(owner, (list, deque)):
-        return _list_item(recorder, owner, key)
-    if isinstance(owner, type):
-        return _class_item(recorder, owner, key)
-    if method is MISSING or isinstance(owner, _IMMUTABLE):
-        return owner[_index(recorder, key)]
-    return other_item(recorder, owner, key)
-
-
-def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
-    """An element of a C object of another kind: looked at again by the guard."""
-    key = expose(recorder, key)
-    held = recorder.views.get(id(owner))
-    if held is not None and isinstance(held[1], type):
-        recorder.guard(ClassAttribute(held[1], key), held[0].get(key, MISSING))
-        return owner[key]
-    if recorder.is_fresh(owner):
-        return made(recorder, owner[key])
-    value = owner[key]
-    if recorder.engine.same_answer(value, owner[key]):
-        return recorder.guard(Answer(operator.getitem, (owner, key)), value)
-    expose(recorder, owner)
-    return made(recorder, value)
-
-
-def _index(recorder: Recorder, key: Any) -> Any:
-    """A subscript that C may use."""
-    if type(key) in PLAIN:
-        return key
-    if type(key) is slice:
-        return slice(*(_index(recorder, x) for x in (key.start, key.stop, key.step)))
-    if recorder.engine.is_symbol(key):
-        return recorder.concrete(key)
-    method = method_of(recorder, key, "__index__")
-    if is_python(recorder, method):
-        return call(recorder, method, (key,), {})
-    return key
-
-
-def _list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
-    key = _index(recorder, key)
-    if type(key) in (int, bool):
-        return recorder.element(owner, int(key))
-    if isinstance(key, slice):
-        recorder.contents(owner)
-        return recorder.new(owner[key])
-    return owner[key]  # an index of another kind, or the error
-
-
-def _dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
-    key = hashable(recorder, key)
-    equals_in_python(recorder, owner, key)
-    value = recorder.item(owner, key)
-    if value is not MISSING:
-        return value
-    if type(owner) is not dict:
-        missing = method_of(recorder, owner, "__missing__")
-        if is_python(recorder, missing):
-            return call(recorder, missing, (owner, key), {})
-        if isinstance(owner, defaultdict):
-            return _default(recorder, owner, key)
-    raise KeyError(key)
-
-
-def _default(recorder: Recorder, owner: Any, key: Any) -> Any:
-    factory = field(recorder, owner, defaultdict.default_factory)  # type: ignore[misc]
-    if factory is None:
-        raise KeyError(key)
-    value = call(recorder, factory, (), {})
-    recorder.put(owner, key, value)
-    return value
-
-
-def _class_item(recorder: Recorder, owner: type, key: Any) -> Any:
-    found = class_lookup(recorder, owner, "__class_getitem__")
-    inner = getattr(found, "__func__", found)
-    if is_python(recorder, inner):
-        return call(recorder, types.MethodType(inner, owner), (key,), {})
-    return owner[key]  # type: ignore[index]
-
-
-def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
-    """`owner[key] = value`."""
-    if recorder.engine.owns(owner):
-        recorder.engine.call(operator.setitem, (owner, key, value), {})
-        return
-    method = method_of(recorder, owner, "__setitem__")
-    if is_python(recorder, method):
-        call(recorder, method, (owner, key, value), {})
-    elif isinstance(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
-        recorder.put(owner, key, value)
-    elif isinstance(owner, (list, deque, bytearray)):
-        _set_element(recorder, owner, key, value)
-    elif method is MISSING:
-        owner[key] = value  # raises
-    elif recorder.is_fresh(owner):
-        owner[expose(recorder, key)] = expose(recorder, value)
-    else:
-        given = (owner, expose(recorder, key), expose(recorder, value))
-        recorder.engine.change(recorder, owner, operator.setitem, given)
-
-
-def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
-    key = _index(recorder, key)
-    kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
-    if isinstance(key, slice):
-        value = recorder.new(list(iteration.native(recorder, value)))
-        recorder.contents(owner)
-    elif recorder.needs_guards(owner):
-        before = recorder.journal.original(owner)
-        held = len(owner) if before is MISSING else len(before)
-        recorder.guard(Length(owner), held)
-    if isinstance(owner, bytearray):
-        value = expose(recorder, value)
-    if isinstance(key, int) and not -len(owner) <= key < len(owner):
-        owner[key] = value  # raises
-    if isinstance(key, int):
-        recorder.put_element(owner, kind.__setitem__, key, value)
-        return
-    recorder.change(owner, kind.__setitem__, key, value)
-
-
-def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
-    """`del owner[key]`."""
-    if recorder.engine.owns(owner):
-        recorder.engine.call(operator.delitem, (owner, key), {})
-        return
-    method = method_of(recorder, owner, "__delitem__")
-    if is_python(recorder, method):
-        call(recorder, method, (owner, key), {})
-    elif isinstance(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
-        if recorder.item(owner, key) is MISSING:
-            raise KeyError(key)
-        recorder.drop(owner, key)
-    elif isinstance(owner, (list, deque, bytearray)):
-        key = _index(recorder, key)
-        recorder.contents(owner)
-        if isinstance(key, int) and not -len(owner) <= key < len(owner):
-            del owner[key]  # raises
-        kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
-        recorder.change(owner, kind.__delitem__, key)
-    elif method is MISSING or recorder.is_fresh(owner):
-        del owner[expose(recorder, key)]
-    else:
-        recorder.engine.change(recorder, owner, operator.delitem, (owner, expose(recorder, key)))
-
-
-def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
-    """`key in owner`."""
-    method = (
-        MISSING if isinstance(owner, _IMMUTABLE) else method_of(recorder, owner, "__contains__")
-    )
-    if method is not MISSING and is_python(recorder, method):
-        return truth(recorder, call(recorder, method, (owner, key), {}))
-    if isinstance(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
-        if Item(owner, key) in recorder.guards or id(owner) in recorder.journal.copies:
-            return recorder.item(owner, key) is not MISSING
-        return recorder.member(owner, key)
-    if isinstance(owner, (set, frozenset)):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
-        return key in owner if isinstance(owner, frozenset) else recorder.member(owner, key)
-    if isinstance(owner, (str, bytes, range)):
-        return recorder.concrete(key) in owner
-    if isinstance(owner, _VIEWS):
-        return _view_contains(recorder, owner, key)
-    if recorder.engine.owns(owner):
-        return bool(recorder.engine.call(operator.contains, (owner, key), {}))
-    if method is not MISSING and not isinstance(owner, _SEQUENCES) and not recorder.is_fresh(owner):
-        key = expose(recorder, key)
-        return bool(recorder.guard(Answer(operator.contains, (owner, key)), key in owner))
-    for value in iteration.native(recorder, owner):
-        if value is key or truth(recorder, compare(recorder, "eq", value, key)):
-            return True
-    return False
-
-
-def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
-    held = recorder.views.get(id(view))
-    if held is not None and isinstance(view, _VIEWS[0]):
-        return contains(recorder, held[1], key)
-    if held is not None:
-        recorder.contents(held[1])
-    if isinstance(view, _VIEWS[0]):
-        return hashable(recorder, key) in view
-    return any(
-        value is key or truth(recorder, compare(recorder, "eq", value, key)) for value in view
-    )
 
 
 _SIGNS = {

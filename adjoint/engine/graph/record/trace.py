@@ -15,11 +15,9 @@ import contextlib
 import gc
 import operator
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import sequence_now
-from adjoint.engine.core.dtype import get_default_dtype
 from adjoint.engine.core.errors import users_line, users_place
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -27,8 +25,9 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.ir import Graph, Value, frozen
-from adjoint.engine.graph.record.aliasing import Pair, Picked, has_symbols, row_major
+from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major
+from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.ops.index.index import INDEX
@@ -68,18 +67,6 @@ def uncollected() -> Iterator[None]:
             gc.unfreeze()
     finally:
         gc.enable()
-
-
-def _specs(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands with specs in the place of tensors."""
-    return tuple([x._spec if is_tensor(x) else x for x in operands])
-
-
-# A context in which nothing is on, whoever asks for a composition.
-_PLAIN: dict[str, Any] = {
-    "capture": None, "grad_enabled": False, "levels": (), "autocast": None, "inference": False,
-    "observers": (), "saved_hooks": (), "device": None,
-}  # fmt: skip
 
 
 def settled(params: dict[str, Any]) -> dict[str, Any]:
@@ -279,7 +266,7 @@ class Trace:
         if made is not source and self.doubts(source):
             self.pairs.append(Pair(source, made))
 
-    def _doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
+    def doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         """Note results of operands that are not row-major, or may not be."""
         for x in operands:
             if is_tensor(x) and (x._storage.identity in self.doubtful or not row_major(x)):
@@ -363,7 +350,7 @@ class Trace:
         """Add a node for an operation; a view only makes a window."""
         if params:
             params = settled(params)
-        inferred = record.infer(*_specs(operands), **params)
+        inferred = record.infer(*specs_of(operands), **params)
         if record.is_view:
             source = operands[0]
             out = symbolic_view(source, inferred, record, params)
@@ -378,106 +365,17 @@ class Trace:
         strides = result_strides(record, operands, params, out_specs[0].shape)
         outs = tuple([self.wrap(v, strides) for v in values])
         if params.get("strides", "same") == "same":
-            self._doubt(operands, outs)
+            self.doubt(operands, outs)
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
-        """Add one node for a composite, with its composition as a subgraph.
+        """Add one node for a composite, with its composition as a subgraph."""
+        return record_composite(self, record, operands, params)
 
-        Where the composition depends on more than the operands' values (numbers the host may
-        change, tensors from outside, draws), its operations are recorded one by one instead.
-        """
-        if any(isinstance(x, HostScalar) for x in (*operands, *params.values())):
-            return record.compose(*operands, **params)  # type: ignore[misc]
-        key = self._composition_key(record, operands, params)
-        held = self.compositions.get(key) if key is not None else None
-        if held is None:
-            held = self._foretold(record, operands, params) if key is not None else None
-            if held is None:
-                inner, many = self._compose(record, _specs(operands), params)
-                if (
-                    inner.sources
-                    or inner.guards
-                    or inner.host_guards
-                    or inner.draws
-                    or inner.counts
-                ):
-                    inner.undo()
-                    return record.compose(*operands, **params)  # type: ignore[misc]
-                held = inner.graph, tuple([v.spec for v in inner.graph.outputs]), many
-            if key is not None:
-                self.compositions[key] = held
-        return self._composed(record, operands, params, *held)
-
-    def _compose(self, record: Record, specs: tuple[Any, ...], params: Any) -> tuple[Trace, bool]:
-        """A recording of a composition on tensors like these, and whether its results are many."""
-        inner = Trace()
-        inner.compositions = self.compositions
-        stand_ins = [
-            inner.wrap(inner.graph.add_input(x)) if isinstance(x, Spec) else x for x in specs
-        ]
-        with CONTEXT.having(capture=inner):
-            result = record.compose(*stand_ins, **params)  # type: ignore[misc]
-            many = isinstance(result, tuple)
-            inner.graph.outputs = [inner.value_of(t) for t in (result if many else (result,))]
-        return inner, many
-
-    def _foretold(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
-        """What a composite's results look like where it says so: it is composed when asked for.
-
-        A program that is found on disk never asks.
-        """
-        if record.foretell is None or CONTEXT.autocast is not None or CONTEXT.observers:
-            return None
-        specs = _specs(operands)
-        out = record.foretell(*specs, **params)
-        if out is None:
-            return None
-
-        @cache
-        def composed() -> Graph:
-            with CONTEXT.having(**_PLAIN):
-                return Trace()._compose(record, specs, params)[0].graph
-
-        many = not isinstance(out, Spec)
-        return composed, out if many else (out,), many
-
-    def _composed(
-        self,
-        record: Record,
-        operands: tuple[Any, ...],
-        params: Any,
-        composition: Any,
-        specs: tuple[Spec, ...],
-        many: bool,
-    ) -> Any:
-        """A composite's node."""
-        if self.located:
-            self.graph.where = users_place()
-        inputs = tuple([self.operand(x) for x in operands])
-        values = self.graph.add_node(record, inputs, params, specs, composition)
-        outs = tuple(map(self.wrap, values))
-        self._doubt(operands, outs)
-        return outs if many else outs[0]
-
-    def _composition_key(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
-        """What decides a composition; None where sizes are symbols or parameters have no hash.
-
-        A model's layers are alike: what was recorded for one serves all. Graphs are not changed
-        once they are made, so nodes can share one.
-        """
-        described = [
-            (x._spec.shape, x._spec.dtype, x._spec.device) if is_tensor(x) else frozen(x)
-            for x in operands
-        ]
-        if has_symbols(described) or has_symbols(params):
-            return None
-        key = (record, tuple(described), frozen(params), CONTEXT.autocast, get_default_dtype())
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
+    @staticmethod
+    def apart() -> Trace:
+        """Another recording, which knows nothing of this one."""
+        return Trace()
 
     def constant(self, made: Tensor) -> Tensor:
         """A tensor made of Python's numbers inside the trace: made at each call, elements known.

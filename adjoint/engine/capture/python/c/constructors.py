@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, iteration, operators
+from adjoint.engine.capture.python import attributes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has
@@ -193,7 +193,7 @@ def _reversed(recorder: Recorder, value: Any, /) -> Any:
 
 def _backwards(recorder: Recorder, value: Any, count: int) -> Any:
     for index in range(count - 1, -1, -1):
-        yield operators.get_item(recorder, value, index)
+        yield items.get_item(recorder, value, index)
 
 
 def _super(recorder: Recorder, *args: Any) -> Any:
@@ -247,7 +247,7 @@ def _pure(cls: Any) -> Handler:
 
 
 def _range(recorder: Recorder, *args: Any) -> Any:
-    return range(*(operators._index(recorder, x) for x in args))
+    return range(*(items.index(recorder, x) for x in args))
 
 
 def _partial(recorder: Recorder, fn: Any, /, *args: Any, **kwargs: Any) -> Any:

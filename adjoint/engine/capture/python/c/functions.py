@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, classes, iteration, operators
+from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.places import Answer
@@ -423,7 +423,7 @@ def _count_elements(recorder: Recorder, mapping: Any, iterable: Any, /) -> None:
     get = attributes.get(recorder, mapping, "get")
     for element in _iterate(recorder, iterable):
         count = call(recorder, get, (element, 0), {})
-        operators.set_item(recorder, mapping, element, operators.binary(recorder, "add", count, 1))
+        items.set_item(recorder, mapping, element, operators.binary(recorder, "add", count, 1))
 
 
 def _rewrites(fn: Any) -> Handler:
@@ -470,7 +470,7 @@ def _import(
 
 
 def _index(recorder: Recorder, value: Any, /) -> Any:
-    return operators._index(recorder, value)
+    return items.index(recorder, value)
 
 
 # Python's notice that the list of filters changed; from 3.14 on, under another name.
@@ -518,10 +518,10 @@ TABLE: dict[Any, Handler] = {
     _FILTERS_CHANGED: lambda recorder: _FILTERS_CHANGED(),
     operator.truth: lambda recorder, value, /: operators.truth(recorder, value),
     operator.not_: lambda recorder, value, /: not operators.truth(recorder, value),
-    operator.contains: lambda recorder, a, b, /: operators.contains(recorder, a, b),
-    operator.getitem: lambda recorder, a, b, /: operators.get_item(recorder, a, b),
-    operator.setitem: lambda recorder, a, b, c, /: operators.set_item(recorder, a, b, c),
-    operator.delitem: lambda recorder, a, b, /: operators.delete_item(recorder, a, b),
+    operator.contains: lambda recorder, a, b, /: items.contains(recorder, a, b),
+    operator.getitem: lambda recorder, a, b, /: items.get_item(recorder, a, b),
+    operator.setitem: lambda recorder, a, b, c, /: items.set_item(recorder, a, b, c),
+    operator.delitem: lambda recorder, a, b, /: items.delete_item(recorder, a, b),
     operator.is_: lambda recorder, a, b, /: a is b,
     operator.is_not: lambda recorder, a, b, /: a is not b,
     operator.index: _index,

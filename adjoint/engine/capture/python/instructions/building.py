@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, calls, iteration, operators
+from adjoint.engine.capture.python import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.plain import MISSING, has
 
@@ -20,7 +20,7 @@ def binary_op(frame: Frame, which: int) -> None:
     right = frame.stack.pop()
     stack = frame.stack
     if which == 26:  # 3.14: a subscription
-        stack[-1] = operators.get_item(frame.recorder, stack[-1], right)
+        stack[-1] = items.get_item(frame.recorder, stack[-1], right)
     elif which < 13:
         stack[-1] = operators.binary(frame.recorder, _BINARY[which], stack[-1], right)
     else:
@@ -70,7 +70,7 @@ def is_op(frame: Frame, invert: int) -> None:
 
 def contains_op(frame: Frame, invert: int) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
-    frame.stack.append(operators.contains(frame.recorder, right, left) != bool(invert))
+    frame.stack.append(items.contains(frame.recorder, right, left) != bool(invert))
 
 
 # -- subscripts -------------------------------------------------------------------------------
@@ -78,28 +78,28 @@ def contains_op(frame: Frame, invert: int) -> None:
 
 def binary_subscr(frame: Frame, operand: Any) -> None:
     key = frame.stack.pop()
-    frame.stack[-1] = operators.get_item(frame.recorder, frame.stack[-1], key)
+    frame.stack[-1] = items.get_item(frame.recorder, frame.stack[-1], key)
 
 
 def store_subscr(frame: Frame, operand: Any) -> None:
     key, owner, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
-    operators.set_item(frame.recorder, owner, key, value)
+    items.set_item(frame.recorder, owner, key, value)
 
 
 def delete_subscr(frame: Frame, operand: Any) -> None:
     key, owner = frame.stack.pop(), frame.stack.pop()
-    operators.delete_item(frame.recorder, owner, key)
+    items.delete_item(frame.recorder, owner, key)
 
 
 def binary_slice(frame: Frame, operand: Any) -> None:
     stop, start = frame.stack.pop(), frame.stack.pop()
-    frame.stack[-1] = operators.get_item(frame.recorder, frame.stack[-1], slice(start, stop))
+    frame.stack[-1] = items.get_item(frame.recorder, frame.stack[-1], slice(start, stop))
 
 
 def store_slice(frame: Frame, operand: Any) -> None:
     stop, start = frame.stack.pop(), frame.stack.pop()
     owner, value = frame.stack.pop(), frame.stack.pop()
-    operators.set_item(frame.recorder, owner, slice(start, stop), value)
+    items.set_item(frame.recorder, owner, slice(start, stop), value)
 
 
 # -- containers -------------------------------------------------------------------------------

@@ -1,0 +1,275 @@
+"""Methods of dicts, lists, deques and sets: what they read and change, place by place."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.python import attributes, items, iteration, operators
+from adjoint.engine.capture.python.places import Index, Length
+from adjoint.engine.capture.python.plain import MISSING, can_change
+from adjoint.engine.capture.python.recorder import Recorder
+
+from .constructors import pairs
+from .functions import ranked, text
+
+Handler = Callable[..., Any]
+Table = dict[str, Handler]
+
+
+# -- dict -------------------------------------------------------------------------------------
+
+
+def _dict_get(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    return default if value is MISSING else value
+
+
+def _dict_pop(recorder: Recorder, table: Any, key: Any, /, *default: Any) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    if value is MISSING:
+        if default:
+            return default[0]
+        raise KeyError(key)
+    recorder.drop(table, key)
+    return value
+
+
+def _dict_setdefault(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    value = recorder.item(table, key)
+    if value is MISSING:
+        recorder.put(table, key, default)
+        return default
+    return value
+
+
+def _dict_update(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
+    for key, value in [*(pairs(recorder, args[0]) if args else ()), *kwargs.items()]:
+        recorder.put(table, key, value)
+
+
+def _dict_init(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
+    if isinstance(table, collections.defaultdict) and args:
+        attributes._put_field(recorder, table, "default_factory", args[0])
+        args = args[1:]
+    _dict_update(recorder, table, *args, **kwargs)
+
+
+def _dict_ior(recorder: Recorder, table: Any, other: Any, /) -> Any:
+    _dict_update(recorder, table, other)
+    return table
+
+
+def _dict_contains(recorder: Recorder, table: Any, key: Any, /) -> bool:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    return recorder.item(table, key) is not MISSING
+
+
+def _dict_set(recorder: Recorder, table: Any, key: Any, value: Any, /) -> None:
+    key = operators.hashable(recorder, key)
+    operators.equals_in_python(recorder, table, key)
+    recorder.put(table, key, value)
+
+
+def _dict_delete(recorder: Recorder, table: Any, key: Any, /) -> None:
+    _dict_pop(recorder, table, key)
+
+
+def _dict_clear(recorder: Recorder, table: Any, /) -> None:
+    recorder.change(table, dict.clear)
+
+
+def _view(name: str) -> Handler:
+    def handler(recorder: Recorder, table: Any, /) -> Any:
+        view = getattr(dict if not isinstance(table, collections.OrderedDict) else
+                       collections.OrderedDict, name)(table)  # fmt: skip
+        if recorder.needs_guards(table):
+            recorder.views[id(view)] = view, table
+        else:
+            recorder.new(view)
+        return view
+
+    return handler
+
+
+def _iterated(recorder: Recorder, owner: Any, /) -> Any:
+    if isinstance(owner, dict):
+        recorder.keys(owner)
+    else:
+        recorder.contents(owner)
+    kind: Any = next(c for c in type(owner).__mro__ if not can_change(c))
+    return recorder.new(kind.__iter__(owner))
+
+
+# -- lists, deques, sets ----------------------------------------------------------------------
+
+
+def _extend(recorder: Recorder, owner: Any, iterable: Any, /) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    kind = next(c for c in type(owner).__mro__ if not can_change(c))
+    recorder.change(owner, kind.extend, values)  # type: ignore[attr-defined]
+
+
+def _extend_left(recorder: Recorder, owner: Any, iterable: Any, /) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    recorder.change(owner, collections.deque.extendleft, values)
+
+
+def _iadd(recorder: Recorder, owner: Any, iterable: Any, /) -> Any:
+    _extend(recorder, owner, iterable)
+    return owner
+
+
+def _init(recorder: Recorder, owner: Any, iterable: Any = (), /, *args: Any) -> None:
+    values = recorder.new(list(iteration.native(recorder, iterable)))
+    if id(owner) in recorder.fresh:
+        next(c for c in type(owner).__mro__ if not can_change(c)).__init__(owner, values, *args)  # type: ignore[misc]
+        return
+    recorder.change(owner, list.__init__, values)
+
+
+def _append(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    if id(owner) not in recorder.fresh:
+        recorder.journal.grows(owner)
+        recorder.effect(list.append, owner, value)
+    list.append(owner, value)
+
+
+def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
+    index = items.index(recorder, index)
+    if id(owner) in recorder.fresh:
+        return list.pop(owner, index)
+    if id(owner) in recorder.journal.copies:
+        recorder.contents(owner)
+    elif recorder.needs_guards(owner):
+        recorder.guard(Length(owner), len(owner))
+        if -len(owner) <= index < len(owner):
+            recorder.guard(Index(owner, index), owner[index])
+    if not -len(owner) <= index < len(owner):
+        return list.pop(owner, index)  # raises
+    return recorder.change(owner, list.pop, index)
+
+
+def _sort(recorder: Recorder, owner: Any, /, *, key: Any = None, reverse: Any = False) -> None:
+    recorder.contents(owner)
+    values = recorder.new(ranked(recorder, list(owner), key, reverse))
+    recorder.change(owner, list.__setitem__, slice(None), values)
+
+
+def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    recorder.contents(owner)
+    for index, held in enumerate(owner):
+        if held is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", held, value)
+        ):
+            kind = collections.deque if isinstance(owner, collections.deque) else list
+            recorder.change(owner, kind.__delitem__, index)
+            return
+    raise ValueError("list.remove(x): x not in list" if isinstance(owner, list) else
+                     "deque.remove(x): x not in deque")  # fmt: skip
+
+
+def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
+    if not isinstance(owner, tuple):
+        recorder.contents(owner)
+    bounds = tuple(recorder.concrete(x) for x in bounds)
+    start, stop, _ = slice(
+        *(bounds if len(bounds) > 1 else (*bounds, None)) if bounds else (None,)
+    ).indices(len(owner))
+    for index in range(start, stop):
+        held = owner[index]
+        if held is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", held, value)
+        ):
+            return index
+    kind = type(owner).__name__
+    if isinstance(owner, list):
+        raise ValueError(f"{text(recorder, value, '__repr__', repr)} is not in list")
+    raise ValueError(f"{kind}.index(x): x not in {kind}")
+
+
+def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
+    if not isinstance(owner, tuple):
+        recorder.contents(owner)
+    return sum(
+        held is value or operators.truth(recorder, operators.compare(recorder, "eq", held, value))
+        for held in list(owner)
+    )
+
+
+def _set_update(recorder: Recorder, owner: Any, /, *sources: Any) -> None:
+    for source in sources:
+        values = [operators.hashable(recorder, x) for x in iteration.native(recorder, source)]
+        recorder.change(owner, set.update, recorder.new(values))
+
+
+def _set_remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
+    value = operators.hashable(recorder, value)
+    if not recorder.member(owner, value):
+        raise KeyError(value)
+    recorder.change(owner, set.remove, value)
+
+
+def _set_contains(recorder: Recorder, owner: Any, value: Any, /) -> bool:
+    return items.contains(recorder, owner, value)
+
+
+def _length(recorder: Recorder, owner: Any, /) -> Any:
+    return recorder.length(owner)
+
+
+def _item(recorder: Recorder, owner: Any, key: Any, /) -> Any:
+    if isinstance(owner, dict):
+        return items.dict_item(recorder, owner, key)
+    return items.list_item(recorder, owner, key)
+
+
+def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any, /) -> None:
+    items.set_element(recorder, owner, key, value)
+
+
+CONTAINERS: dict[Any, Table] = {
+    dict: {
+        "get": _dict_get, "pop": _dict_pop, "setdefault": _dict_setdefault,
+        "update": _dict_update, "__init__": _dict_init, "__ior__": _dict_ior,
+        "__contains__": _dict_contains, "__getitem__": _item, "__setitem__": _dict_set,
+        "__delitem__": _dict_delete, "clear": _dict_clear, "keys": _view("keys"),
+        "values": _view("values"), "items": _view("items"), "__iter__": _iterated,
+        "__len__": _length,
+    },
+    collections.OrderedDict: {
+        "update": _dict_update, "__setitem__": _dict_set, "__delitem__": _dict_delete,
+        "pop": _dict_pop, "setdefault": _dict_setdefault, "keys": _view("keys"),
+        "values": _view("values"), "items": _view("items"), "__iter__": _iterated,
+        "__init__": _dict_init, "__ior__": _dict_ior,
+    },
+    collections.defaultdict: {
+        "__init__": _dict_init,
+        "__missing__": lambda recorder, owner, key, /: items.default_item(recorder, owner, key),
+    },
+    list: {
+        "append": _append, "extend": _extend, "pop": _list_pop, "sort": _sort, "remove": _remove,
+        "index": _find, "count": _count, "__iadd__": _iadd, "__init__": _init,
+        "__iter__": _iterated, "__len__": _length, "__getitem__": _item,
+        "__setitem__": _set_element,
+        "__contains__": lambda recorder, owner, key, /: items.contains(recorder, owner, key),
+    },
+    tuple: {"index": _find, "count": _count},
+    collections.deque: {
+        "extend": _extend, "extendleft": _extend_left, "__iadd__": _iadd, "remove": _remove,
+        "index": _find, "count": _count, "__init__": _init, "__iter__": _iterated,
+        "__len__": _length, "__getitem__": _item, "__setitem__": _set_element,
+    },
+    set: {
+        "update": _set_update, "remove": _set_remove, "__contains__": _set_contains,
+        "__iter__": _iterated, "__len__": _length, "__init__": _set_update,
+    },
+}  # fmt: skip
