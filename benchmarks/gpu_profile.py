@@ -19,17 +19,17 @@ from benchmarks.gpu import gpt_of
 def programs_of(run: Any) -> list[Any]:
     """The programs that a function's first call makes."""
     kept: list[Any] = []
-    make = programs.Program.make_segments
+    make = programs.GpuProgram.make_segments
 
     def remember(self: Any) -> Any:
         kept.append(self)
         return make(self)
 
-    programs.Program.make_segments = remember  # type: ignore[method-assign]
+    programs.GpuProgram.make_segments = remember  # type: ignore[method-assign]
     try:
         run()
     finally:
-        programs.Program.make_segments = make  # type: ignore[method-assign]
+        programs.GpuProgram.make_segments = make  # type: ignore[method-assign]
     return kept
 
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.passes import PIPELINE
 from adjoint.graph import capture
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 
 
-def gpt_step(layers: int = 4) -> Graph:
+def gpt_step(layers: int = 4) -> DataflowGraph:
     """The graph of a whole step: forward, backward, clipping, AdamW."""
     ad.manual_seed(0)
     sizes = {"vocab_size": 256, "n_positions": 64, "n_embd": 128, "n_head": 4}
@@ -54,7 +54,7 @@ def least_time(run: Callable[[], Any], rounds: int) -> float:
     return best
 
 
-def changes(before: Graph, after: Graph) -> str:
+def changes(before: DataflowGraph, after: DataflowGraph) -> str:
     """The records whose number of nodes changed."""
     old, new = (Counter(node.record.name for node in g) for g in (before, after))
     return ", ".join(f"{k} {old[k]}→{new[k]}" for k in sorted(old | new) if old[k] != new[k])

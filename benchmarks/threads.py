@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from adjoint.engine.backends import threads
-from adjoint.engine.backends.llvm.runtime import layout
+from adjoint.engine.backends.llvm.runtime import shared_words
 from adjoint.engine.backends.llvm.runtime.pool import Pool, the_pool
 from tests.llvm_kernels import Call, Program, library
 
@@ -116,7 +116,7 @@ def main() -> None:
     for workers in range(2, chosen.workers + 1):
         barriers(workers, chosen.rounds, the_pool(), "")
     waking(chosen.workers, chosen.rounds, the_pool(), "")
-    conditions = Pool(replace(layout.host_platform(), futex=False))
+    conditions = Pool(replace(shared_words.host_platform(), futex=False))
     barriers(2, chosen.rounds, conditions, ", conditions")
     waking(2, chosen.rounds, conditions, ", conditions")
     conditions.stop()

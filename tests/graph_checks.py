@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.graph import capture, interpret
 
 
-def graph_of(fn: Callable[..., Any], *args: Any) -> tuple[Graph, list[Any]]:
+def graph_of(fn: Callable[..., Any], *args: Any) -> tuple[DataflowGraph, list[Any]]:
     """The graph of a call, and the values of its inputs."""
     captured = capture(fn)
     before = [x.clone() if hasattr(x, "clone") else x for x in args]
@@ -21,7 +21,7 @@ def graph_of(fn: Callable[..., Any], *args: Any) -> tuple[Graph, list[Any]]:
     return program.graph, [source.read(before) for source in program.sources]
 
 
-def names(graph: Graph) -> Counter[str]:
+def names(graph: DataflowGraph) -> Counter[str]:
     """How often each record is applied."""
     return Counter(node.record.name for node in graph)
 
@@ -36,7 +36,9 @@ def bits(x: Any) -> Any:
     return np.stack([np.nan_to_num(parts, nan=7e300), np.signbit(parts) & ~np.isnan(parts)])
 
 
-def same_results(first: Graph, second: Graph, inputs: list[Any], *, rtol: float = 0.0) -> None:
+def same_results(
+    first: DataflowGraph, second: DataflowGraph, inputs: list[Any], *, rtol: float = 0.0
+) -> None:
     """Fail unless two graphs give the same results, dtypes and shapes for the inputs."""
     a, b = interpret(first, inputs), interpret(second, inputs)
     assert len(a) == len(b)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import jit
-from adjoint.engine.backends.llvm.runtime.pool import Pool, Step, Table, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, Pool, the_pool
 
 TEXT = """
 define void @nothing(ptr %args, i64 %w, i64 %n) {
@@ -153,13 +153,13 @@ end:
 _making = threading.Lock()  # else two threads may each make one, of which one goes while in use
 
 
-def library() -> jit.Library:
+def library() -> jit.LinkedCode:
     with _making:
         return _library()
 
 
 @cache
-def _library() -> jit.Library:
+def _library() -> jit.LinkedCode:
     return jit.link(jit.assemble(TEXT))
 
 
@@ -180,9 +180,9 @@ class Call:
         self.name, self.values = name, values  # no name: a test of a byte
         self.parallel, self.barrier, self.skip = parallel, barrier, skip
 
-    def step(self, words: Any) -> Step:
+    def step(self, words: Any) -> DriverStep:
         function = library().address(self.name) if self.name else 0
-        return Step(
+        return DriverStep(
             function, words.ctypes.data, self.parallel, self.barrier, self.skip, not self.name
         )
 
@@ -193,7 +193,7 @@ class Program:
     def __init__(self, *calls: Call) -> None:
         self.calls = calls
         self.words = [np.zeros(max(len(call.values), 1), np.int64) for call in calls]
-        self.table = Table([c.step(w) for c, w in zip(calls, self.words, strict=True)])
+        self.table = DriverTable([c.step(w) for c, w in zip(calls, self.words, strict=True)])
         for call, words in zip(calls, self.words, strict=True):
             words[: len(call.values)] = [self.word(value) for value in call.values]
 

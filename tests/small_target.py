@@ -14,7 +14,16 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.compiler.executors import register_backend
-from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, REDUCE, Kernel, LoopKernel, Op, Ref
+from adjoint.engine.compiler.loops.ir import (
+    HOST,
+    INDEX,
+    LOAD,
+    REDUCE,
+    AffineReference,
+    Kernel,
+    LoopKernel,
+    Op,
+)
 from adjoint.engine.compiler.loops.schedule import schedule
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.lower.indexed import Fault
@@ -22,7 +31,7 @@ from adjoint.engine.compiler.memory.places import ARENA, INPUT, RESULT, Buffer
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.calls import Called
+from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DTYPES, DType, named
@@ -80,7 +89,7 @@ class SmallProgram:
                     Evaluation(self, kernel, inputs, targets, results).run()
             else:
                 origin = self.arena.ctypes.data
-                Called(step, self.plan, self.arena, origin)(inputs, results)  # type: ignore[arg-type]
+                HostCall(step, self.plan, self.arena, origin)(inputs, results)  # type: ignore[arg-type]
         return results
 
     def memory(self, buffer: Buffer, inputs: list[Any], targets: list[Any], results: Any) -> Any:
@@ -112,7 +121,7 @@ class Evaluation:
             window = self.window(self.kernel.refs[r], full=ops[v].full)
             np.copyto(window, np.broadcast_to(values[v], window.shape), casting="unsafe")
 
-    def window(self, ref: Ref, full: bool = True) -> Any:
+    def window(self, ref: AffineReference, full: bool = True) -> Any:
         """The elements a reference names, an axis per dimension."""
         base = self.program.memory(ref.buffer, *self.arrays)
         item = NUMPY_OF[ref.dtype].itemsize
@@ -122,7 +131,7 @@ class Evaluation:
         strides = [ref.strides[d] * item for d in range(len(sizes))]
         return np.lib.stride_tricks.as_strided(first, sizes, strides)
 
-    def affine(self, ref: Ref) -> Any:
+    def affine(self, ref: AffineReference) -> Any:
         """A coordinate, or the part of an address that loops decide."""
         total = np.full((1,) * len(self.sizes), ref.offset, np.int64)
         for d, n in enumerate(self.sizes):
@@ -150,7 +159,7 @@ class Evaluation:
             ref = self.kernel.refs[op.args[0][1]]
             if len(args) == 1:
                 return np.array(self.window(ref))
-            at = self.affine(Ref(None, ref.dtype, 0, ref.strides))
+            at = self.affine(AffineReference(None, ref.dtype, 0, ref.strides))
             for j, (stride, size) in enumerate(ref.picks):
                 at = at + stride * self.index(k, j, args[j + 1], size, bool(op.params))
             base = self.program.memory(ref.buffer, *self.arrays)

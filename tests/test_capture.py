@@ -697,5 +697,5 @@ def test_what_composites_foretell_is_what_their_compositions_give(
 
 
 def test_every_foretelling_composite_is_tested() -> None:
-    foretelling = {record.name for record in REGISTRY.values() if record.foretell is not None}
+    foretelling = {record.name for record in REGISTRY.values() if record.infer_specs is not None}
     assert foretelling == {name for name, *_ in FORETOLD}

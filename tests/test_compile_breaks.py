@@ -13,7 +13,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.capture.breaks import Refused
+from adjoint.engine.capture.breaks import RecordingFailed
 
 calls = 0
 latest: Any = 0
@@ -231,7 +231,7 @@ def test_errors_of_the_function_are_its_own() -> None:
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="matmul") as caught:
             fn(ad.ones(2, 2))
-        assert not isinstance(caught.value.__context__, Refused)
+        assert not isinstance(caught.value.__context__, RecordingFailed)
         assert fn(ad.ones(1, 3)).tolist() == [[3, 3, 3]]
 
 

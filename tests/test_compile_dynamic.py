@@ -22,7 +22,7 @@ from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.extents import (
     Extent,
     ExtentFloat,
-    Scope,
+    SizeScope,
     computed,
     content,
     evaluate,
@@ -236,7 +236,7 @@ def test_structural_changes_start_another_family() -> None:
 
 
 def test_extents_carry_their_polynomial() -> None:
-    scope = Scope()
+    scope = SizeScope()
     n = Extent.symbol("n", 6, scope)
     m = Extent.symbol("m", 4, scope)
     sizes = {"n": 10, "m": 3}
@@ -556,7 +556,7 @@ def test_explain_says_for_which_sizes_a_plan_is(plans: list[Any]) -> None:
 
 
 def test_computed_and_typical_sizes() -> None:
-    scope = Scope().again({"n": 100})
+    scope = SizeScope().again({"n": 100})
     n = Extent.symbol("n", 7, scope)
     least = computed(min, n * 3, 50)
     assert int(least) == 21

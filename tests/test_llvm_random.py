@@ -9,7 +9,7 @@ import pytest
 
 from adjoint.engine.backends.array.random import philox as reference
 from adjoint.engine.backends.array.random import random as eager
-from adjoint.engine.backends.llvm.ir import laws, philox
+from adjoint.engine.backends.llvm.ir import distributions, philox
 from adjoint.engine.backends.llvm.ir.elementwise import stored_kind, to_memory
 from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.core import dtype as dt
@@ -29,7 +29,7 @@ def drawn(bits: int, lanes: int, fn: Any, result: str, scattered: bool = False) 
         seed, offset = code.const(SEED, "u64"), code.const(OFFSET, "u64")
         if scattered:
             return fn(philox.words_at(bits, seed, offset, index))
-        return fn(philox.words(bits, seed, offset, code.value("%i", "u64", 1), lanes))
+        return fn(philox.random_words(bits, seed, offset, code.value("%i", "u64", 1), lanes))
 
     return native(body, ("u64",), result, lanes)
 
@@ -38,7 +38,7 @@ def drawn(bits: int, lanes: int, fn: Any, result: str, scattered: bool = False) 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 16])
 def test_words(bits: int, lanes: int) -> None:
     places = np.arange(256, dtype=np.uint64)
-    want = np.concatenate([w for _, w in reference.words(np, SEED, OFFSET, 256, bits)])
+    want = np.concatenate([w for _, w in reference.random_words(np, SEED, OFFSET, 256, bits)])
     np.testing.assert_array_equal(drawn(bits, lanes, lambda w: w, f"u{bits}")(places), want)
     some = np.random.default_rng(0).permutation(places)
     at = drawn(bits, lanes, lambda w: w, f"u{bits}", scattered=True)
@@ -49,12 +49,12 @@ def test_offset_wraps() -> None:
     def body(index: V) -> V:
         code = index.code
         first = code.value("%i", "u64", 1)
-        return philox.words(
+        return philox.random_words(
             64, code.const(3, "u64"), code.const((1 << 64) - 2, "u64"), first, index.lanes
         )
 
     got = native(body, ("u64",), "u64", 4)(np.arange(8, dtype=np.uint64))
-    want = np.concatenate([w for _, w in reference.words(np, 3, (1 << 64) - 2, 8, 64)])
+    want = np.concatenate([w for _, w in reference.random_words(np, 3, (1 << 64) - 2, 8, 64)])
     np.testing.assert_array_equal(got, want)
 
 
@@ -90,10 +90,10 @@ def test_laws_bit_for_bit(law: str, args: tuple[Any, ...], dtype: DType) -> None
     want = eager.random(
         np, SEED, OFFSET, law=law, args=args, shape=(count,), dtype=dtype, device=CPU
     )
-    assert laws.supports(law, args, dtype)
+    assert distributions.supports(law, args, dtype)
 
     def fn(words: V) -> V:
-        return to_memory(laws.sample(words, law, args, dtype), dtype)
+        return to_memory(distributions.sample(words, law, args, dtype), dtype)
 
     kernel = drawn(word_bits(law, dtype), 16, fn, stored_kind(dtype))
     got = kernel(np.arange(count, dtype=np.uint64))
@@ -103,9 +103,9 @@ def test_laws_bit_for_bit(law: str, args: tuple[Any, ...], dtype: DType) -> None
 def test_far_tail_of_the_normal() -> None:
     words = np.array([0, 1, 2, 5, 1 << 20, (1 << 63) - 1, 1 << 63, (1 << 64) - 1], np.uint64)
     words = np.concatenate([words, words ^ np.uint64(1 << 63)])
-    from adjoint.engine.backends.array.random.laws import standard_normal
+    from adjoint.engine.backends.array.random.distributions import standard_normal
 
     want = standard_normal(np, words.copy())
-    got = native(laws.standard_normal, ("u64",), "f64", 4)(words)
+    got = native(distributions.standard_normal, ("u64",), "f64", 4)(words)
     np.testing.assert_array_equal(got, want)
     assert np.abs(want).max() > 8

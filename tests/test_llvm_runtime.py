@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from adjoint.engine.backends import threads
-from adjoint.engine.backends.llvm.runtime import fastcall, jit, layout
+from adjoint.engine.backends.llvm.runtime import fastcall, jit, shared_words
 from adjoint.engine.backends.llvm.runtime.driver import TURNS
-from adjoint.engine.backends.llvm.runtime.pool import Pool, Step, Table, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, Pool, the_pool
 from tests.llvm_kernels import STATUS, Call, Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pool needs POSIX threads")
@@ -439,7 +439,7 @@ def test_workers_stay_off_the_callers_processor() -> None:
     source = """
     import ctypes, os
     from adjoint.engine.backends import threads
-    from adjoint.engine.backends.llvm.runtime import layout
+    from adjoint.engine.backends.llvm.runtime import shared_words
     from adjoint.engine.backends.llvm.runtime.pool import the_pool
     from tests.llvm_kernels import Call, Program
     threads.set_num_threads(2)
@@ -485,8 +485,8 @@ def test_threads_that_cannot_be_had_are_done_without() -> None:
 
 
 def test_conditions_do_where_there_is_no_futex() -> None:
-    host = layout.host_platform()
-    pool = Pool(layout.Platform(host.machine, host.linux, futex=False))
+    host = shared_words.host_platform()
+    pool = Pool(shared_words.Platform(host.machine, host.linux, futex=False))
     try:
         for workers in WORKERS:
             program, result, expected = turning(100, 41)
@@ -529,9 +529,9 @@ FLUSH = {  # read and set the word that says how to round and whether to flush
 }
 
 
-@pytest.mark.skipif(layout.host_platform().machine not in FLUSH, reason="another processor")
+@pytest.mark.skipif(shared_words.host_platform().machine not in FLUSH, reason="another processor")
 def test_workers_round_and_flush_as_the_caller_does() -> None:
-    bit, get, put = FLUSH[layout.host_platform().machine]
+    bit, get, put = FLUSH[shared_words.host_platform().machine]
     library = jit.link(
         jit.assemble(f"""
 define i64 @get() {{
@@ -554,7 +554,7 @@ define void @note(ptr %args, i64 %w, i64 %n) {{
     write = fastcall.from_integers(library.address("put"), 1, name="put")
     seen = np.zeros(4, np.int64)
     words = np.array([seen.ctypes.data])
-    table = Table([Step(library.address("note"), words.ctypes.data)])
+    table = DriverTable([DriverStep(library.address("note"), words.ctypes.data)])
     before = read()
     try:
         for wanted in (before | bit, before & ~bit, before | bit):

@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from adjoint.engine import assembly
-from adjoint.engine.backends.llvm.ir import halves, writer
+from adjoint.engine.backends.llvm.ir import half_bits, writer
 from adjoint.engine.backends.llvm.ir.elementwise import LOWER, supports
 from adjoint.engine.backends.llvm.ir.vector import Features, V
 from adjoint.engine.backends.llvm.templates.product import kernel as product
@@ -63,8 +63,8 @@ def test_no_library_calls(cpu: str) -> None:
 @pytest.mark.parametrize("cpu", TARGETS)
 def test_halves_call_no_library(cpu: str) -> None:
     def there_and_back(word: V) -> V:
-        x = halves.from_float16_bits(word)
-        return halves.float16_bits(halves.from_bfloat16_bits(halves.bfloat16_bits(x)))
+        x = half_bits.from_float16_bits(word)
+        return half_bits.float16_bits(half_bits.from_bfloat16_bits(half_bits.bfloat16_bits(x)))
 
     assert calls(write(there_and_back, ("u16",), "u16", 8, TARGETS[cpu][1]), cpu) == set()
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.llvm.ir import halves
+from adjoint.engine.backends.llvm.ir import half_bits
 from adjoint.engine.backends.llvm.ir import vector as vec
 from adjoint.engine.backends.llvm.ir.vector import Features, V
 from tests.native_code import native
@@ -155,8 +155,8 @@ def floats32() -> Any:
 @np.errstate(all="ignore")
 def test_halves(name: str, hardware: bool) -> None:
     dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else np.float16)
-    to = getattr(halves, f"{name}_bits")
-    back = getattr(halves, f"from_{name}_bits")
+    to = getattr(half_bits, f"{name}_bits")
+    back = getattr(half_bits, f"from_{name}_bits")
     features = Features(halves=hardware)
     words = np.arange(1 << 16, dtype=np.uint16)
     np.testing.assert_array_equal(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.loops.columns import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 
 
 @pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515)])

@@ -15,7 +15,7 @@ import pytest
 import adjoint as ad
 from adjoint import func
 from adjoint.engine.backends.llvm.program import native
-from adjoint.engine.compiler.schedule.calls import Called
+from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import flatten
 from adjoint.nn import functional as F
@@ -256,7 +256,7 @@ def observed(run: Fn, x: Any) -> list[Any]:
 def one_native_call(compiled: Any) -> None:
     segments = compiled.latest.executable.segments
     assert len(segments) == 1, compiled.explain()
-    assert not isinstance(segments[0], Called), compiled.explain()
+    assert not isinstance(segments[0], HostCall), compiled.explain()
 
 
 @pytest.mark.parametrize("size", ["small", "large"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
 from adjoint.engine.graph.passes.layout import layout
 from adjoint.graph import GraphError, Value, cond, scan, verify
@@ -221,7 +221,7 @@ def _itself(x: Any) -> Any:
     return y
 
 
-def optimised(graph: Graph) -> Graph:
+def optimised(graph: DataflowGraph) -> DataflowGraph:
     return run_passes(graph, verify=True)
 
 
@@ -393,7 +393,7 @@ def test_passes_leave_the_old_graph_alone() -> None:
 
 
 def test_the_verifier_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(graph: Graph) -> Graph:
+    def broken(graph: DataflowGraph) -> DataflowGraph:
         graph = dce(graph)
         graph.outputs = [Value("stray", graph.outputs[0].spec)]
         return graph

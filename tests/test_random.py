@@ -13,7 +13,7 @@ import pytest
 from scipy import special, stats
 
 import adjoint as ad
-from adjoint.engine.backends.array.random import counts, laws, philox, portable
+from adjoint.engine.backends.array.random import distributions, philox, portable, tensor_parameters
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.graph import capture
 from tests import random_bits
@@ -63,7 +63,7 @@ def test_philox_known_answers(counter: Any, key: Any, result: Any) -> None:
 def test_array_blocks_equal_the_reference(start: int) -> None:
     seed, count = 0x0123456789ABCDEF, 40
     want = [philox.block(seed, c & 0xFFFFFFFF, c >> 32, 0, 0) for c in range(start, start + count)]
-    got = np.concatenate([w for _, w in philox.words(np, seed, start, 2 * count, 64)])
+    got = np.concatenate([w for _, w in philox.random_words(np, seed, start, 2 * count, 64)])
     assert got.reshape(-1, 2).tolist() == [list(pair) for pair in want]
     counters = np.arange(start, start + count, dtype=np.uint64)
     np.testing.assert_array_equal(philox.scattered(np, seed, counters, 0).T, want)
@@ -320,7 +320,7 @@ def test_seeds_give_unrelated_streams() -> None:
 
 
 def test_every_bit_of_the_stream_is_fair() -> None:
-    words = np.concatenate([w for _, w in philox.words(np, 12, 0, 1 << 16, 64)])
+    words = np.concatenate([w for _, w in philox.random_words(np, 12, 0, 1 << 16, 64)])
     ones = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0)
     z = (ones - words.size / 2) / np.sqrt(words.size / 4)
     assert stats.kstest(z, "norm").pvalue > LEAST_P
@@ -345,7 +345,7 @@ def test_normal_reaches_its_tails() -> None:
         assert abs((x > bound).sum() - expected) < 4.5 * np.sqrt(expected)
     assert x.max() > 4.8
     ends = np.array([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF], np.uint32)
-    z = laws.standard_normal(np, ends)
+    z = distributions.standard_normal(np, ends)
     assert np.isfinite(z).all()
     assert z[2] == -z[3] > 6.2
     assert z[0] == -z[4] > 0
@@ -355,7 +355,7 @@ def test_exponential_is_positive_at_both_ends() -> None:
     for kind, top in ((np.uint32, 22.9), (np.uint64, 45.1)):
         biggest = np.iinfo(kind).max
         words = np.array([0, biggest, biggest // 2, biggest // 2 + 1], kind)
-        e = laws.standard_exponential(np, words)
+        e = distributions.standard_exponential(np, words)
         assert (e > 0).all()
         assert e.max() < top
         assert np.isfinite(e).all()
@@ -395,7 +395,7 @@ def test_portable_functions_are_accurate() -> None:
     np.testing.assert_allclose(portable.tan(t), np.tan(t), rtol=5e-16)
     k = np.arange(0.0, 500.0)
     want = special.gammaln(k + 1)
-    np.testing.assert_allclose(counts.log_factorial(np, k), want, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(tensor_parameters.log_factorial(np, k), want, rtol=1e-13, atol=1e-13)
 
 
 # -- discrete laws ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
-from adjoint.engine.compiler.schedule.steps import Call, whole
+from adjoint.engine.compiler.schedule.steps import EagerCall, whole
 from adjoint.engine.compiler.target import Template
 from adjoint.nn import functional as F
 
@@ -71,7 +71,7 @@ def test_a_training_step_equals_eager() -> None:
 def _whole(setting: Any, node: Any, operands: Any, results: Any) -> list[Any]:
     """A template's steps: one call of the composite as it is."""
     reads, writes = (tuple(whole(p.buffer) for p in places) for places in (operands, results))
-    return [Call(node, reads, writes, label="softmax, whole")]
+    return [EagerCall(node, reads, writes, label="softmax, whole")]
 
 
 class Keeping(small_target.SmallTarget):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.triton.program.program import Program
+from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import build
 from adjoint.engine.backends.triton.target import TritonTarget
-from adjoint.engine.backends.triton.templates.product import Product
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.package.naming import digest
@@ -56,7 +56,7 @@ class Compiling:
         return np.zeros(count, np.int64)
 
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
-        if not isinstance(work, Product) and name not in self.kernels:
+        if not isinstance(work, MatrixProduct) and name not in self.kernels:
             for capability in self.capabilities:
                 made = build(work, digest(work.source), capability)
                 self.kernels[name] = len(made.cubin)
@@ -69,7 +69,7 @@ def compile_all(run: Callable[[str], Any], capabilities: tuple[int, ...]) -> Com
 
     def maker(mode: str, options: dict[str, Any]) -> Any:
         def executable(task: Any) -> Any:
-            Program(task, chosen(mode, options), machine, CpuTriton)
+            GpuProgram(task, chosen(mode, options), machine, CpuTriton)
             return interpreted(task)
 
         return executable
@@ -110,13 +110,15 @@ def test_products_of_halves_are_products_of_halves() -> None:
     def layer(x: Any) -> Any:
         return ad.addmm(x[0].bfloat16(), x.bfloat16(), x.t().bfloat16())
 
-    products = [k for step in planned(layer, x) for k in step.kernels if isinstance(k, Product)]
+    products = [
+        k for step in planned(layer, x) for k in step.kernels if isinstance(k, MatrixProduct)
+    ]
     assert [(p.dtype, p.out) for p in products] == [("bfloat16", "float32")]
     products = [
         k
         for step in planned(lambda x: (x.half().float() @ x.half().float()).half() + 1, x)
         for k in step.kernels
-        if isinstance(k, Product)
+        if isinstance(k, MatrixProduct)
     ]
     assert [(p.dtype, p.out) for p in products] == [("float16", "float16")]
     # What is no half stays what it is.
@@ -124,7 +126,7 @@ def test_products_of_halves_are_products_of_halves() -> None:
         k
         for step in planned(lambda x: (x.half().float() * 0.3) @ x.half().float(), x)
         for k in step.kernels
-        if isinstance(k, Product)
+        if isinstance(k, MatrixProduct)
     ]
     assert [(p.dtype, p.out) for p in products] == [("float32", "float32")]
 

@@ -19,10 +19,10 @@ assert os.environ.get("TRITON_INTERPRET") == "1"
 
 import adjoint  # noqa: E402, F401
 from adjoint.engine.backends.triton.program.mirror import small_program  # noqa: E402
-from adjoint.engine.backends.triton.program.program import Program  # noqa: E402
+from adjoint.engine.backends.triton.program.program import GpuProgram  # noqa: E402
 from adjoint.engine.backends.triton.runtime.compile import function_of, scope  # noqa: E402
 from adjoint.engine.backends.triton.target import TritonTarget  # noqa: E402
-from adjoint.engine.backends.triton.templates.product import Product  # noqa: E402
+from adjoint.engine.backends.triton.templates.product import MatrixProduct  # noqa: E402
 from adjoint.engine.compiler.executors import register_backend  # noqa: E402
 from adjoint.engine.compiler.options import chosen  # noqa: E402
 from adjoint.engine.core.device import CPU  # noqa: E402
@@ -129,7 +129,7 @@ class Interpreter:
         return int(word[0])
 
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
-        if isinstance(work, Product):
+        if isinstance(work, MatrixProduct):
             return lambda words: multiply(self, work, words)
         function = function_of(work.source, name, {**scope(), "libdevice": Library()})
 
@@ -143,7 +143,7 @@ class Interpreter:
         return run
 
 
-def multiply(machine: Interpreter, p: Product, words: int) -> None:
+def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:
     """A matrix product as cuBLASLt does it."""
     a, b, c = machine.window(words, None, (3,), (8,), np.dtype(np.int64))
     dtype, result = np.dtype(DTYPES[p.dtype]), np.dtype(DTYPES[p.out])
@@ -172,7 +172,7 @@ class CpuTriton(TritonTarget):
 
 
 def maker(mode: str, options: dict[str, Any]) -> Any:
-    return lambda task: Program(task, chosen(mode, options), Interpreter(), CpuTriton)
+    return lambda task: GpuProgram(task, chosen(mode, options), Interpreter(), CpuTriton)
 
 
 register_backend("interpreted-triton", maker)

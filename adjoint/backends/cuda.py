@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.backends.array import cuda as _cuda
 from adjoint.engine.core.state import precision as _precision
-from adjoint.engine.core.switches import Having, SwitchModule, get, put
+from adjoint.engine.core.switches import SwitchModule, SwitchOverride, get, put
 
 _IMPLEMENTATIONS = ("flash", "math", "mem_efficient", "cudnn")
 
@@ -89,10 +89,10 @@ def sdp_kernel(
     enable_math: bool = True,
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
-) -> Having:
+) -> SwitchOverride:
     """Set what attention may use inside a `with` block."""
     allowed = (enable_flash, enable_math, enable_mem_efficient, enable_cudnn)
-    return Having(
+    return SwitchOverride(
         {
             f"backends.cuda.enable_{kind}_sdp": bool(value)
             for kind, value in zip(_IMPLEMENTATIONS, allowed, strict=True)

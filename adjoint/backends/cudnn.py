@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.core.switches import Having, route
+from adjoint.engine.core.switches import SwitchOverride, route
 
 
 def is_available() -> bool:
@@ -22,7 +22,7 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
     fp32_precision: str = "none",
-) -> Having:
+) -> SwitchOverride:
     """Set the switches inside a `with` block."""
     values = {
         "enabled": enabled,
@@ -32,7 +32,7 @@ def flags(
         "allow_tf32": allow_tf32,
         "fp32_precision": fp32_precision,
     }
-    return Having({f"backends.cudnn.{name}": value for name, value in values.items()})
+    return SwitchOverride({f"backends.cudnn.{name}": value for name, value in values.items()})
 
 
 route(__name__)

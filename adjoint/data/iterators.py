@@ -13,7 +13,7 @@ from adjoint.data.pin import pin
 from adjoint.data.pool import Broken, Pool, Worker
 from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
-from adjoint.data.worker import Exhausted, Failure, Plan, Resumed
+from adjoint.data.worker import Exhausted, Failure, Resumed, WorkerSetup
 from adjoint.engine.backends.array.cuda import is_available
 
 
@@ -111,7 +111,7 @@ class MultiProcess(LoaderIterator):
     def __init__(self, loader: Any, position: Position) -> None:
         super().__init__(loader, position)
         plans = [
-            Plan(
+            WorkerSetup(
                 dataset=loader.dataset,
                 collate_fn=loader.collate_fn,
                 auto_collation=loader._auto_collation,

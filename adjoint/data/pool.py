@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from adjoint.data.shared import Inbox, descriptor_limit
-from adjoint.data.worker import Plan, work
+from adjoint.data.worker import WorkerSetup, work
 
 START_DESCRIPTORS = 8  # more than starting a process takes for a moment, by any method
 STOP_SECONDS = 2.0  # how long a worker may take to finish its batch before it is ended
@@ -47,7 +47,7 @@ class WorkerDied(Broken):
 class Pool:
     """The workers of one iterator. They end with it, whichever way it ends."""
 
-    def __init__(self, context: Any, plans: list[Plan]) -> None:
+    def __init__(self, context: Any, plans: list[WorkerSetup]) -> None:
         self.workers: list[Worker] = []
         self._finalize = weakref.finalize(self, stop, self.workers, os.getpid())
         try:
@@ -57,7 +57,7 @@ class Pool:
             self.stop()
             raise
 
-    def _start(self, context: Any, plan: Plan) -> Worker:
+    def _start(self, context: Any, plan: WorkerSetup) -> Worker:
         try:
             ours, theirs = context.Pipe(duplex=True)
         except OSError as error:
@@ -151,7 +151,7 @@ def _make_sure_of_descriptors(connection: Any) -> None:
             taken.callback(os.close, os.dup(connection.fileno()))
 
 
-def _not_started(plan: Plan, error: OSError) -> OSError:
+def _not_started(plan: WorkerSetup, error: OSError) -> OSError:
     """The error for a worker that the system does not let start."""
     reason = descriptor_limit() if error.errno == EMFILE else str(error.strerror)
     return OSError(

@@ -11,8 +11,8 @@ from adjoint.engine.backends.array.interop import as_tensor
 from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.state.processes import default_group
 from adjoint.engine.core.state.rng import Generator
-from adjoint.engine.ops.random.counts import multinomial
 from adjoint.engine.ops.random.random import randint, randperm
+from adjoint.engine.ops.random.tensor_parameters import multinomial
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -24,7 +24,7 @@ CHECK_SECONDS = 2.0  # how often an idle worker looks whether its parent lives
 
 
 @dataclass(slots=True, frozen=True)
-class Plan:
+class WorkerSetup:
     """All a worker needs to begin."""
 
     dataset: Any
@@ -121,7 +121,7 @@ def _listen(connection: Any, tasks: queue.SimpleQueue[Any]) -> None:
         os._exit(1)  # the parent is gone: nobody will ever read what is being made
 
 
-def work(connection: Any, others: list[Any], plan: Plan) -> None:
+def work(connection: Any, others: list[Any], plan: WorkerSetup) -> None:
     """The worker's main function."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides; see the loader's shutdown
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

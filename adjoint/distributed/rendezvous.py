@@ -21,7 +21,7 @@ LOOK = 0.02  # seconds between looks for processes that have not come yet
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessPlace:
     """A process's place among those that were started together."""
 
     rank: int
@@ -41,7 +41,7 @@ LAUNCHERS = {
 
 def place_from(
     environment: Mapping[str, str], rank: int = -1, size: int = -1, init_method: str | None = None
-) -> Place:
+) -> ProcessPlace:
     """Where this process stands, from arguments first and the environment otherwise.
 
     >>> place_from({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "7"})
@@ -66,7 +66,7 @@ def place_from(
             f"init_process_group: rank must be from 0 to {size - 1} (world_size {size}), received "
             f"{rank}. Pass rank=, or set $RANK and $WORLD_SIZE."
         )
-    return Place(rank, size, host, port)
+    return ProcessPlace(rank, size, host, port)
 
 
 def slurm_host(environment: Mapping[str, str]) -> str | None:
@@ -83,7 +83,7 @@ def slurm_host(environment: Mapping[str, str]) -> str | None:
 _SERVERS: dict[tuple[str, int], TCPStore] = {}  # stores kept by this process, to its end
 
 
-def reach_store(place: Place, timeout: float, environment: Mapping[str, str]) -> TCPStore:
+def reach_store(place: ProcessPlace, timeout: float, environment: Mapping[str, str]) -> TCPStore:
     """The job's store: kept by the launcher, else by rank 0."""
     keep = place.rank == 0 and environment.get(SERVED) != "1"
     if keep and (place.host, place.port) in _SERVERS:
@@ -94,7 +94,7 @@ def reach_store(place: Place, timeout: float, environment: Mapping[str, str]) ->
     return store
 
 
-def meet(store: Store, place: Place, timeout: float) -> None:
+def meet(store: Store, place: ProcessPlace, timeout: float) -> None:
     """Wait until every rank is there; processes that disagree are an error for all of them."""
     mine = f"rank {place.rank} of {place.size}, process {os.getpid()} on {socket.gethostname()}"
     held = store.compare_set(f"rank{place.rank}", "", mine).decode()

@@ -23,7 +23,7 @@ from adjoint.distributed.errors import DistError
 from adjoint.distributed.group import GROUPS, ProcessGroup
 from adjoint.distributed.monitor import Monitor
 from adjoint.distributed.progress import PROGRESS, Channel
-from adjoint.distributed.rendezvous import Place, meet, place_from, reach_store
+from adjoint.distributed.rendezvous import ProcessPlace, meet, place_from, reach_store
 from adjoint.distributed.store.base import PrefixStore, Store
 from adjoint.distributed.store.files import FileStore
 from adjoint.distributed.store.tcp import TCPStore
@@ -116,7 +116,7 @@ def init_process_group(
 
 
 def _world(
-    engine: Engine, place: Place, backend: str, store: Store | None, seconds: float
+    engine: Engine, place: ProcessPlace, backend: str, store: Store | None, seconds: float
 ) -> ProcessGroup:
     members = tuple(range(place.size))
     check = None if place.size == 1 else engine.world.split(members)
@@ -125,7 +125,7 @@ def _world(
     return ProcessGroup(engine, channel, backend, store, "default_pg")
 
 
-def _rejoin(place: Place, backend: str, seconds: float) -> None:
+def _rejoin(place: ProcessPlace, backend: str, seconds: float) -> None:
     """A second group of all processes, after the first was destroyed."""
     engine = _Job.engine
     if engine is None or (engine.world.rank, engine.world.size) != (place.rank, place.size):
@@ -139,7 +139,7 @@ def _rejoin(place: Place, backend: str, seconds: float) -> None:
 
 
 def _join(
-    place: Place, backend: str, seconds: float, init_method: str | None, store: Store | None
+    place: ProcessPlace, backend: str, seconds: float, init_method: str | None, store: Store | None
 ) -> None:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     job = f"{os.environ.get('TORCHELASTIC_RUN_ID', 'job')}/{attempt}"
@@ -161,7 +161,7 @@ def _join(
 
 
 def _agreed_store(
-    place: Place, seconds: float, init_method: str | None, given: Store | None
+    place: ProcessPlace, seconds: float, init_method: str | None, given: Store | None
 ) -> TCPStore:
     """A store over the network; another kind serves to say where it is."""
     if isinstance(given, TCPStore):
@@ -178,7 +178,7 @@ def _agreed_store(
     return TCPStore(host, int(port), timeout=seconds)
 
 
-def _share_store(engine: Any, place: Place, seconds: float) -> TCPStore:
+def _share_store(engine: Any, place: ProcessPlace, seconds: float) -> TCPStore:
     """Under mpiexec: rank 0 keeps a store, and MPI says where."""
     comm = engine.world.comm
     hosts = comm.allgather(socket.gethostname())

@@ -12,7 +12,7 @@ from adjoint.distributions.utils import broadcast_all, log_of_bernoulli, softplu
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.elementwise.condition import where
-from adjoint.engine.ops.random.counts import bernoulli
+from adjoint.engine.ops.random.tensor_parameters import bernoulli
 from adjoint.engine.tensor.tensor import Tensor
 
 

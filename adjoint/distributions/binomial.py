@@ -9,7 +9,7 @@ from adjoint.distributions.binary import Binary
 from adjoint.distributions.utils import broadcast_all, softplus
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.ops.create.ranges import arange
-from adjoint.engine.ops.random.counts import binomial
+from adjoint.engine.ops.random.tensor_parameters import binomial
 from adjoint.engine.tensor.tensor import Tensor
 
 

@@ -11,7 +11,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import arange
-from adjoint.engine.ops.random.counts import multinomial
+from adjoint.engine.ops.random.tensor_parameters import multinomial
 from adjoint.engine.ops.shape.dims import broadcast_tensors
 from adjoint.engine.tensor.tensor import Tensor
 

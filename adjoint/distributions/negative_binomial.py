@@ -10,7 +10,7 @@ from adjoint.distributions.gamma import Gamma
 from adjoint.distributions.utils import broadcast_all, softplus
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.ops.elementwise.condition import where
-from adjoint.engine.ops.random.counts import poisson
+from adjoint.engine.ops.random.tensor_parameters import poisson
 from adjoint.engine.tensor.tensor import Tensor
 
 

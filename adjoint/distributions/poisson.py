@@ -8,7 +8,7 @@ from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import all_numbers, broadcast_all
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.ops.random.counts import poisson
+from adjoint.engine.ops.random.tensor_parameters import poisson
 from adjoint.engine.tensor.tensor import Tensor
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, Refusal
+from adjoint.engine.core.budget import Budget, FileRefusal
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.zipped import STORED, Archive, BadZip
@@ -136,7 +136,7 @@ class Reader:
         if not pickles:
             raise RuntimeError(f"load: {source}: a zip file, but not one that save wrote")
         if len(pickles) > 1:
-            raise Refusal(f"load: {source}: refused: the archive has {len(pickles)} values")
+            raise FileRefusal(f"load: {source}: refused: the archive has {len(pickles)} values")
         self.root = pickles[0][: -len("data.pkl")]
         if self.root + "constants.pkl" in self.entries:
             raise RuntimeError(

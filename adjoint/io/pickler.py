@@ -19,7 +19,7 @@ from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.layout import Layout
 from adjoint.engine.core.spec import Size
-from adjoint.engine.core.state.epoch import TrackedDict
+from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
 

@@ -19,7 +19,7 @@ from struct import error as StructError
 from struct import unpack
 from typing import Any
 
-from adjoint.engine.core.budget import NESTING, Budget, Refusal
+from adjoint.engine.core.budget import NESTING, Budget, FileRefusal
 from adjoint.engine.core.spec import Size
 from adjoint.io import objects
 from adjoint.io.builders import Builder, brief, set_numpy_state
@@ -104,7 +104,7 @@ class Unpickler:
                 step(self)  # type: ignore[misc]
             except (IndexError, KeyError, StructError, UnicodeDecodeError) as error:
                 raise self._damaged("an operation lacks its operands") from error
-            except Refusal as error:
+            except FileRefusal as error:
                 raise UnpicklingError(str(error)) from error
 
     def _no_step(self, code: bytes) -> None:

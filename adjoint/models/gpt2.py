@@ -15,7 +15,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import empty, zeros
 from adjoint.engine.ops.create.ranges import arange
-from adjoint.engine.ops.products.products import addmm
+from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.sampling import choose

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.ops.random.counts import multinomial
+from adjoint.engine.ops.random.tensor_parameters import multinomial
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from adjoint.engine.backends.array.sharing import Block, block_of
+from adjoint.engine.backends.array.sharing import SharedMapping, block_of
 from adjoint.engine.core.device import CPU
 from adjoint.engine.tensor.copying import reduce_ex
 from adjoint.engine.tensor.storage import Window
@@ -46,7 +46,7 @@ def rebuild(
     attributes: dict[str, Any],
 ) -> Tensor:
     """A tensor on memory that another process shares."""
-    block = Block(descriptor.detach(), size)
+    block = SharedMapping(descriptor.detach(), size)
     start, shape, strides, dtype = layout
     out = wrap(block.array(shape, dtype, strides, start))
     if cls is not Tensor:

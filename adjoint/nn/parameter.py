@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import disabled_torch_function
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.printing import to_string
 from adjoint.engine.tensor.tensor import Tensor, TensorType, alias, wrap
@@ -139,7 +139,7 @@ class UninitializedTensorMixin:
     def data(self: Any, value: Any) -> None:
         _ARRAY.__set__(self, value._array)
         self._storage, self._chain = value._storage, value._chain
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
 
     @property
     def dtype(self) -> DType:

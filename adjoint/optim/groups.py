@@ -83,7 +83,7 @@ class ParamGroup(dict[str, Any]):
         def contents() -> list[Any]:
             nonlocal seen, told
             listed = [*values()]
-            if not HOOKS.differ(listed, seen):
+            if not HOOKS.lists_differ(listed, seen):
                 return told
             now = tuple(listed)
             if len(now) != count:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.autodiff.tape.hooks import Handle
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 
 Table = OrderedDict[int, Callable[..., Any]]
 
@@ -18,7 +18,7 @@ AFTER_EVERY_STEP: Table = OrderedDict()
 def register(table: Table, hook: Callable[..., Any], *, prepend: bool = False) -> Handle:
     """Add a hook to a table."""
     handle = Handle(table, hook)
-    EPOCH.count += 1
+    STRUCTURE_VERSION.count += 1
     if prepend:
         table.move_to_end(handle.id, last=False)
     return handle

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
-from adjoint.engine.ops.products.products import addmm
+from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT, check_rate

@@ -22,7 +22,7 @@ from adjoint.engine.backends.array.apart import apart
 from adjoint.engine.backends.array.devices import active, library
 from adjoint.engine.backends.array.many import SMALL
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -128,11 +128,11 @@ def _moved(tensor: Tensor, array: Array) -> Tensor:
     if tensor._chain or tensor._storage.buffer is not tensor._array:
         return wrap(array)
     tensor._array = tensor._storage.buffer = array
-    EPOCH.count += 1  # a captured step knows the state by its memory
+    STRUCTURE_VERSION.count += 1  # a captured step knows the state by its memory
     return tensor
 
 
-class Plan:
+class GroupUpdate:
     """How a group's parameters with gradients are updated: in bundles, the rest one by one."""
 
     def __init__(self, bundles: list[Bundle], rest: list[Tensor]) -> None:
@@ -148,22 +148,22 @@ class Plans:
     def __init__(self, state: dict[Any, State], numbers: frozenset[str]) -> None:
         self.state = state
         self.numbers = numbers
-        self.held: dict[tuple[int, ...], Plan] = {}
+        self.held: dict[tuple[int, ...], GroupUpdate] = {}
         self.made: dict[int, int] = {}
 
-    def find(self, group: int, params: list[Tensor]) -> Plan | None:
+    def find(self, group: int, params: list[Tensor]) -> GroupUpdate | None:
         """The plan for these parameters, if it still holds."""
         plan = self.held.get((group, *map(id, params)))
         if plan is None or not all(b.fresh(self.state) for b in plan.bundles):
             return None
         # Gradients come anew with each step.
-        return plan if not plan.bundles or _independent(params) else Plan([], params)
+        return plan if not plan.bundles or _independent(params) else GroupUpdate([], params)
 
-    def make(self, group: int, params: list[Tensor]) -> Plan:
+    def make(self, group: int, params: list[Tensor]) -> GroupUpdate:
         """A plan for parameters whose state has been made."""
         count = self.made[group] = self.made.get(group, 0) + 1
         if count > self.TRIES or not _independent(params):
-            return Plan([], params)
+            return GroupUpdate([], params)
         kinds: dict[Any, list[Tensor]] = {}
         for p in params:
             kinds.setdefault(self._kind(p), []).append(p)
@@ -174,7 +174,7 @@ class Plans:
                 bundles.append(Bundle(alike, [self.state[p] for p in alike], self.numbers))
             else:
                 rest += alike
-        plan = self.held[group, *map(id, params)] = Plan(bundles, rest)
+        plan = self.held[group, *map(id, params)] = GroupUpdate(bundles, rest)
         return plan
 
     def _kind(self, p: Tensor) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from adjoint.data.readers import png
 from adjoint.engine.core.libraries import need
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.tensor.tensor import Tensor
 
 # Edges of buckets that grow by a tenth, in both directions from zero.
@@ -199,7 +199,7 @@ def hyperparameters(
 # -- graphs ---------------------------------------------------------------------------------------
 
 
-def drawing(graph: Graph) -> Any:
+def drawing(graph: DataflowGraph) -> Any:
     """A captured graph, a node per operation."""
     names = {id(value): f"input/{value.name}" for value in graph.inputs}
     nodes: list[dict[str, Any]] = [{"name": n, "op": "input"} for n in names.values()]

@@ -20,8 +20,8 @@ import numpy as np
 # -- 1. The record -----------------------------------------------------------------------------
 # (core/operations/record.py) Everything the framework knows about an operation is stated once, in a
 # record: how the result looks (`infer`), its derivative (`rules`, one per operand), how its
-# parameters change when a batch dimension is put in front (`shift`), and whether it is a view. How
-# it is computed is not here: each backend keeps its own table of kernels.
+# parameters change when a batch dimension is put in front (`batched_params`), and whether it is a
+# view. How it is computed is not here: each backend keeps its own table of kernels.
 
 class Rule:
     """A derivative rule. Its parameter names declare what it needs, and only that is saved:
@@ -36,10 +36,10 @@ class Rule:
 class Record:
     """One operation. Calling it binds it: `ADD(x, y)`."""
 
-    def __init__(self, name, family, infer, rules, shift=None, view=False):
+    def __init__(self, name, family, infer, rules, batched_params=None, view=False):
         self.name, self.family, self.infer = name, family, infer
         self.rules = tuple(Rule(r) if callable(r) else r for r in rules)
-        self.shift, self.view = shift, view
+        self.batched_params, self.view = batched_params, view
 
     def __call__(self, *operands, **params):
         return bind(self, operands, params)
@@ -53,11 +53,11 @@ class Record:
 def elementwise(name, *partials):
     return Record(name, "elementwise", np.broadcast_shapes, partials)
 
-def linear(name, infer, *transposes, shift, view=False):
-    return Record(name, "linear", infer, transposes, shift, view)
+def linear(name, infer, *transposes, batched_params, view=False):
+    return Record(name, "linear", infer, transposes, batched_params, view)
 
-def bilinear(name, infer, *transposes, shift):
-    return Record(name, "bilinear", infer, transposes, shift)
+def bilinear(name, infer, *transposes, batched_params):
+    return Record(name, "bilinear", infer, transposes, batched_params)
 
 def pull(record, position, look_up):
     """The cotangent of one operand, from the cotangent g of the result."""
@@ -99,30 +99,30 @@ COS = elementwise("cos", lambda x: SIN(x) * -1.0)
 SUM = linear("sum",
     lambda x, dims: tuple(1 if d in dims else n for d, n in enumerate(x)),  # dims stay, as 1
     lambda g, x_shape: g.expand(x_shape),
-    shift=lambda p, size: {"dims": tuple(d + 1 for d in p["dims"])})
+    batched_params=lambda p, size: {"dims": tuple(d + 1 for d in p["dims"])})
 RESHAPE = linear("reshape",
     lambda x, shape: shape,
     lambda g, x_shape: g.reshape(x_shape),
-    shift=lambda p, size: {"shape": (size, *p["shape"])})
+    batched_params=lambda p, size: {"shape": (size, *p["shape"])})
 MATMUL = bilinear("matmul",
     lambda x, y: (*x[:-1], y[-1]),
     lambda g, y: g @ y.T,
     lambda g, x: x.T @ g,
-    shift=lambda p, size: p)  # np.matmul takes batches in front already
+    batched_params=lambda p, size: p)  # np.matmul takes batches in front already
 
 # Views are linear too. They are other windows on the same storage (section 5).
 EXPAND = linear("expand",
     lambda x, shape: shape,
     lambda g, x_shape: sum_to(g, x_shape),
-    shift=lambda p, size: {"shape": (size, *p["shape"])}, view=True)
+    batched_params=lambda p, size: {"shape": (size, *p["shape"])}, view=True)
 PERMUTE = linear("permute",
     lambda x, dims: tuple(x[d] for d in dims),
     lambda g, dims: PERMUTE(g, dims=tuple(np.argsort(dims))),
-    shift=lambda p, size: {"dims": (0, *(d + 1 for d in p["dims"]))}, view=True)
+    batched_params=lambda p, size: {"dims": (0, *(d + 1 for d in p["dims"]))}, view=True)
 SLICE = linear("slice",
     lambda x, index: np.empty(x)[index].shape,
     lambda g, x_shape, index: scatter(zeros(x_shape), g, ((SLICE, {"index": index}),)),
-    shift=lambda p, size: {"index": (slice(None), *p["index"])}, view=True)
+    batched_params=lambda p, size: {"index": (slice(None), *p["index"])}, view=True)
 
 # The inverse of every view: x with what `chain` shows of it replaced by y. All in-place writes
 # through views are made of this one primitive, so they need no derivative of their own.
@@ -130,7 +130,8 @@ VIEW_SCATTER = linear("view_scatter",
     lambda x, y, chain: x,
     lambda g, y_shape, chain: scatter(g, zeros(y_shape), chain),
     lambda g, chain: follow(g, chain),
-    shift=lambda p, size: {"chain": tuple((r, r.shift(q, size)) for r, q in p["chain"])})
+    batched_params=lambda p, size: {
+        "chain": tuple((r, r.batched_params(q, size)) for r, q in p["chain"])})
 
 def follow(x, chain):
     for record, params in chain:
@@ -451,15 +452,17 @@ class VmapLevel(Level):
     def __init__(self, size): self.size = size
     def shape_of(self, payload): return payload.shape[1:]
     def lift(self, x): return x.expand((self.size, *x.shape)) if isinstance(x, Tensor) else x
-    def window(self, x, record, params): return record(x, **record.shift(params, self.size))
+    def window(self, x, record, params):
+        return record(x, **record.batched_params(params, self.size))
 
     def scatter(self, payload, new, chain):
-        return VIEW_SCATTER(payload, new, **VIEW_SCATTER.shift({"chain": chain}, self.size))
+        params = VIEW_SCATTER.batched_params({"chain": chain}, self.size)
+        return VIEW_SCATTER(payload, new, **params)
 
     def process(self, record, operands, params):
         values = [self.enter(x) for x in operands]
         if record.family != "elementwise":
-            return self.wrap(record(*values, **record.shift(params, self.size)))
+            return self.wrap(record(*values, **record.batched_params(params, self.size)))
         rank = max(len(v.shape) for v in values if isinstance(v, Tensor))
         aligned = [  # so that batches meet when broadcasting
             v.reshape((self.size, *(1,) * (rank - len(v.shape)), *v.shape[1:]))

@@ -16,7 +16,7 @@ import numpy as np
 from adjoint.data.readers import png
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.core import libraries
-from adjoint.engine.core.budget import Budget, Refusal
+from adjoint.engine.core.budget import Budget, FileRefusal
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
 NPY = b"\x93NUMPY"
@@ -74,7 +74,7 @@ def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None
                 bottom = min(top + STRIP, height)
                 out[top:bottom] = np.asarray(shown.crop((0, top, width, bottom)))
             return out
-    except Refusal:
+    except FileRefusal:
         raise
     except Exception as error:  # its decoders raise whatever they like
         raise RuntimeError(

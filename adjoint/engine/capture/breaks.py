@@ -19,7 +19,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 _LIMIT = 8  # kinds of arguments that are tried before none is any more
 
 
-class Refused(Exception):
+class RecordingFailed(Exception):
     """A recording failed; the error that says why is `__cause__`."""
 
 

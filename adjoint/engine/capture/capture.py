@@ -14,21 +14,21 @@ from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
-from adjoint.engine.capture.breaks import Breaks, Refused
+from adjoint.engine.capture.breaks import Breaks, RecordingFailed
 from adjoint.engine.capture.declared import Declared
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import TensorEngine
+from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.methods import Methods
-from adjoint.engine.capture.program.numbers import FreeNumbers, Slot, needs_values, slots
+from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
 from adjoint.engine.capture.program.python_state import Dependence
-from adjoint.engine.capture.python import Observation, Place, observe
-from adjoint.engine.capture.python.places import Cell, ClassAttribute, Index, Item
-from adjoint.engine.capture.python.places import Slot as SlotPlace
+from adjoint.engine.capture.python import Location, Observation, observe
+from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
+from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
 from adjoint.engine.capture.rebinding import put_back, rebound
 from adjoint.engine.capture.retracing import Retraces, name_of
-from adjoint.engine.capture.shown import Shown
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -48,7 +48,7 @@ _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _clock = itertools.count(1)  # says which programs were used last
 
 
-class Captured(Shown):
+class Captured(Inspection):
     """A function that is traced once per signature and replayed by an executor.
 
     Results are equal to the function's own, as are its effects: tensors written in place,
@@ -89,7 +89,7 @@ class Captured(Shown):
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
         # Places whose numbers or tensors are read at each call: they were seen to change.
-        self.moving: dict[Place, str] = {}
+        self.moving: dict[Location, str] = {}
         self.programs: dict[Any, list[Program]] = {}
         self._latest: Program | None = None
         self.traces = 0
@@ -103,7 +103,7 @@ class Captured(Shown):
         # What the quick way tries, replaced as a whole: other threads may be reading it.
         self.ready: Ready = ()
         self.effects = False  # whether some program has any
-        self.lock = forks.reentrant(forks.Order.EFFECTS)
+        self.lock = forks.reentrant(forks.LockOrder.EFFECTS)
         _ALL.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -130,7 +130,7 @@ class Captured(Shown):
         if not self.breaks.covers(leaves, structure):
             try:
                 return self._long_way(args, kwargs)
-            except Refused as refused:
+            except RecordingFailed as refused:
                 reason: BaseException = refused.__cause__ or refused
             result = self.fn(*args, **kwargs)  # raises where the fault is not the recording's
             self.breaks.note(leaves, structure, reason)
@@ -227,7 +227,7 @@ class Captured(Shown):
         changed = [] if dependence is None else dependence.failed()
         return self._note_moving([(g.place, g.value, g.place.now(), g.way) for g in changed])
 
-    def _note_moving(self, changed: list[tuple[Place, Any, Any, str]]) -> bool:
+    def _note_moving(self, changed: list[tuple[Location, Any, Any, str]]) -> bool:
         """Note places that hold another number or tensor; whether any is new."""
         known = len(self.moving)
         for place, before, now, way in changed:
@@ -243,7 +243,7 @@ class Captured(Shown):
         except TypeError as error:  # an argument that cannot be hashed
             if self.whole:
                 raise
-            raise Refused from error
+            raise RecordingFailed from error
 
     def _make(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A new program; None where float arguments must be static after all."""
@@ -285,7 +285,7 @@ class Captured(Shown):
             self.breaks = Breaks(self.fn, name_of(self.fn))
 
     def _with_free_numbers(
-        self, leaves: list[Any], structure: TreeDef, numbers: list[Slot]
+        self, leaves: list[Any], structure: TreeDef, numbers: list[NumberSlot]
     ) -> Program | None:
         """A recording that reads float arguments at each call; None where it needs their values."""
         try:
@@ -370,7 +370,7 @@ class Captured(Shown):
         return [x for x in met if is_tensor(x)]
 
     def trace(
-        self, leaves: list[Any], structure: TreeDef, numbers: Sequence[Slot] = ()
+        self, leaves: list[Any], structure: TreeDef, numbers: Sequence[NumberSlot] = ()
     ) -> Program | None:
         """Record the function for these arguments, leaving everything as it was.
 
@@ -396,7 +396,7 @@ class Captured(Shown):
             except Exception as error:
                 if self.whole:
                     raise
-                raise Refused from error
+                raise RecordingFailed from error
             finally:
                 trace.undo()
             if program is None:
@@ -444,7 +444,7 @@ class Captured(Shown):
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None
         program.dependence = Dependence(
-            found.guards(HOOKS.differ), Declared(list(engine.holders.values()), tensors)
+            found.guards(HOOKS.lists_differ), Declared(list(engine.holders.values()), tensors)
         )
         return program
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from adjoint.engine.capture.python.plain import has, is_plain, same
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 
 
 class Declared:
@@ -31,7 +31,7 @@ class Declared:
         self.tensors = list(found.values())
         self.flags = [t._requires_grad for t in self.tensors]
         self.fields = tensor_fields(self.tensors)
-        self.epoch = EPOCH.count
+        self.epoch = STRUCTURE_VERSION.count
 
     def _look(self) -> list[Any]:
         return list(chain.from_iterable([listed() for listed in self.list_things]))
@@ -40,17 +40,17 @@ class Declared:
         """Whether everything is as it was."""
         if self.list_things:
             now = self._look()
-            if HOOKS.differ(now, self.things) and not (
+            if HOOKS.lists_differ(now, self.things) and not (
                 len(now) == len(self.things) and all(map(same, now, self.things))
             ):
                 return False
         if [t._requires_grad for t in self.tensors] != self.flags:
             return False
-        return EPOCH.count == self.epoch or self._holds_in_full()
+        return STRUCTURE_VERSION.count == self.epoch or self._holds_in_full()
 
     def _holds_in_full(self) -> bool:
         """The same after something moved: hooks, memory, what objects have to say."""
-        epoch, now = EPOCH.count, Declared(*self.given)
+        epoch, now = STRUCTURE_VERSION.count, Declared(*self.given)
         alike = len(now.things) == len(self.things) and all(map(same, now.things, self.things))
         if not alike or now.fields[1] != self.fields[1]:
             return False

@@ -32,8 +32,8 @@ from adjoint.engine.capture.python.operators import new_parts
 from adjoint.engine.capture.python.plain import has, is_plain, same
 from adjoint.engine.core.errors import EXECUTING
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.state.epoch import Epoch, TrackedDict
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
 from adjoint.engine.graph.extents import Extent, ExtentFloat
 
 _ENGINE = __name__.partition(".")[0]
@@ -250,7 +250,7 @@ class TensorEngine:
 
     def owns_class(self, cls: type) -> bool:
         """Whether a class is the framework's and not followed."""
-        if cls is Epoch:
+        if cls is StructureVersion:
             return True
         return (
             is_native(cls.__module__)

@@ -25,7 +25,7 @@ from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
 LayoutOf = Callable[[Value], Place]
 
@@ -62,7 +62,7 @@ class Target(ABC):
     few: ClassVar[int] = 16
     templates: Mapping[str, Template]  # by record
 
-    def prepare(self, graph: Graph) -> Graph:
+    def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         """The graph as its templates want it; after the passes, before anything is planned."""
         return graph
 

@@ -47,7 +47,7 @@ class Budget:
         """Take so many bytes, or refuse."""
         self.spent += count
         if self.spent > self.limit:
-            raise Refusal(
+            raise FileRefusal(
                 f"{self.what}: refused: {on} would bring what reading takes to {self.spent} bytes; "
                 f"{self.limit} are allowed for a file of {self.size} ({FACTOR} times its size and "
                 f"{BASE >> 20} MiB)"
@@ -76,7 +76,7 @@ class Budget:
         if not any(_same(other, key) for other in known):
             known.append(key)
             if len(known) > COLLISIONS:
-                raise Refusal(
+                raise FileRefusal(
                     f"{self.what}: refused: more than {COLLISIONS} keys of one table have the same "
                     "hash, made to take time"
                 )
@@ -96,10 +96,10 @@ class Budget:
 
     def too_deep(self, what: str) -> RuntimeError:
         """The refusal of nesting without end."""
-        return Refusal(f"{self.what}: refused: {what} nests deeper than {NESTING} levels")
+        return FileRefusal(f"{self.what}: refused: {what} nests deeper than {NESTING} levels")
 
 
-class Refusal(RuntimeError):
+class FileRefusal(RuntimeError):
     """A file that asks for more than reading it may take, or for what is not to be had."""
 
 

@@ -126,7 +126,7 @@ def tell(name: str, *values: Any) -> None:
     warn_user(f"{config.display_name}.{use} has no effect in Adjoint: {SWITCHES[name].no_effect}.")
 
 
-class Having:
+class SwitchOverride:
     """A `with` block in which switches are set otherwise."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:

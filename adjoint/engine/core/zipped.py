@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.core.budget import Budget, Refusal, inflate
+from adjoint.engine.core.budget import Budget, FileRefusal, inflate
 
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
@@ -57,7 +57,7 @@ class Archive:
         for entry in _parse(data, count):
             budget.spend(512, "the archive's directory")
             if entry.name in self.entries:
-                raise Refusal(f"{budget.what}: refused: the archive has {entry.name!r} twice")
+                raise FileRefusal(f"{budget.what}: refused: the archive has {entry.name!r} twice")
             self.entries[entry.name] = entry
         self._check_places(start)
 
@@ -110,7 +110,7 @@ class Archive:
             entry.limit = directory if after is None else after.header
             least = entry.header + _LOCAL.size + len(entry.name) + entry.packed
             if least > entry.limit:
-                raise Refusal(
+                raise FileRefusal(
                     f"{self.budget.what}: refused: the entry {entry.name!r} of the archive "
                     f"overlaps with {'the directory' if after is None else repr(after.name)}"
                 )

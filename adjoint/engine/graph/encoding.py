@@ -16,7 +16,7 @@ from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
 Plain = Any  # what json.dumps takes
 RANK = 64  # NumPy's bound
@@ -46,7 +46,7 @@ def encode(x: Any) -> Plain:
             return {"op": x.name}
         case Value():
             return {"value": x.name}
-        case Graph():
+        case DataflowGraph():
             return {"graph": encode_graph(x)}
         case Spec():
             return {"spec": encode_spec(x)}
@@ -64,7 +64,7 @@ def encode_spec(spec: Spec) -> Plain:
     return [list(spec.shape), spec.dtype.name, str(spec.device)]
 
 
-def encode_graph(graph: Graph) -> Plain:
+def encode_graph(graph: DataflowGraph) -> Plain:
     """Inputs, nodes and outputs."""
     return {
         "inputs": [[v.name, encode_spec(v.spec), v.host] for v in graph.inputs],
@@ -150,9 +150,9 @@ class Decoder:
             raise Unreadable(f"is damaged: {str(shape)[:200]} is no shape")
         return Spec(tuple(shape), named(dtype), self.device(device))
 
-    def graph(self, data: Any) -> Graph:
+    def graph(self, data: Any) -> DataflowGraph:
         """A graph; its names are checked, because `to_text` writes them into source."""
-        graph = Graph()
+        graph = DataflowGraph()
         values: dict[str, Value] = {}
         for name, spec, host in data["inputs"]:
             value = Value(new_name(name, values), self.spec(spec), host=bool(host))

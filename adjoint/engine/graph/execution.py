@@ -30,7 +30,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.interpreter import interpret
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Source
 from adjoint.engine.graph.sizing import Sizing
 
@@ -39,7 +39,7 @@ from adjoint.engine.graph.sizing import Sizing
 class Task:
     """A graph to be run many times, and what is known about its inputs and outputs."""
 
-    graph: Graph
+    graph: DataflowGraph
     sources: tuple[Source, ...]  # one per graph input
     writes: tuple[tuple[Source, int], ...]  # whose array takes which output
     returned: frozenset[int]  # the outputs that are handed out as fresh arrays
@@ -63,7 +63,7 @@ def one_at_a_time(executable: Executable) -> Executable:
     """The executable, with calls from several threads put in a row where it needs that."""
     if getattr(executable, "concurrent", False):
         return executable
-    lock = forks.lock(forks.Order.PROGRAM)
+    lock = forks.lock(forks.LockOrder.PROGRAM)
 
     def run(inputs: list[Any], targets: list[Any]) -> list[Any]:
         with lock:

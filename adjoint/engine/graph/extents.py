@@ -33,7 +33,7 @@ def evaluate(poly: Poly, sizes: Sizes) -> int:
     return sum(c * prod(sizes[s] for s in mono) for mono, c in poly.items())
 
 
-class Scope:
+class SizeScope:
     """The guards that one recording's decisions about sizes came to."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Scope:
         self.reference: dict[str, int] = {}  # sizes that `typical` looks at
         self.referred = 0  # how many derived symbols are among them
 
-    def again(self, reference: Sizes) -> Scope:
+    def again(self, reference: Sizes) -> SizeScope:
         """A scope without guards in which the symbols of this one mean the same."""
-        scope = Scope()
+        scope = SizeScope()
         scope.derived = dict(self.derived)
         scope.reference = dict(reference)
         return scope
@@ -105,10 +105,10 @@ class Extent(int):
     """A size made of dynamic dimensions."""
 
     poly: Poly
-    scope: Scope
+    scope: SizeScope
 
     @staticmethod
-    def symbol(name: str, value: int, scope: Scope) -> Extent:
+    def symbol(name: str, value: int, scope: SizeScope) -> Extent:
         """A dynamic dimension itself."""
         return _made({(name,): 1}, value, scope)  # type: ignore[return-value]
 
@@ -136,7 +136,7 @@ class Extent(int):
         self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
         return int(self)
 
-    def moved(self, sizes: Sizes, scope: Scope) -> int:
+    def moved(self, sizes: Sizes, scope: SizeScope) -> int:
         """The same at other sizes, in another scope."""
         return _made(self.poly, evaluate(self.poly, sizes), scope)
 
@@ -149,7 +149,7 @@ class ExtentFloat(float):
 
     at: Callable[[Sizes], float]
 
-    def moved(self, sizes: Sizes, scope: Scope) -> ExtentFloat:
+    def moved(self, sizes: Sizes, scope: SizeScope) -> ExtentFloat:
         """The same at other sizes."""
         made = ExtentFloat(self.at(sizes))
         made.at = self.at
@@ -212,7 +212,7 @@ def _quotient(a: Poly, b: Poly) -> Poly | None:
     return found
 
 
-def _made(poly: Poly, value: int, scope: Scope) -> int:
+def _made(poly: Poly, value: int, scope: SizeScope) -> int:
     """An extent, or a plain int where no symbol is left."""
     if not any(poly):
         return value
@@ -221,7 +221,7 @@ def _made(poly: Poly, value: int, scope: Scope) -> int:
     return made
 
 
-def _scope(a: Any, b: Any) -> Scope:
+def _scope(a: Any, b: Any) -> SizeScope:
     return a.scope if isinstance(a, Extent) else b.scope
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.budget import Budget, Refusal, read_json
+from adjoint.engine.core.budget import Budget, FileRefusal, read_json
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.public import PUBLIC
@@ -26,9 +26,9 @@ from adjoint.engine.core.zipped import Archive, BadZip
 from adjoint.engine.graph import ir
 from adjoint.engine.graph.encoding import Decoder, Unreadable, encode, encode_graph
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.record.building import Draw, Fed, Update
+from adjoint.engine.graph.record.building import Fed, GeneratorPosition, Update
 from adjoint.engine.graph.record.sources import Host, Source, State
-from adjoint.engine.graph.record.trace import Cell
+from adjoint.engine.graph.record.trace import StorageCell
 from adjoint.engine.graph.verify import verify
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -42,7 +42,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal graphs make equal files
 # -- writing -------------------------------------------------------------------------------------
 
 
-class _Writer:
+class _GraphWriter:
     """Collects what of a graph goes into a file."""
 
     def __init__(self, graph: Graph) -> None:
@@ -75,7 +75,7 @@ class _Writer:
                     return self.place(draw, which)
         return {"number": encode(scalar.get()), "called": scalar.name}
 
-    def place(self, draw: Draw, which: str) -> Any:
+    def place(self, draw: GeneratorPosition, which: str) -> Any:
         """A draw's place in the stream of its device."""
         device = draw.generator.device
         if draw.generator is not default_generator_of(device):
@@ -114,7 +114,7 @@ def _raw(array: Any) -> bytes:
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a graph, with the present values of its variables."""
-    writer = _Writer(graph)
+    writer = _GraphWriter(graph)
     text = json.dumps(writer.data(), allow_nan=False)
     with atomic_write(path, "Graph.save") as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr(zipfile.ZipInfo("graph.json", _EPOCH), text)
@@ -163,7 +163,7 @@ class _Reader:
             case {"variable": name, "array": int(i), "requires_grad": bool(flag)}:
                 made = self.tensor(value, i).requires_grad_(flag)
                 source = State(made._storage)
-                trace.cells[made._storage.identity] = Cell(value, source, (), made._storage)
+                trace.cells[made._storage.identity] = StorageCell(value, source, (), made._storage)
                 if name is not None:
                     self.graph.tensors[name] = made
                 return source
@@ -209,7 +209,7 @@ class _Reader:
         return flat.reshape(shape).to(device).clone()
 
 
-def checked(graph: ir.Graph) -> ir.Graph:
+def checked(graph: ir.DataflowGraph) -> ir.DataflowGraph:
     """The graph, provided that every node fits its inputs."""
     try:
         return verify(graph)
@@ -236,7 +236,7 @@ def load(graph: Graph, path: str | os.PathLike[str], device: Any = None) -> Grap
         raise RuntimeError(f"Graph.load: {path} is no graph file, or damaged: {error}.") from error
     except Unreadable as error:
         raise RuntimeError(f"Graph.load: {path} {error}.") from error
-    except (Refusal, RecursionError) as error:
+    except (FileRefusal, RecursionError) as error:
         reason = "refused: it nests too deeply" if isinstance(error, RecursionError) else error
         raise RuntimeError(f"Graph.load: {path} cannot be read: {reason}.") from error
     except Exception as error:  # what damaged data leads to has no one type

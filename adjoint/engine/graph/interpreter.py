@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 
 # What runs the bodies of a loop or branch: `interpret`, or something that looks on.
-Run = Callable[[Graph, Sequence[Any]], list[Any]]
+Run = Callable[[DataflowGraph, Sequence[Any]], list[Any]]
 
 
-def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+def evaluate(graph: DataflowGraph, inputs: Sequence[Any]) -> list[Any]:
     """Outputs of the graph in the present context: recorded, transformed, captured as it asks."""
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"the graph takes {len(graph.inputs)} inputs, received {len(inputs)}")
@@ -25,7 +25,7 @@ def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     return [env[v] for v in graph.outputs]
 
 
-def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+def interpret(graph: DataflowGraph, inputs: Sequence[Any]) -> list[Any]:
     """Outputs of the graph for tensors (and numbers, for host inputs) in the order of inputs."""
     with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
         return evaluate(graph, inputs)

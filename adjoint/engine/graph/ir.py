@@ -14,7 +14,7 @@ from adjoint.engine.graph.extents import ExtentFloat
 
 Where = tuple[str, int]  # a file and a line of it
 # A composite's: a graph, what makes one when it is asked for, or none.
-Composition: TypeAlias = "Graph | Callable[[], Graph] | None"
+Composition: TypeAlias = "DataflowGraph | Callable[[], DataflowGraph] | None"
 
 
 class Value:
@@ -56,13 +56,13 @@ class Node:
         return f"{', '.join(v.name for v in self.outputs)} = {self.record.name}(...)"
 
     @property
-    def subgraph(self) -> Graph | None:
+    def subgraph(self) -> DataflowGraph | None:
         """A composite's composition."""
         held = self.composition
         return held() if callable(held) else held
 
 
-class Graph:
+class DataflowGraph:
     """Inputs, nodes in an order that respects their uses, and outputs."""
 
     __slots__ = ("_count", "derived", "inputs", "nodes", "outputs", "where")
@@ -75,9 +75,9 @@ class Graph:
         self.where: Where | None = None  # that of the nodes to be added
         self._count = 0
 
-    def copy(self) -> Graph:
+    def copy(self) -> DataflowGraph:
         """A graph of the same nodes, to add more to."""
-        made = Graph()
+        made = DataflowGraph()
         made.inputs, made.nodes, made.outputs = [*self.inputs], [*self.nodes], [*self.outputs]
         made._count = self._count
         return made
@@ -132,12 +132,14 @@ class Graph:
         return len(self.nodes)
 
 
-def subgraphs(node: Node) -> dict[str, Graph]:
+def subgraphs(node: Node) -> dict[str, DataflowGraph]:
     """The graphs among a node's parameters, by name: branches, bodies of loops."""
-    return {name: value for name, value in node.params.items() if isinstance(value, Graph)}
+    return {name: value for name, value in node.params.items() if isinstance(value, DataflowGraph)}
 
 
-def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+def extract(
+    graph: DataflowGraph, inputs: Sequence[Value], outputs: Sequence[Value]
+) -> DataflowGraph:
     """A copy of what of `graph` computes `outputs`, with inputs in a new order.
 
     An output that is an input is passed on. Every value the outputs need must be computed from
@@ -147,7 +149,7 @@ def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> 
     for node in reversed(graph.nodes):
         if any(v in needed for v in node.outputs):
             needed.update(x for x in node.inputs if isinstance(x, Value))
-    made = Graph()
+    made = DataflowGraph()
     new: dict[Value, Value] = {v: made.add_input(v.spec, host=v.host) for v in inputs}
     for node in graph.nodes:
         if any(v in needed for v in node.outputs):

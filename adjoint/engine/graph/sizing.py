@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.graph.extents import Scope, Sizes
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.extents import Sizes, SizeScope
+from adjoint.engine.graph.ir import DataflowGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Sizing:
     """
 
     sizes: Sizes  # of this task; computed symbols too
-    scope: Scope  # of the extents; its guards hold
-    graph: Graph
+    scope: SizeScope  # of the extents; its guards hold
+    graph: DataflowGraph
     kept: dict[Any, Any]
 
 

@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec as spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.verify import as_operand
 
@@ -54,7 +54,7 @@ class _Reading(Trace):
         return self.numbers.get(id(x)) or super().operand(x)
 
 
-def subgraph(fn: Callable[..., Any], *inputs: Any) -> Graph:
+def subgraph(fn: Callable[..., Any], *inputs: Any) -> DataflowGraph:
     """The graph of a function of tensors of the given specs; `(spec,)` is a number of the host."""
     trace = _Reading()
     given = [trace.add(x) for x in inputs]
@@ -73,7 +73,7 @@ def literal(x: Any, name: str = "") -> str:
         return f"device({str(x)!r})"
     if isinstance(x, Record):
         return f"ops.{x.name}"
-    if isinstance(x, Graph):
+    if isinstance(x, DataflowGraph):
         specs = [f", {literal((v.spec,) if v.host else v.spec)}" for v in x.inputs]
         return f"subgraph({name}{''.join(specs)})"
     if isinstance(x, spec):
@@ -91,9 +91,9 @@ def literal(x: Any, name: str = "") -> str:
     return repr(x)
 
 
-def graphs_in(x: Any, name: str) -> Iterator[tuple[str, Graph]]:
+def graphs_in(x: Any, name: str) -> Iterator[tuple[str, DataflowGraph]]:
     """The graphs inside a parameter, with the names `literal` calls them by."""
-    if isinstance(x, Graph):
+    if isinstance(x, DataflowGraph):
         yield name, x
     elif isinstance(x, (tuple, list)) and not isinstance(x, spec):
         for i, v in enumerate(x):
@@ -112,7 +112,7 @@ def _line(node: Node, prefix: str) -> str:
     return f"    {targets}{comma} = ops.{node.record.name}({', '.join(args)})  # {specs}"
 
 
-def _function(graph: Graph, name: str) -> str:
+def _function(graph: DataflowGraph, name: str) -> str:
     """The functions of a graph's subgraphs, then its own."""
     lines = [f"def {name}({', '.join(v.name for v in graph.inputs)}):"]
     lines += [f"    # {v!r}" for v in graph.inputs]
@@ -127,7 +127,7 @@ def _function(graph: Graph, name: str) -> str:
     return "".join(f"{text}\n\n" for text in inner) + "\n".join(lines) + "\n"
 
 
-def to_text(graph: Graph, name: str = "graph") -> str:
+def to_text(graph: DataflowGraph, name: str = "graph") -> str:
     """The graph as the source of a function, with the import it needs."""
     return HEADER + _function(graph, name)
 
@@ -139,4 +139,4 @@ def load(text: str, name: str = "graph") -> Callable[..., Any]:
     return scope[name]
 
 
-Graph.__str__ = to_text  # type: ignore[assignment,method-assign]
+DataflowGraph.__str__ = to_text  # type: ignore[assignment,method-assign]

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 
 
 class GraphError(RuntimeError):
@@ -27,7 +27,7 @@ def verifying() -> bool:
     return os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
 
 
-def verify(graph: Graph) -> Graph:
+def verify(graph: DataflowGraph) -> DataflowGraph:
     """Raise GraphError naming the offending node; return the graph otherwise."""
     defined: set[Value] = set(graph.inputs)
     names = {v.name for v in graph.inputs}

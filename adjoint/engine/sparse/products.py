@@ -8,13 +8,13 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.products.derived_products import addmm as dense_addmm
 from adjoint.engine.ops.products.matmul import check_dtypes
 from adjoint.engine.ops.products.matmul import mm as matrix_product
-from adjoint.engine.ops.products.products import addmm as dense_addmm
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.sparse.coo import CooTensor, make, picked
 from adjoint.engine.sparse.csr import CsrTensor
-from adjoint.engine.sparse.segments import matches
+from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -11,7 +11,7 @@ from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.reduce.softmax import log_softmax as dense_log_softmax
 from adjoint.engine.ops.reduce.softmax import softmax as dense_softmax
 from adjoint.engine.sparse.coo import make, positions
-from adjoint.engine.sparse.segments import groups
+from adjoint.engine.sparse.runs import groups
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -8,7 +8,7 @@ from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape import join
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
 from adjoint.engine.sparse.coo import CooTensor, make, refuse_capture
-from adjoint.engine.sparse.segments import matches
+from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import refusal
 from adjoint.engine.tensor.tensor import Tensor
 

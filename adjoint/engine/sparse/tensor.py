@@ -13,7 +13,7 @@ from adjoint.engine.core.layout import Layout
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.shape.convert import _read_to
 from adjoint.engine.sparse.printing import to_string
 from adjoint.engine.tensor.storage import Storage, Window
@@ -221,7 +221,7 @@ class SparseTensor(Tensor):
             for slot in cls.__dict__.get("__slots__", ()):
                 setattr(self, slot, getattr(other, slot))
         self._storage.version += 1
-        EPOCH.count += 1  # a captured step knows the elements by their memory
+        STRUCTURE_VERSION.count += 1  # a captured step knows the elements by their memory
         return self
 
     def copy_(self, other: Any, non_blocking: bool = False) -> Any:

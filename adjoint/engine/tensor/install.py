@@ -43,7 +43,7 @@ def _shares(tensor: Tensor, other: Any) -> bool:
 
 
 _given: dict[str, Any] = {}  # by name on the class: the function it was derived from
-_lock = forks.lock(forks.Order.METHODS)
+_lock = forks.lock(forks.LockOrder.METHODS)
 
 
 def install(cls: type[Tensor], modules: Collection[str] | None = None) -> None:

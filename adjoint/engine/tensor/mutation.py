@@ -15,7 +15,7 @@ from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.meta import is_meta, no_data
 from adjoint.engine.tensor.storage import Window
@@ -58,7 +58,7 @@ def update(
             target._storage.version += 1
             return target
     if result._node is not None and CONTEXT.grad_enabled:
-        HOOKS.preserve(target, result, since)
+        HOOKS.keep_overwritten(target, result, since)
     return assign(name, target, result)
 
 
@@ -96,7 +96,7 @@ def _copy_elements(target: Tensor, value: Tensor) -> None:
     HOOKS.array.copy_into(target._array, value._array)
 
 
-def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """Make `target` show what view(target, ...) shows: squeeze_, t_, as_strided_, set_ ...
 
     What it was lives on as the base of its own views (see `root_of`).
@@ -119,11 +119,11 @@ def become(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: An
     for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
         setattr(target, field, getattr(shown, field))
     target._storage.version += 1
-    EPOCH.count += 1
+    STRUCTURE_VERSION.count += 1
     return target
 
 
-HOOKS.become = become
+HOOKS.rebind_window = rebind_window
 HOOKS.update = update
 
 

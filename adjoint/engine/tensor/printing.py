@@ -15,7 +15,7 @@ from adjoint.engine.tensor.tensor import Tensor
 
 
 @dataclass(slots=True)
-class Options:
+class PrintOptions:
     """What `set_printoptions` sets."""
 
     precision: int = 4
@@ -25,11 +25,11 @@ class Options:
     sci_mode: bool | None = None
 
 
-OPTIONS = Options()
+OPTIONS = PrintOptions()
 _PROFILES = {
-    "default": Options(),
-    "short": Options(precision=2, edgeitems=2),
-    "full": Options(threshold=math.inf),
+    "default": PrintOptions(),
+    "short": PrintOptions(precision=2, edgeitems=2),
+    "full": PrintOptions(threshold=math.inf),
 }
 
 

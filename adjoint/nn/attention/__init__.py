@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from adjoint.engine.core.switches import Having
+from adjoint.engine.core.switches import SwitchOverride
 
 
 class SDPBackend(IntEnum):
@@ -28,7 +28,9 @@ _SWITCHES = {
 }
 
 
-def sdpa_kernel(backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False) -> Having:
+def sdpa_kernel(
+    backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False
+) -> SwitchOverride:
     """Choose implementations inside a `with` block; without `MATH` among them it has no effect.
 
     Results are the same whichever is chosen, and a block that leaves out `MATH` says once that
@@ -44,4 +46,4 @@ def sdpa_kernel(backends: SDPBackend | Sequence[SDPBackend], set_priority: bool 
     given = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not given or not all(isinstance(b, SDPBackend) for b in given):
         raise TypeError(f"sdpa_kernel: expected SDPBackend or a list of them, received {backends}")
-    return Having({switch: kind in given for kind, switch in _SWITCHES.items()})
+    return SwitchOverride({switch: kind in given for kind, switch in _SWITCHES.items()})

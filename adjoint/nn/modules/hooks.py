@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.epoch import TrackedDict
+from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
 
 Table = TrackedDict

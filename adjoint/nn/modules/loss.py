@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.ops.nn.reductions import reduction_of
+from adjoint.engine.ops.nn.loss_reduction import reduction_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.distance import PairwiseDistance

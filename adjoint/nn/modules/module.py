@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.capture.recording import record_call
 from adjoint.engine.core.annotations import give
-from adjoint.engine.core.state.epoch import EPOCH, TrackedDict
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.conversion import Conversion
@@ -257,7 +257,7 @@ class Module(Traversal, Conversion, StateDict):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         state = self.__dict__
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
@@ -315,7 +315,7 @@ class Module(Traversal, Conversion, StateDict):
             state["_non_persistent_buffers_set"].discard(name)
 
     def __delattr__(self, name: str) -> None:
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         for table in MEMBERS:
             if name in self.__dict__.get(table, ()):
                 del self.__dict__[table][name]
@@ -333,7 +333,7 @@ class Module(Traversal, Conversion, StateDict):
         return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         self.__dict__.update(state)
         for table in TABLES:  # absent from what an older version pickled; plain dicts in files
             held = self.__dict__.setdefault(table, TrackedDict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.onnx.exporting.writer import NoForm, Writer, emits
 
 
@@ -20,7 +20,7 @@ def cond(w: Writer, node: Node) -> list[str]:
     condition, *operands = node.inputs
     graphs = {}
     for key, side in (("then_branch", "true"), ("else_branch", "false")):
-        graph: Graph = node.params[side]
+        graph: DataflowGraph = node.params[side]
         inner = Writer(w.shared, w)
         _outer(w, inner, graph.inputs, operands)
         inner.write(graph)

@@ -12,8 +12,8 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.graph.extents import Extent, Scope
-from adjoint.engine.graph.ir import Graph as Nodes
+from adjoint.engine.graph.extents import Extent, SizeScope
+from adjoint.engine.graph.ir import DataflowGraph as Nodes
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
@@ -32,7 +32,7 @@ class Recording:
     results: list[Value]
     symbols: dict[str, tuple[str, int]]  # of the recording -> input and dimension
     labels: dict[str, str]  # of the recording -> the user's name
-    scope: Scope
+    scope: SizeScope
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def record(
     model: Any, given: Arguments, dims: Dims, step: int, output_names: Sequence[str] | None
 ) -> Recording:
     """Record the call; open sizes are the example's, or further off by `step`."""
-    scope = Scope()
+    scope = SizeScope()
     sizes: dict[str, Extent] = {}
     symbols: dict[str, tuple[str, int]] = {}
     labels: dict[str, str] = {}

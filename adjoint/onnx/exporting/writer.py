@@ -12,7 +12,7 @@ import numpy as np
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.libraries import need
 from adjoint.engine.graph.extents import Extent, Poly
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
 Emitter = Callable[["Writer", Node], "Sequence[str] | str"]
@@ -159,7 +159,7 @@ class Writer:
 
     # -- graphs ---------------------------------------------------------------------------------
 
-    def write(self, graph: Graph, wanted: Sequence[Value] | None = None) -> None:
+    def write(self, graph: DataflowGraph, wanted: Sequence[Value] | None = None) -> None:
         """Nodes for the nodes of a graph that its outputs need; what fails is noted."""
         needed = set(graph.outputs if wanted is None else wanted)
         chosen = []
@@ -200,7 +200,7 @@ class Writer:
         return [self.names[v] for v in inner.outputs]
 
     def body(
-        self, graph: Graph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()
+        self, graph: DataflowGraph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()
     ) -> tuple[Writer, list[Any]]:
         """A writer for a graph inside this one, and what its inputs look like."""
         inner = Writer(self.shared, self)

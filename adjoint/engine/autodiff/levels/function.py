@@ -349,7 +349,7 @@ def attach_function(
     if CONTEXT.anomaly:
         from adjoint.engine.autodiff.tape.anomaly import call_site
 
-        node.rare().trace = call_site()
+        node.make_extra().trace = call_site()
     placed = []
     for nr, out in enumerate(outs):
         if not is_tensor(out):

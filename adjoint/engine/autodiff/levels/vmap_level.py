@@ -49,16 +49,16 @@ class VmapLevel(Level):
         """The operation on batched values."""
         if record.family == "elementwise" and record.batch is None:
             return record(*self.align(values, batched), **params)
-        if record.share is not None and not all(batched):
-            return record.share(self.size, values, batched, **params)
+        if record.batch_mixed is not None and not all(batched):
+            return record.batch_mixed(self.size, values, batched, **params)
         full = [
             v if b or not is_tensor(v) else v.expand((self.size, *v.shape))
             for v, b in zip(values, batched, strict=True)
         ]
         if record.batch is not None:
             return record.batch(self.size, *full, **params)
-        if record.shift is not None:
-            return record(*full, **record.shift(params, self.size))
+        if record.batched_params is not None:
+            return record(*full, **record.batched_params(params, self.size))
         return self.loop(record, full, params)
 
     def align(self, values: list[Any], batched: list[bool]) -> list[Any]:
@@ -91,7 +91,7 @@ class VmapLevel(Level):
     def window(self, payload: Tensor, record: Record, params: dict[str, Any]) -> Any:
         if record.batch is not None:
             return record.batch(self.size, payload, **params)
-        return record(payload, **record.shift(params, self.size))  # type: ignore[misc]
+        return record(payload, **record.batched_params(params, self.size))  # type: ignore[misc]
 
     def scatter(self, payload: Tensor, chain: tuple[Any, ...], new: Tensor) -> Any:
         return VIEW_SCATTER.batch(self.size, payload, new, chain=chain)  # type: ignore[misc]

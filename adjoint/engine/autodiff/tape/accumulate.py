@@ -50,7 +50,9 @@ def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool
     if held is None:
         if not keep_graph:
             elements = grad._values()
-            shared = bool(elements._chain) or is_shared(elements) or not elements.is_contiguous()
+            shared = (
+                bool(elements._chain) or claim_storage(elements) or not elements.is_contiguous()
+            )
             grad = grad.with_elements(row_major(elements) if shared else elements)
         set_grad(leaf, grad)
     elif keep_graph or (held.is_sparse and not grad.is_sparse):
@@ -72,7 +74,7 @@ def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
         return grad if keep_graph else alias(grad)
     if keep_graph:
         return row_major(grad)
-    shared = bool(grad._chain) or is_shared(grad) or not grad.is_contiguous()
+    shared = bool(grad._chain) or claim_storage(grad) or not grad.is_contiguous()
     return alias(row_major(grad) if shared else grad)
 
 
@@ -93,7 +95,7 @@ def dense_order(leaf: Tensor) -> tuple[int, ...] | None:
     return order
 
 
-def is_shared(grad: Tensor) -> bool:
+def claim_storage(grad: Tensor) -> bool:
     """Whether the storage is somebody's already; if not, it is now.
 
     A cotangent may be passed on unchanged (add gives g to both operands), so two leaves could end

@@ -81,7 +81,7 @@ def set_device_states(
         default_generator_of(Device(device_type or "cuda", index)).set_state(state)
 
 
-class Argument:
+class KeptArgument:
     """A tensor argument kept for recomputation, by an outer checkpoint's hook if there is one."""
 
     __slots__ = ("kept", "requires_grad", "version")
@@ -110,7 +110,7 @@ class Holder:
         self.spec = spec
 
 
-class Frame:
+class CheckpointedCall:
     """One checkpointed call."""
 
     def __init__(
@@ -118,8 +118,8 @@ class Frame:
         ambience: Ambience, context: AbstractContextManager[Any], *, check: bool, early_stop: bool,
     ) -> None:  # fmt: skip
         self.function = function
-        self.args = [Argument(a) if is_tensor(a) else a for a in args]
-        self.kwargs = {k: Argument(a) if is_tensor(a) else a for k, a in kwargs.items()}
+        self.args = [KeptArgument(a) if is_tensor(a) else a for a in args]
+        self.kwargs = {k: KeptArgument(a) if is_tensor(a) else a for k, a in kwargs.items()}
         self.ambience = ambience
         self.context = context
         self.check = check
@@ -165,8 +165,8 @@ class Frame:
                 raise _Enough
             return tensor
 
-        args = [a.load() if isinstance(a, Argument) else a for a in self.args]
-        kwargs = {k: a.load() if isinstance(a, Argument) else a for k, a in self.kwargs.items()}
+        args = [a.load() if isinstance(a, KeptArgument) else a for a in self.args]
+        kwargs = {k: a.load() if isinstance(a, KeptArgument) else a for k, a in self.kwargs.items()}
         try:
             with (
                 self.ambience.again(),
@@ -283,7 +283,7 @@ def checkpoint(
     if not CONTEXT.grad_enabled or CONTEXT.levels:
         return function(*args, **kwargs)
     now, then = context_fn()
-    frame = Frame(
+    frame = CheckpointedCall(
         function, args, kwargs, Ambience(preserve_rng=preserve_rng_state), then,
         check=determinism_check != "none", early_stop=early_stop,
     )  # fmt: skip

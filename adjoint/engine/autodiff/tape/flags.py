@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, alias, sync_view
 
@@ -123,7 +123,7 @@ def _set_data(self: Tensor, value: Any) -> None:
         storage.version = max(self._storage.version, value._storage.version) + 1
     self._array, self._storage, self._chain = value._array, storage, value._chain
     self._base = None
-    EPOCH.count += 1
+    STRUCTURE_VERSION.count += 1
 
 
 Tensor.data = property(_get_data, _set_data)  # type: ignore[attr-defined]

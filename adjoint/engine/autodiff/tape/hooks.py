@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.accumulate import claim
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.tensor import Tensor, meta_of, set_grad
 
 _ids = itertools.count()
@@ -29,7 +29,7 @@ class Handle:
     def remove(self) -> None:
         """Take the hook away."""
         self.table.pop(self.id, None)
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
 
     def __enter__(self) -> Handle:
         return self
@@ -60,8 +60,8 @@ class Prehook:
 
 
 def _prehook(tensor: Tensor) -> Prehook:
-    tensor.grad_fn.separate(tensor)
-    found: Prehook = tensor.grad_fn.rare().tensor_hooks.setdefault(tensor._nr, Prehook())
+    tensor.grad_fn.route_through(tensor)
+    found: Prehook = tensor.grad_fn.make_extra().tensor_hooks.setdefault(tensor._nr, Prehook())
     return found
 
 
@@ -72,7 +72,7 @@ def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         return Handle(_prehook(self).hooks, hook)
-    EPOCH.count += 1  # a captured function depends on the hooks of leaves
+    STRUCTURE_VERSION.count += 1  # a captured function depends on the hooks of leaves
     meta = meta_of(self)
     if meta.hooks is None:
         meta.hooks = {}
@@ -86,7 +86,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    EPOCH.count += 1
+    STRUCTURE_VERSION.count += 1
     meta = meta_of(self)
     if meta.accumulate_hooks is None:
         meta.accumulate_hooks = {}

@@ -58,13 +58,13 @@ class Node:
     def release(self) -> None:
         """Forget what was saved."""
 
-    def rare(self) -> Extra:
+    def make_extra(self) -> Extra:
         """The node's extras, made on first use."""
         if self.extra is None:
             self.extra = Extra()
         return self.extra
 
-    def separate(self, tensor: Tensor) -> None:
+    def route_through(self, tensor: Tensor) -> None:
         """Have the gradient of a result pass the result's own place: somebody looks at it there."""
 
     @property
@@ -78,19 +78,19 @@ class Node:
     @property
     def metadata(self) -> dict[Any, Any]:
         """A dictionary for whatever the user wants to keep with the node."""
-        return self.rare().metadata
+        return self.make_extra().metadata
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Call `hook(grad_inputs, grad_outputs)` after this node runs in backward."""
         from adjoint.engine.autodiff.tape.hooks import Handle
 
-        return Handle(self.rare().hooks, hook)
+        return Handle(self.make_extra().hooks, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Call `hook(grad_outputs)` before this node runs in backward."""
         from adjoint.engine.autodiff.tape.hooks import Handle
 
-        return Handle(self.rare().node_prehooks, hook)
+        return Handle(self.make_extra().node_prehooks, hook)
 
     def _sequence_nr(self) -> int:
         return self.sequence

@@ -19,7 +19,7 @@ from adjoint.engine.autodiff.tape.node import (
     edge_of,
     sequence_now,
 )
-from adjoint.engine.autodiff.tape.tape import attach, preserve
+from adjoint.engine.autodiff.tape.tape import attach, keep_overwritten
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -29,7 +29,7 @@ from adjoint.engine.tensor.tensor import Tensor, set_grad
 
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant
-HOOKS.preserve = preserve
+HOOKS.keep_overwritten = keep_overwritten
 HOOKS.sequence_now = sequence_now
 
 
@@ -222,7 +222,7 @@ def grad(
     edges: list[Edge] = []
     for t in chosen:
         if is_tensor(t) and t.grad_fn is not None:
-            t.grad_fn.separate(t)
+            t.grad_fn.route_through(t)
         edge = place_of(t)
         if edge is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from adjoint.engine.autodiff.tape import plan as kinds
+from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.node import SEQUENCE, Edge, Node, TapeNode, edge_of
-from adjoint.engine.autodiff.tape.plan import Plan, Step, plan_for
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
+from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
 from adjoint.engine.core.operations.record import Record
@@ -26,7 +26,7 @@ class RecordNode(TapeNode):
     """A recorded primitive or composite: its vjp comes from the record, through a plan."""
 
     __slots__ = ("out_specs", "params", "plan", "specs")
-    plan: Plan
+    plan: TapePlan
     params: dict[str, Any]
     # Kept only where the plan asks; for an elementwise operation, only where an operand's shape
     # or dtype differs from the result's, since only then a cotangent must be made to fit.
@@ -86,7 +86,7 @@ class RecordNode(TapeNode):
         return results
 
     def apply_joint(
-        self, joint: Step, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+        self, joint: RuleCall, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
         """The cotangents of all operands by one rule."""
         wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
@@ -102,7 +102,7 @@ class RecordNode(TapeNode):
         return out if out._array.dtype is g._array.dtype else out.to(g.dtype)
 
     def arguments(
-        self, step: Step, grads: Sequence[Any], level: Any, needed: Sequence[bool] = ()
+        self, step: RuleCall, grads: Sequence[Any], level: Any, needed: Sequence[bool] = ()
     ) -> list[Any]:
         """What a rule asked for, in its order."""
         found: list[Any] = []
@@ -183,7 +183,7 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
     node = make_node(plan, operands, params, results, edges)
     if not CONTEXT.plain:
         decorate(node, plan, operands, results)
-    if plan.certain:
+    if plan.always_floating:
         out = results[0]
         out._node, out._nr, out._requires_grad = node, 0, True
     else:
@@ -191,7 +191,7 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
 
 
 def make_node(
-    plan: Plan,
+    plan: TapePlan,
     operands: tuple[Any, ...],
     params: dict[str, Any],
     outs: tuple[Tensor, ...],
@@ -237,12 +237,12 @@ def specs_of(operands: tuple[Any, ...]) -> list[Any]:
     return [x._spec if isinstance(x, TensorBase) else None for x in operands]  # type: ignore[attr-defined]
 
 
-def decorate(node: RecordNode, plan: Plan, operands: Any, outs: tuple[Tensor, ...]) -> None:
+def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor, ...]) -> None:
     """What a context that is not plain adds: anomaly traces and saved-tensor hooks."""
     if CONTEXT.anomaly:
         from adjoint.engine.autodiff.tape.anomaly import call_site
 
-        node.rare().trace = call_site()
+        node.make_extra().trace = call_site()
     if CONTEXT.capture is not None:
         for out in outs:
             CONTEXT.capture.touch(out)
@@ -261,7 +261,7 @@ def attach_node(node: Node, results: Sequence[Any]) -> None:
             out._node, out._nr, out._requires_grad = node, i, True
 
 
-def preserve(target: Tensor, result: Tensor, since: int) -> None:
+def keep_overwritten(target: Tensor, result: Tensor, since: int) -> None:
     """Before `result` overwrites `target`: nodes made since then keep the old elements.
 
     `x.mul_(y)` needs x as it was for the gradient of y; only the operation itself may say so, an

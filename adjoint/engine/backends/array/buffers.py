@@ -18,7 +18,7 @@ from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state.epoch import EPOCH
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
@@ -89,7 +89,7 @@ def grow(tensor: Tensor, length: int) -> None:
     fresh = wrap(longer)
     tensor._array, tensor._storage, tensor._chain = longer, fresh._storage, ()
     tensor._base = None
-    EPOCH.count += 1
+    STRUCTURE_VERSION.count += 1
 
 
 def index_tensor(values: Any, device: Any) -> Tensor:

@@ -33,7 +33,7 @@ from adjoint.engine.tensor.tensor import DTYPE_OF, mark_view, window, wrap
 Array = Any
 
 
-class Plan:
+class Casting:
     """How operands of one dtype pattern reach the kernel and what dtype comes back."""
 
     __slots__ = ("casts", "result")
@@ -43,7 +43,7 @@ class Plan:
         self.result = result  # the array dtype of the result
 
 
-def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan:
+def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
     """Work out promotion for operands of this pattern."""
     skip = record.promotes_from
     # Only whether an operand has dimensions matters to promotion, so shapes shrink to () or (1,).
@@ -68,7 +68,7 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Plan
             casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
         else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
-    return Plan(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
+    return Casting(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
 
 
 def _forget_plans() -> None:

@@ -18,7 +18,7 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
-class Block:
+class SharedMapping:
     """A mapped anonymous file, kept for as long as an array on it lives."""
 
     __slots__ = ("__array_interface__", "fd", "mapping", "size")
@@ -31,7 +31,7 @@ class Block:
         self.__array_interface__ = self.mapping.__array_interface__ | {"shape": (size,)}
 
     @classmethod
-    def create(cls, size: int) -> Block:
+    def create(cls, size: int) -> SharedMapping:
         """A block of zeros."""
         return cls(anonymous_file("adjoint-shared", max(size, 1)), size)
 
@@ -43,10 +43,10 @@ class Block:
         os.close(self.fd)
 
 
-def block_of(array: Any) -> Block | None:
+def block_of(array: Any) -> SharedMapping | None:
     """The shared block an array lies on, if it does."""
     base = array
-    while base is not None and not isinstance(base, Block):
+    while base is not None and not isinstance(base, SharedMapping):
         base = getattr(base, "base", None)
         if isinstance(base, memoryview):
             base = base.obj
@@ -77,7 +77,7 @@ def share_memory_(self: Tensor) -> Tensor:
     if type(self._array) is Window:
         raise RuntimeError("share_memory_: a traced tensor has no memory to share")
     old = self._array
-    shared = Block.create(old.nbytes).array(
+    shared = SharedMapping.create(old.nbytes).array(
         old.shape, old.dtype, old.strides if _dense(old) else None
     )
     shared[...] = old

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-from adjoint.engine.backends.llvm.ir import laws
+from adjoint.engine.backends.llvm.ir import distributions
 from adjoint.engine.backends.llvm.ir.operations import KIND, supports
-from adjoint.engine.backends.llvm.loops.words import fill_words
+from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
@@ -45,7 +45,7 @@ class LlvmTarget(Target):
         return supports(name, compute, dict(params))
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
-        return laws.supports(law, args, dtype)
+        return distributions.supports(law, args, dtype)
 
     def schedule(self, kernel: LoopKernel) -> Kernel:
         return schedule(kernel)

@@ -38,7 +38,7 @@ class Words:
         return self.at.setdefault(what, len(self.at))
 
 
-class Emitter:
+class TileEmitter:
     """Writes the kernel of one form, for the sizes of a launch."""
 
     def __init__(self, form: Form, kernels: list[Kernel], aligned: list[bool], guarded: bool):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import laws, philox
+from adjoint.engine.backends.llvm.ir import distributions, philox
 from adjoint.engine.backends.llvm.ir.elementwise import LOWER, Lowering, supports
 from adjoint.engine.backends.llvm.ir.operations import KIND, SPECIAL
 from adjoint.engine.backends.llvm.ir.vector import V
@@ -101,4 +101,4 @@ def sample(code: TritonCode, op: Op, operands: list[Any]) -> V:
     law, args = op.params
     dtype = named(op.dtype)
     words = philox.words_at(word_bits(law, dtype), seed, offset, index)
-    return laws.sample(words, law, args, dtype)
+    return distributions.sample(words, law, args, dtype)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import laws
+from adjoint.engine.backends.llvm.ir import distributions
 from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.triton.functions import computes
-from adjoint.engine.backends.triton.narrow import narrow
+from adjoint.engine.backends.triton.half_products import narrow
+from adjoint.engine.backends.triton.launch_words import fill_words
 from adjoint.engine.backends.triton.schedule import schedule
 from adjoint.engine.backends.triton.templates import attention, product, rows
-from adjoint.engine.backends.triton.words import fill_words
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 
 
 class TritonTarget(Target):
@@ -38,14 +38,14 @@ class TritonTarget(Target):
     def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:
         self.unaligned = unaligned
 
-    def prepare(self, graph: Graph) -> Graph:
+    def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         return narrow(graph)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return computes(name, compute, params)
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
-        return laws.supports(law, args, dtype)
+        return distributions.supports(law, args, dtype)
 
     def schedule(self, kernel: LoopKernel) -> Kernel:
         return schedule(kernel)

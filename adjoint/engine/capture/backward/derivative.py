@@ -26,11 +26,11 @@ from typing import Any
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import Edge, Node
 from adjoint.engine.autodiff.tape.saved import FreedError
-from adjoint.engine.capture.program.recipes import Outputs, Ref
+from adjoint.engine.capture.program.recipes import Outputs, OutsideTensor
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Executable
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Source
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing
@@ -38,11 +38,11 @@ from adjoint.engine.tensor.tensor import Tensor
 
 
 @dataclass(slots=True)
-class Target:
+class GradientTarget:
     """Where a gradient goes: to a tensor from outside, or along an edge that is always the same."""
 
     edge: Edge | None  # None where the tensor is known: it is asked at each call
-    ref: Ref | None
+    ref: OutsideTensor | None
     source: Source | None = None  # the graph's input that shows the tensor
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
     seed: int | None = None  # or to this result of the program's own (`graph.separating`)
@@ -61,7 +61,7 @@ class Tape:
     ) -> None:
         self.trace = trace
         self.written = written
-        self.graph: Graph | None = None  # what the trace has recorded; None: its graph
+        self.graph: DataflowGraph | None = None  # what the trace has recorded; None: its graph
         self.positions = dict(outputs.positions)
         self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
         self.reached = reached
@@ -103,9 +103,9 @@ def _put(versions: list[tuple[Any, int]], places: list[tuple[Tensor, tuple[Any, 
 class Derivative:
     """The backward half of a program."""
 
-    graph: Graph  # cotangents, then residuals, to gradients
+    graph: DataflowGraph  # cotangents, then residuals, to gradients
     seeds: list[int]  # the forward outputs that cotangents are of
-    targets: list[Target]  # one per gradient
+    targets: list[GradientTarget]  # one per gradient
     residuals: list[tuple[str, int]]  # ("input" or "output", number), in the order of inputs
     depends: list[frozenset[int]]  # per gradient: the seeds it comes from
     executable: Executable | None = None  # made at the first backward
@@ -172,7 +172,7 @@ def differentiate(
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
-    reached_from = [reach(edge, trace.start) for edge, _ in outputs.seeds]
+    reached_from = [nodes_behind(edge, trace.start) for edge, _ in outputs.seeds]
     behind = [nodes for nodes, _ in reached_from]
     pairs = list(zip(outputs.seeds, behind, strict=True))
     return Derivative(
@@ -231,7 +231,7 @@ def outward(
     return run.found
 
 
-def reach(
+def nodes_behind(
     edge: Edge, start: int, stops: Collection[Edge] = ()
 ) -> tuple[set[Node], frozenset[Edge]]:
     """The nodes of a trace that an edge leads to, and the edges at which it leaves the trace."""
@@ -269,7 +269,7 @@ def _spec_of(outputs: Outputs, k: int) -> Any:
     return list(outputs.indices)[k].spec
 
 
-def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> GradientTarget:
     """How later calls find the end of an edge."""
     tensor, _ = edge
     if not is_tensor(tensor):
@@ -279,11 +279,13 @@ def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]
         tensor = argument
     cell = trace.cells.get(tensor._storage.identity)
     if cell is None or cell.source is None:
-        return Target(None, outputs.ref(tensor))
-    return Target(None, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
+        return GradientTarget(None, outputs.ref(tensor))
+    return GradientTarget(None, outputs.ref(tensor), cell.source, tensor._chain[len(cell.skip) :])
 
 
-def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]) -> Target:
+def _found_target(
+    trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]
+) -> GradientTarget:
     """The target for an edge to a node: that of a tensor the function can see, if there is one."""
     for tensor in reached:
         node, nr, *_ = trace.journal.get(tensor, (tensor._node, tensor._nr))
@@ -292,8 +294,8 @@ def _found_target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[
             cell = trace.cells.get(tensor._storage.identity)
             if cell is not None and cell.source is not None:
                 chain = tensor._chain[len(cell.skip) :]
-                return Target(None, outputs.ref(tensor), cell.source, chain)
-    return Target(edge, None)
+                return GradientTarget(None, outputs.ref(tensor), cell.source, chain)
+    return GradientTarget(edge, None)
 
 
 class Split:
@@ -308,7 +310,7 @@ class Split:
         written: set[int],
     ) -> None:
         self.outputs = outputs
-        self.graph = Graph()
+        self.graph = DataflowGraph()
         self.residuals: list[tuple[str, int]] = []
         self.values = {v: self.graph.add_input(v.spec) for v in cotangents}
         self.inputs = {v: i for i, v in enumerate(trace.graph.inputs)}

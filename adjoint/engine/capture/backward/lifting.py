@@ -24,15 +24,15 @@ from adjoint.engine.capture.backward.derivative import (
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.graph.execution import Executable
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.trace import TRACING
 
 
 @dataclass(slots=True)
-class Lifted:
+class GradientProgram:
     """A program for the gradients that a derivative gives."""
 
-    graph: Graph
+    graph: DataflowGraph
     operands: list[int]  # which inputs of the function it takes; after these, cotangents
     results: list[tuple[int | None, int | None]]  # per target: which output, which seed of it
     passed: list[int | None]  # per target: the cotangent that is handed on as it is
@@ -40,7 +40,7 @@ class Lifted:
     executable: Executable | None = None
 
 
-def lift(derivative: Derivative, inputs: int, leaves: int) -> Lifted:
+def lift(derivative: Derivative, inputs: int, leaves: int) -> GradientProgram:
     """The derivative of a function of so many inputs, called with so many leaves, lifted."""
     tape: Tape = derivative.tape  # type: ignore[assignment]
     with TRACING, tape.resumed():
@@ -75,7 +75,9 @@ def lift(derivative: Derivative, inputs: int, leaves: int) -> Lifted:
     return lifted
 
 
-def _program(tape: Tape, outputs: Outputs, grads: Sequence[Any], given: list[Any]) -> Lifted:
+def _program(
+    tape: Tape, outputs: Outputs, grads: Sequence[Any], given: list[Any]
+) -> GradientProgram:
     trace = tape.trace
     passed: list[int | None] = []
     results: list[tuple[int | None, int | None]] = []
@@ -94,4 +96,4 @@ def _program(tape: Tape, outputs: Outputs, grads: Sequence[Any], given: list[Any
     for value in list(outputs.indices):
         whole.graph.outputs.append(whole.value(value))
     operands = [k for _, k in whole.residuals]
-    return Lifted(whole.graph, operands, results, passed, derivative)
+    return GradientProgram(whole.graph, operands, results, passed, derivative)

@@ -7,13 +7,13 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.node import Edge, TapeNode, edge_of, placed
 from adjoint.engine.autodiff.tape.saved import freed, stale
-from adjoint.engine.capture.backward.derivative import Derivative, Target
-from adjoint.engine.capture.backward.lifting import Lifted, lift
+from adjoint.engine.capture.backward.derivative import Derivative, GradientTarget
+from adjoint.engine.capture.backward.lifting import GradientProgram, lift
 from adjoint.engine.capture.backward.separating import stages_of
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Executable, Task, one_at_a_time
 from adjoint.engine.graph.interpreter import evaluate
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Source
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.tensor.tensor import Tensor, alias, wrap
@@ -57,7 +57,7 @@ class ProgramNode(TapeNode):
                 kept = alias(roots[k]) if k in roots else wrap(results[k])
                 self.residuals.append((kept, kept._storage.version))
 
-    def separate(self, tensor: Tensor) -> None:
+    def route_through(self, tensor: Tensor) -> None:
         if CONTEXT.capture is not None or CONTEXT.levels or self.saved is None:
             return
         seed = tensor._nr
@@ -160,7 +160,7 @@ class ProgramNode(TapeNode):
             )
         if derivative.lifted is None:
             derivative.lifted = lift(derivative, len(self.inputs), len(self.leaves))
-        lifted: Lifted = derivative.lifted
+        lifted: GradientProgram = derivative.lifted
         cotangents = [self._cotangent(i, g) for i, g in enumerate(grads)]
         count = len(self.inputs)
         operands = [
@@ -205,13 +205,13 @@ class ProgramNode(TapeNode):
         node.versions[: len(self.versions)] = self.versions
         return node
 
-    def _run(self, lifted: Lifted, operands: list[Any]) -> list[Any]:
+    def _run(self, lifted: GradientProgram, operands: list[Any]) -> list[Any]:
         arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
         if lifted.executable is None:
             lifted.executable = self._executable(lifted.graph, arrays, None)
         return lifted.executable(arrays, [])
 
-    def _executable(self, graph: Graph, arrays: list[Any], sizing: Any) -> Executable:
+    def _executable(self, graph: DataflowGraph, arrays: list[Any], sizing: Any) -> Executable:
         task = Task(
             graph=graph,
             sources=tuple(Given(i) for i in range(len(graph.inputs))),
@@ -224,7 +224,7 @@ class ProgramNode(TapeNode):
         return one_at_a_time(self.derivative.factory(task))  # type: ignore[misc]
 
 
-def _end(target: Target) -> Any:
+def _end(target: GradientTarget) -> Any:
     """Where a gradient goes, for comparison."""
     if target.ref is None:
         return target.edge

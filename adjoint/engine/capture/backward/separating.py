@@ -13,12 +13,12 @@ from typing import Any
 
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
+    GradientTarget,
     Split,
     Tape,
-    Target,
     dependence,
+    nodes_behind,
     outward,
-    reach,
     target,
 )
 from adjoint.engine.capture.program.recipes import Outputs
@@ -59,7 +59,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     given = graph.inputs[first:]
     del graph.inputs[first:]
     at = {tape.seeds[j][0]: j for j in stops}
-    ends = {i: reach(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
+    ends = {i: nodes_behind(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
     found = outward(trace, [(tape.seeds[i][0], cotangents[i]) for i in seeds], stops=at)
     values = {edge: trace.value_of(g) for edge, g in found.items()}
     backward = Split(trace, outputs, given, mark, tape.written)
@@ -75,7 +75,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
         graph=backward.graph,
         seeds=list(every),
         targets=[
-            Target(None, None, seed=at[edge])
+            GradientTarget(None, None, seed=at[edge])
             if edge in at
             else target(trace, outputs, edge, tape.reached)
             for edge in values

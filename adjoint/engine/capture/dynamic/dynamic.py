@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from adjoint.engine.capture.dynamic.template import difference, instance, resized
+from adjoint.engine.capture.dynamic.instances import difference, instance, resized
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
-from adjoint.engine.graph.extents import Extent, Scope, Sizes
+from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
 from adjoint.engine.graph.sizing import Sizing
 
 _KEPT = 16  # families of one function
@@ -72,7 +72,7 @@ class Family:
     key: Any  # a signature of the family
     dims: Dims
     template: Program
-    scope: Scope
+    scope: SizeScope
     within: dict[str, tuple[int, int]] = field(default_factory=dict)  # Note [checked sizes]
     static: set[int] = field(default_factory=set)  # parts of the template without extents
     kept: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
@@ -200,9 +200,9 @@ class Families:
     ) -> Family | str:
         """The family, less what is not wanted and fixed; or why there is none."""
         present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
-        scope = Scope()
+        scope = SizeScope()
         for step in (0, 1, 3, 5):  # at other sizes where the present ones equal fixed ones
-            tried = Scope()
+            tried = SizeScope()
             sizes = {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
             extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
             try:
@@ -328,7 +328,7 @@ def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
     return found
 
 
-def _other_sizes(present: Sizes, scope: Scope) -> list[dict[str, int]]:
+def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     """Larger and smaller sizes that the decisions made so far allow, far off if that can be."""
     found = []
     for sizes in (
@@ -344,7 +344,7 @@ def _other_sizes(present: Sizes, scope: Scope) -> list[dict[str, int]]:
     return found
 
 
-def _told(scope: Scope) -> list[str]:
+def _told(scope: SizeScope) -> list[str]:
     """The decisions in words, the first few."""
     words = []
     for difference_, compare, outcome in list(scope.guards.values())[:4]:

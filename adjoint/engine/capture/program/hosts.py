@@ -28,7 +28,7 @@ _SIGNS: dict[Any, str] = {
 }
 
 
-class _Writer:
+class _ReaderWriter:
     """Collects one line per distinct scalar."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def reader(scalars: Sequence[HostScalar]) -> Callable[[], list[Any]]:
     >>> reader([rate * 2, rate * 2 + 1])()
     [1.0, 2.0]
     """
-    writer = _Writer()
+    writer = _ReaderWriter()
     results = [writer.term(x) for x in scalars]
     given = ", ".join(f"{name}={name}" for name in writer.scope)  # locals are read fastest
     body = "\n".join([*writer.lines, f"    return [{', '.join(results)}]"])

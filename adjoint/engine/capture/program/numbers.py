@@ -15,7 +15,7 @@ from adjoint.engine.core.state.host import READS, HostScalar
 from adjoint.engine.core.tree import TreeDef
 
 
-class Slot:
+class NumberSlot:
     """Where a host scalar finds the float of the present call."""
 
     __slots__ = ("place", "scalar", "value")
@@ -58,9 +58,9 @@ class FreeNumbers:
         self.fixed |= {(structure, i) for i in self.places.pop(structure, ())}
 
 
-def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[Slot]:
+def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[NumberSlot]:
     """A slot for each of the places where a float is passed this time."""
-    return [Slot(i, leaves[i]) for i in sorted(places) if type(leaves[i]) is float]
+    return [NumberSlot(i, leaves[i]) for i in sorted(places) if type(leaves[i]) is float]
 
 
 def needs_values(program: Program) -> bool:

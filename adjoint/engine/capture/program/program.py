@@ -13,7 +13,7 @@ from adjoint.engine.capture.backward.program_node import ProgramNode
 from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
-from adjoint.engine.capture.program.recipes import Made, Outputs, Recipe, Ref, Root
+from adjoint.engine.capture.program.recipes import Made, Outputs, OutsideTensor, Recipe, Root
 from adjoint.engine.capture.python import Observation
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
@@ -22,7 +22,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing
@@ -38,22 +38,24 @@ _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 class Program:
     """What `Captured` keeps per signature; calling it with the argument leaves runs it."""
 
-    graph: Graph
+    graph: DataflowGraph
     sources: list[Source]  # states, arguments, gradients, host numbers, in this order
     structure: TreeDef
     results: list[int]  # which recipe makes each leaf of what is returned
     recipes: list[Recipe]
     roots: list[Root]
     writes: list[tuple[Source, int]]
-    grads: list[tuple[Ref, int]]  # tensors and the recipes of their new gradients
+    grads: list[tuple[OutsideTensor, int]]  # tensors and the recipes of their new gradients
     result_grads: list[tuple[int, int]]  # the same for results, by their recipes
     retained: list[int]  # results that keep the gradients that arrive at them
-    places: list[tuple[Ref, int]]  # tensors written on the tape: which seed they become
-    flags: list[tuple[Ref, bool]]
+    places: list[tuple[OutsideTensor, int]]  # tensors written on the tape: which seed they become
+    flags: list[tuple[OutsideTensor, bool]]
     draws: list[tuple[Any, int]]
     guards: list[tuple[Callable[[], bool], str]]
     counters: list[list[Tensor]]  # step counts read as one
-    grads_seen: list[tuple[Ref, Any]]  # None, or spec and strides of the gradient that was there
+    grads_seen: list[
+        tuple[OutsideTensor, Any]
+    ]  # None, or spec and strides of the gradient that was there
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
     pattern: tuple[Any, ...]
@@ -65,7 +67,7 @@ class Program:
     sizing: Sizing | None = None  # of a program made from one with dynamic sizes
     restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
     executable: Executable | None = None  # runs the graph; made by `prepare`
-    plan: Plan | None = None
+    plan: PreparedCall | None = None
     used: int = 0  # when it was found last, in calls of all functions
 
     @property
@@ -84,7 +86,7 @@ class Program:
 
     def fits(self, leaves: Sequence[Any]) -> bool:
         """Whether a program that is not prepared yet stands for a call of this signature."""
-        self.plan = Plan(self)
+        self.plan = PreparedCall(self)
         return self.holds(leaves)
 
     def holds(self, leaves: Sequence[Any]) -> bool:
@@ -99,7 +101,7 @@ class Program:
                     return False
             elif (grad._spec, grad.stride()) != expected:
                 return False
-        plan: Plan = self.plan  # type: ignore[assignment]
+        plan: PreparedCall = self.plan  # type: ignore[assignment]
         if self.host_guards and plan.test_hosts() != plan.outcomes:
             return False
         for counters in plan.counters:
@@ -113,7 +115,7 @@ class Program:
         if self.derivative is not None:
             returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
             self.derivative.factory = factory
-        self.plan = self.plan or Plan(self)
+        self.plan = self.plan or PreparedCall(self)
         self.plan.overlaps = self._overlaps()
         self.executable = factory(
             Task(
@@ -145,7 +147,7 @@ class Program:
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
-        plan: Plan = self.plan  # type: ignore[assignment]
+        plan: PreparedCall = self.plan  # type: ignore[assignment]
         for slot in self.numbers:
             slot.value = leaves[slot.place]
         python = self.python
@@ -269,7 +271,7 @@ def _keyed(test: HostScalar, outcome: Any) -> HostScalar:
     return HostScalar.computed(number_key, test) if floats else test
 
 
-class Plan:
+class PreparedCall:
     """What of a program's call is known beforehand."""
 
     run: Executable
@@ -339,10 +341,10 @@ class _Effects:
     """What the function changed in Python, besides elements."""
 
     def __init__(self, trace: Trace, outputs: Outputs) -> None:
-        self.grads: list[tuple[Ref, int]] = []
+        self.grads: list[tuple[OutsideTensor, int]] = []
         self.result_grads: list[tuple[int, int]] = []
-        self.places: list[tuple[Ref, int]] = []
-        self.flags: list[tuple[Ref, bool]] = []
+        self.places: list[tuple[OutsideTensor, int]] = []
+        self.flags: list[tuple[OutsideTensor, bool]] = []
         for tensor, (node, _, required, _, before) in trace.journal.items():
             now = None if tensor._meta is None else tensor._meta.grad
             if type(tensor._array) is Window and id(tensor) not in outputs.positions:

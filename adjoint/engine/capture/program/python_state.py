@@ -10,8 +10,8 @@ from adjoint.engine.capture.declared import Declared
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
-from adjoint.engine.capture.python.places import Item
-from adjoint.engine.capture.python.rebuilding import Call
+from adjoint.engine.capture.python.locations import Item
+from adjoint.engine.capture.python.rebuilding import CallObjects
 from adjoint.engine.capture.python.recorder import Effect
 from adjoint.engine.core.operations.record import is_tensor
 
@@ -49,7 +49,7 @@ class Output:
 
     number: int
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         return call.engine[self.number]
 
 

@@ -25,7 +25,7 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias, root_of, wrap
 
 
-class Ref:
+class OutsideTensor:
     """A tensor from outside the trace: an argument, by its position, or one that is always it."""
 
     __slots__ = ("position", "tensor")
@@ -68,7 +68,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutsideView:
     """A view of storage from outside, off the tape, made again from what it views."""
 
     source: Source
@@ -91,7 +91,7 @@ class Shown:
 class Viewed:
     """A view, on the tape, of a tensor from outside."""
 
-    base: Ref
+    base: OutsideTensor
     chain: tuple[Any, ...]
 
     def make(self, leaves: Sequence[Any], roots: list[Tensor]) -> Any:
@@ -119,7 +119,7 @@ class Made:
         return out
 
 
-Recipe = Constant | Passed | Shown | Viewed | Made
+Recipe = Constant | Passed | OutsideView | Viewed | Made
 
 
 def _view_leaf(view: Tensor, root: Tensor) -> Tensor:
@@ -166,10 +166,10 @@ class Outputs:
         """The number of a graph output."""
         return self.indices.setdefault(value, len(self.indices))
 
-    def ref(self, tensor: Tensor) -> Ref:
+    def ref(self, tensor: Tensor) -> OutsideTensor:
         """How later calls find a tensor from outside."""
         position = self.positions.get(id(tensor))
-        return Ref(position, tensor if position is None else None)
+        return OutsideTensor(position, tensor if position is None else None)
 
     def seed(self, tensor: Tensor, value: Value) -> int | None:
         """Make a tensor's place on the tape a result of the program's node."""
@@ -212,7 +212,7 @@ class Outputs:
             if tracked and base is not x:
                 base = _view_leaf(x, base)
                 return Viewed(self.ref(base), x._chain[len(base._chain) :])
-            return Shown(cell.source, self.trace._rest(x, cell), tracked)
+            return OutsideView(cell.source, self.trace._rest(x, cell), tracked)
         if tracked and base._node is not None and (base._chain or not base.requires_grad):
             # Its place on the tape is not the root's: it becomes a root of its own.
             return Made(self._root(x, self.trace.value_of(x), x), (), tracked=True)

@@ -5,8 +5,8 @@ from .engine import NoEngine as NoEngine
 from .errors import Refusal as Refusal
 from .guards import Guard as Guard
 from .guards import Guards as Guards
+from .locations import Location as Location
 from .observation import Observation as Observation
 from .observation import Replay as Replay
 from .observation import observe as observe
-from .places import Place as Place
 from .recorder import Recorder as Recorder

@@ -8,7 +8,7 @@ import types
 from typing import Any
 
 from .calling import call, is_python
-from .places import Answer, ClassAttribute, Item, Kind, Order, Slot
+from .locations import Answer, ClassAttribute, Item, Kind, Order, Slot
 from .plain import MISSING, can_change, has, is_plain
 from .recorder import Recorder
 

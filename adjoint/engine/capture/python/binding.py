@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .places import Item, Slot
+from .locations import Item, Slot
 from .plain import MISSING
 from .recorder import Recorder
 

@@ -11,8 +11,8 @@ from .c import functions, methods
 from .calling import is_python
 from .exposing import NeedsPython, expose
 from .frames import GENERATOR, Frame
+from .locations import Answer, Slot
 from .operators import made, method_of
-from .places import Answer, Slot
 from .plain import MISSING, is_plain
 from .recorder import Recorder
 

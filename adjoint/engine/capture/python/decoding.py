@@ -10,20 +10,22 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
-Operand = Callable[["Decoder", int, int], Any]  # of a decoder, the argument, the next offset
+Operand = Callable[
+    ["BytecodeDecoder", int, int], Any
+]  # of a decoder, the argument, the next offset
 Table = dict[str, tuple[Callable[..., Any], Operand]]
 
 _CACHE = 0
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 
 
-class Plan:
+class DecodedCode:
     """A code object, decoded."""
 
     __slots__ = ("_handlers", "_lines", "_offsets", "_sends", "keeps_receiver", "steps")
 
     def __init__(self, code: types.CodeType, table: Table) -> None:
-        decoder = Decoder(code)
+        decoder = BytecodeDecoder(code)
         self._offsets = decoder.offsets
         self.steps: list[tuple[Any, Any]] = []
         self._sends: set[int] = set()
@@ -64,7 +66,7 @@ class Plan:
         return None
 
 
-class Decoder:
+class BytecodeDecoder:
     """The instructions of a code object, their offsets and the operands they name."""
 
     def __init__(self, code: types.CodeType) -> None:
@@ -111,7 +113,9 @@ def _varint(data: Any) -> int:
     return int(value)
 
 
-def _handlers(code: types.CodeType, decoder: Decoder) -> list[tuple[int, int, int, int, bool]]:
+def _handlers(
+    code: types.CodeType, decoder: BytecodeDecoder
+) -> list[tuple[int, int, int, int, bool]]:
     """The exception table; inner entries come first, as they are written."""
     found: list[tuple[int, int, int, int, bool]] = []
     data = iter(code.co_exceptiontable)
@@ -129,10 +133,10 @@ def _handlers(code: types.CodeType, decoder: Decoder) -> list[tuple[int, int, in
         found.append((first, last, decoder.step(target), depth >> 1, bool(depth & 1)))
 
 
-_BY_ID: dict[int, tuple[Any, Plan]] = {}
+_BY_ID: dict[int, tuple[Any, DecodedCode]] = {}
 
 
-def plan_of(code: types.CodeType) -> Plan:
+def plan_of(code: types.CodeType) -> DecodedCode:
     """The steps of a code object; made once. Code is compared by identity: equal code may differ
     in the lines it names."""
     held = _BY_ID.get(id(code))
@@ -140,7 +144,7 @@ def plan_of(code: types.CodeType) -> Plan:
         return held[1]
     from .instructions import TABLE  # the tables refer to frames, which have plans
 
-    plan = Plan(code, TABLE)
+    plan = DecodedCode(code, TABLE)
     key = id(code)
     _BY_ID[key] = weakref.ref(code, lambda _: _BY_ID.pop(key, None)), plan
     return plan
@@ -149,41 +153,41 @@ def plan_of(code: types.CodeType) -> Plan:
 # -- operands ---------------------------------------------------------------------------------
 
 
-def raw(decoder: Decoder, argument: int, after: int) -> int:
+def raw(decoder: BytecodeDecoder, argument: int, after: int) -> int:
     """The argument as it is."""
     return argument
 
 
-def const(decoder: Decoder, argument: int, after: int) -> Any:
+def const(decoder: BytecodeDecoder, argument: int, after: int) -> Any:
     """A constant of the code."""
     return decoder.code.co_consts[argument]
 
 
-def name(decoder: Decoder, argument: int, after: int) -> str:
+def name(decoder: BytecodeDecoder, argument: int, after: int) -> str:
     """A name of the code."""
     return decoder.code.co_names[argument]
 
 
-def name_shifted(decoder: Decoder, argument: int, after: int) -> tuple[str, int]:
+def name_shifted(decoder: BytecodeDecoder, argument: int, after: int) -> tuple[str, int]:
     """A name and a flag in the lowest bit."""
     return decoder.code.co_names[argument >> 1], argument & 1
 
 
-def name_shifted_twice(decoder: Decoder, argument: int, after: int) -> tuple[str, int]:
+def name_shifted_twice(decoder: BytecodeDecoder, argument: int, after: int) -> tuple[str, int]:
     """A name and two flags in the lowest bits."""
     return decoder.code.co_names[argument >> 2], argument & 3
 
 
-def forward(decoder: Decoder, argument: int, after: int) -> int:
+def forward(decoder: BytecodeDecoder, argument: int, after: int) -> int:
     """The step a jump forward leads to."""
     return decoder.step(after + argument * 2)
 
 
-def backward(decoder: Decoder, argument: int, after: int) -> int:
+def backward(decoder: BytecodeDecoder, argument: int, after: int) -> int:
     """The step a jump backward leads to."""
     return decoder.step(after - argument * 2)
 
 
-def halves(decoder: Decoder, argument: int, after: int) -> tuple[int, int]:
+def halves(decoder: BytecodeDecoder, argument: int, after: int) -> tuple[int, int]:
     """Two numbers of four bits."""
     return argument >> 4, argument & 15

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from .calling import is_python
-from .places import Answer
+from .locations import Answer
 from .plain import BY_IDENTITY, FIXED, can_change, is_plain
 from .recorder import Recorder
 

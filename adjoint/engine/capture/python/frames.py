@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from .decoding import Plan, plan_of
+from .decoding import DecodedCode, plan_of
 from .errors import Refusal
 from .plain import MISSING
 
@@ -49,7 +49,7 @@ class Frame:
     ) -> None:
         self.recorder = recorder
         self.code = code
-        self.plan: Plan = plan_of(code)
+        self.plan: DecodedCode = plan_of(code)
         self.globals = variables
         self.builtins: Any = None  # looked up when needed
         self.fast = fast  # variables: locals, cells, free variables

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import is_, itemgetter
 from typing import Any
 
-from .places import ClassAttribute, Contents, Item, Length, Place
+from .locations import ClassAttribute, Contents, Item, Length, Location
 from .plain import MISSING, same, short
 
 Differ = Callable[[list[Any], list[Any]], Any]
@@ -25,7 +25,7 @@ _LOOKS = 2  # checks one by one before the expression is generated
 class Guard:
     """A place, what it held, and where that was read."""
 
-    place: Place
+    place: Location
     value: Any
     line: str
     way: str
@@ -87,7 +87,7 @@ class Guards:
             self._looks += 1
             if self._looks <= _LOOKS:
                 return all(guard.holds() for guard in self.entries)
-            self._read, self._wanted = _Writer(self.entries).function()
+            self._read, self._wanted = _GuardWriter(self.entries).function()
         try:
             now = self._read()
         except Exception:  # something is not there any more
@@ -107,7 +107,7 @@ class Guards:
         return [guard for guard in self.entries if not guard.holds()]
 
 
-class _Writer:
+class _GuardWriter:
     """Writes the function that reads all places into one list."""
 
     def __init__(self, entries: tuple[Guard, ...]) -> None:
@@ -169,7 +169,7 @@ class _Writer:
             self.terms.append(f"*{guard.place.text(self.name)}")
             self.wanted.extend(guard.value)
 
-    def _mapping(self, place: Place) -> Any:
+    def _mapping(self, place: Location) -> Any:
         return place.owner if isinstance(place, Item) else place.owner.__dict__
 
     def _present(self, guards: list[Guard]) -> None:

@@ -11,6 +11,7 @@ from . import iteration
 from .attributes import class_lookup, field
 from .calling import call, is_python
 from .exposing import _VIEWS, expose
+from .locations import Answer, ClassAttribute, Item, Length
 from .operators import (
     IMMUTABLE,
     SEQUENCES,
@@ -21,7 +22,6 @@ from .operators import (
     method_of,
     truth,
 )
-from .places import Answer, ClassAttribute, Item, Length
 from .plain import MISSING, PLAIN, can_change
 from .recorder import Recorder
 

@@ -10,7 +10,7 @@ from typing import Any
 from . import attributes
 from .calling import call, is_python
 from .exposing import _VIEWS, expose, from_outside, is_iterator
-from .places import Answer
+from .locations import Answer
 from .plain import MISSING, can_change, is_plain
 from .recorder import Recorder
 

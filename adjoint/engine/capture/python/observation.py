@@ -11,9 +11,9 @@ from .calls import call
 from .engine import Engine, NoEngine
 from .errors import Refusal
 from .guards import Differ, Guards, slow_differ
-from .places import Place
-from .rebuilding import Call, Describer, Recipe
-from .recorder import Draw, Effect, Recorder
+from .locations import Location
+from .rebuilding import CallObjects, Describer, Recipe
+from .recorder import DrawnNumber, Effect, Recorder
 
 _DEPTH = 12  # frames of the recorder's own for one of the observed code, at most
 
@@ -30,7 +30,11 @@ class Replay:
     """The effects and the result of a recording, for calls that its guards hold for."""
 
     def __init__(
-        self, draws: list[Draw], effects: tuple[Redo, ...], result: Recipe, error: Recipe | None
+        self,
+        draws: list[DrawnNumber],
+        effects: tuple[Redo, ...],
+        result: Recipe,
+        error: Recipe | None,
     ) -> None:
         self.draws = draws
         self.effects = effects
@@ -45,7 +49,7 @@ class Replay:
 
     def finish(self, engine: Any = None) -> Any:
         """The effects and the result, once numbers are drawn."""
-        made = Call(engine)
+        made = CallObjects(engine)
         for effect in self.effects:
             effect.do(*[arg.make(made) for arg in effect.args])
         if self.error is not None:
@@ -95,7 +99,7 @@ def observe(
     *,
     engine: Engine | None = None,
     given: Mapping[int, Any] | None = None,
-    moving: Collection[Place] = (),
+    moving: Collection[Location] = (),
     fresh: Iterable[Any] = (),
 ) -> Observation:
     """Run a function under observation.

@@ -11,7 +11,7 @@ from . import iteration
 from .attributes import class_lookup, kind_of
 from .calling import call, is_python
 from .exposing import _VIEWS, NeedsPython, expose
-from .places import Answer
+from .locations import Answer
 from .plain import MISSING, PLAIN, can_change
 from .recorder import Recorder
 

@@ -21,11 +21,11 @@ from .recorder import Recorder, cell_value, set_cell
 class Recipe(Protocol):
     """Makes a value in a call."""
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         """The value in this call."""
 
 
-class Call:
+class CallObjects:
     """What was made so far in one call, and what the engine knows of it."""
 
     __slots__ = ("engine", "made")
@@ -41,17 +41,17 @@ class Same:
 
     value: Any
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         return self.value
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class ReadNumber:
     """A number that is read or drawn at each call."""
 
     read: Callable[[], Any]
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         return self.read()
 
 
@@ -63,7 +63,7 @@ class Frozen:
     build: Callable[[list[Any]], Any]
     parts: tuple[Recipe, ...]
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         if self.number not in call.made:
             call.made[self.number] = self.build([part.make(call) for part in self.parts])
         return call.made[self.number]
@@ -80,7 +80,7 @@ class Mutable:
         self.number, self.empty, self.fill = number, empty, fill
         self.parts: tuple[Recipe, ...] = ()
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         if self.number in call.made:
             return call.made[self.number]
         value = call.made[self.number] = self.empty()
@@ -117,7 +117,7 @@ class Describer:
         if given is not None:
             return given
         if recorder.engine.is_symbol(value):
-            return Number(recorder.engine.reader(value))
+            return ReadNumber(recorder.engine.reader(value))
         if kind is tuple:
             return self._tuple(value, tuple)
         if is_plain(value) or kind in FIXED or value is MISSING:
@@ -299,9 +299,9 @@ class _Function(Mutable):
     """A function: its cells come first."""
 
     __slots__ = ("build",)
-    build: Callable[[Call], Any]
+    build: Callable[[CallObjects], Any]
 
-    def make(self, call: Call) -> Any:
+    def make(self, call: CallObjects) -> Any:
         if self.number in call.made:
             return call.made[self.number]
         value = self.build(call)

@@ -14,7 +14,7 @@ from .engine import Engine
 from .errors import Refusal
 from .guards import Guard
 from .journal import Journal
-from .places import Answer, Cell, Contents, Index, Item, Length, Member, Place, Table, members
+from .locations import Answer, Cell, Contents, Index, Item, Length, Location, Member, Table, members
 from .plain import MISSING, NUMBERS, can_change, is_plain, short
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Effect:
     line: str
 
 
-class Draw:
+class DrawnNumber:
     """A number that each call draws anew, before anything else is done."""
 
     __slots__ = ("generator", "take", "value")
@@ -55,26 +55,26 @@ class Recorder:
         engine: Engine,
         call: Callable[..., Any],
         given: Mapping[int, Any] | None = None,
-        moving: Collection[Place] = (),
+        moving: Collection[Location] = (),
     ) -> None:
         self.engine = engine
         self.call = call  # follows a function; see `calling`
         self.refusal: Refusal | None = None
         self.raised: dict[int, list[tuple[Any, int]]] = {}
-        self.guards: dict[Place, Guard] = {}
+        self.guards: dict[Location, Guard] = {}
         self.effects: list[Effect] = []
         self.journal = Journal()
         self.fresh: dict[int, Any] = {}
         self.given = given or {}  # containers of the call's arguments: the caller vouches for them
         self.moving = frozenset(moving)  # places whose numbers are read at each call
         self.frames: list[Frame] = []
-        self.found: dict[int, Place] = {}  # where an object was first met
+        self.found: dict[int, Location] = {}  # where an object was first met
         self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
         self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
         self.lookups: dict[tuple[type, str], Any] = {}
-        self.draws: list[Draw] = []  # numbers that are read or drawn when a call begins
-        self.moved: dict[Place, Any] = {}
-        self.met_moving: set[Place] = set()
+        self.draws: list[DrawnNumber] = []  # numbers that are read or drawn when a call begins
+        self.moved: dict[Location, Any] = {}
+        self.met_moving: set[Location] = set()
         self.most_frames = 1000
         self.kept: list[Any] = []  # so that ids stay unique
 
@@ -133,7 +133,7 @@ class Recorder:
 
     # -- reads --------------------------------------------------------------------------------
 
-    def read(self, place: Place, value: Any) -> Any:
+    def read(self, place: Location, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
         if place in self.moving:
             if type(value) in NUMBERS and type(value) is not bool:
@@ -143,7 +143,7 @@ class Recorder:
                 return value
         return self.guard(place, value)
 
-    def guard(self, place: Place, value: Any) -> Any:
+    def guard(self, place: Location, value: Any) -> Any:
         """Have the recording depend on what a place holds."""
         if place not in self.guards:
             self.guards[place] = Guard(place, value, self.line(), self._described(place))
@@ -152,11 +152,11 @@ class Recorder:
                 self.kept.append(value)
         return value
 
-    def _moving(self, place: Place, value: Any) -> Any:
+    def _moving(self, place: Location, value: Any) -> Any:
         """What stands for a number that is read when a call begins; its type is a guard."""
         found = self.moved.get(place)
         if found is None:
-            reader = Draw(place.now, value, place)
+            reader = DrawnNumber(place.now, value, place)
             self.draws.append(reader)
             kind = Answer(kind_at, (place,))
             self.guards[kind] = Guard(kind, type(value), self.line(), self._described(place))
@@ -164,7 +164,7 @@ class Recorder:
             self.moved[place] = found
         return found
 
-    def _described(self, place: Place) -> str:
+    def _described(self, place: Location) -> str:
         if isinstance(place, (Length, Contents, Member)):
             return f"{place.way()} of {self.way(place.owner)}"
         if isinstance(place, Item) and id(place.owner) in self.tables:
@@ -267,7 +267,7 @@ class Recorder:
             return value
         return self.read(Cell(cell, name), value)
 
-    def answer(self, place: Place, key: Any = None) -> Any:
+    def answer(self, place: Location, key: Any = None) -> Any:
         """What any other place holds, unless this observation wrote there."""
         value = place.now()
         if not self.needs_guards(place.owner) or self.journal.has_field(place.owner, key):
@@ -364,7 +364,7 @@ class Recorder:
                     "Draw outside and pass the number.",
                 ) from None  # fmt: skip
             self.journal.field(generator, "state", undo)
-        drawn = Draw(take, take(), generator)
+        drawn = DrawnNumber(take, take(), generator)
         self.draws.append(drawn)
         return self.engine.drawn(self, drawn)
 
@@ -387,7 +387,7 @@ def raw_delete(table: dict[Any, Any]) -> Callable[..., Any]:
     return _own_class(table).__delitem__
 
 
-def kind_at(place: Place) -> type:
+def kind_at(place: Location) -> type:
     """The type of what a place holds."""
     return type(place.now())
 

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .places import Answer
+from .locations import Answer
 
 if TYPE_CHECKING:
     from .recorder import Recorder

@@ -12,13 +12,13 @@ from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import name_of
-from adjoint.engine.compiler.package.works import Substitution
+from adjoint.engine.compiler.package.work import Substitution
 from adjoint.engine.compiler.schedule.steps import (
     Address,
-    Call,
+    EagerCall,
     Entry,
+    HostNumber,
     Launch,
-    Number,
     Step,
     Test,
     Touch,
@@ -30,11 +30,11 @@ from adjoint.engine.compiler.schedule.steps import (
 from adjoint.engine.compiler.target import LayoutOf, Setting
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.sizing import Example
 
 
-def body_plan(setting: Setting, body: Graph) -> Any:
+def body_plan(setting: Setting, body: DataflowGraph) -> Any:
     """The plan of a body whose inputs lie in row-major order; made once for a setting."""
     key = (setting.target.name, setting.options)
     plan = body.derived.get(key)
@@ -70,7 +70,7 @@ def refusal(setting: Setting, node: Node) -> str:
             return "a part of it is on another device"
         if any(0 in v.spec.shape for v in values):
             return "it has tensors of no elements"
-        calls = [step for step in body_plan(setting, body).steps if isinstance(step, Call)]
+        calls = [step for step in body_plan(setting, body).steps if isinstance(step, EagerCall)]
         if calls:
             return "; ".join(dict.fromkeys(f"{c.label} inside it: {c.reason}" for c in calls))
     return ""
@@ -100,10 +100,10 @@ def can_fail(setting: Setting, node: Node) -> bool:
 # -- entries ------------------------------------------------------------------------------------
 
 
-class Body:
+class PlannedBody:
     """A planned body, to be listed with its inputs and results at given places."""
 
-    def __init__(self, setting: Setting, graph: Graph) -> None:
+    def __init__(self, setting: Setting, graph: DataflowGraph) -> None:
         self.plan = body_plan(setting, graph)
         self.steps: list[Step] = self.plan.steps
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
@@ -113,7 +113,7 @@ class Body:
         self.hosts = {v: i for i, v in enumerate(self.plan.graph.inputs) if v.host}
 
     def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:
-        """The entries for inputs at these places (the host's: `Number`s, literals) and results."""
+        """The entries for inputs at these places (the host's: numbers, literals) and results."""
         moved = {b: x for b, x in zip(self.plan.inputs, inputs, strict=True) if b is not None}
         moved.update({buffer: results[k] for k, buffer in self.plan.results.items()})
         given = Substitution(moved, {v: inputs[i] for v, i in self.hosts.items()})
@@ -143,10 +143,10 @@ class Body:
         if isinstance(word, Address):
             place = moved.get(word.buffer)
             return word if place is None else address(place, word.shift)
-        if isinstance(word, Number):
+        if isinstance(word, HostNumber):
             given = inputs[self.hosts[word.value]]
-            if isinstance(given, Number):
-                return Number(given.value, given.plus + word.plus)
+            if isinstance(given, HostNumber):
+                return HostNumber(given.value, given.plus + word.plus)
             floating = word.value.spec.dtype.is_floating_point
             return double_bits(float(given)) if floating else int(given) + word.plus
         return word
@@ -160,7 +160,7 @@ def address(place: Place, shift: int = 0) -> Address:
 def host(x: Any, plus: int = 0) -> Any:
     """A body's operand: a place, a literal, or a number of the host's and what is added to it."""
     if isinstance(x, Value):
-        return Number(x, plus)
+        return HostNumber(x, plus)
     return x if isinstance(x, Place) or not plus else x + plus
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.compiler.flow.bodies import (
-    Body,
+    PlannedBody,
     address,
     copies,
     host,
@@ -44,7 +44,7 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
     pred, *given = operands
     start, byte = held(setting, pred)
     inputs = list(map(host, given))
-    bodies = {name: Body(setting, node.params[name]) for name in ("true", "false")}
+    bodies = {name: PlannedBody(setting, node.params[name]) for name in ("true", "false")}
     yes, no = (body.at(inputs, results) for body in bodies.values())
     return [
         Flow(

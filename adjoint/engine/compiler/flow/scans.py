@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.compiler.flow.bodies import Body, host, like, packed, refusal, touched
+from adjoint.engine.compiler.flow.bodies import PlannedBody, host, like, packed, refusal, touched
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Entry, Flow
 from adjoint.engine.compiler.target import Setting, Template
@@ -23,7 +23,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     length = node.params["length"]
     if refusal(setting, node) or length <= 0:
         return False
-    return length * len(Body(setting, node.params["body"]).entries) <= LONGEST
+    return length * len(PlannedBody(setting, node.params["body"]).entries) <= LONGEST
 
 
 def row(place: Place, k: int) -> Place:
@@ -42,7 +42,7 @@ class Turns:
         self.length, self.reverse = node.params["length"], node.params["reverse"]
         self.carries, self.advance = node.params["carries"], node.params["advance"]
         self.rows = self.carries + node.params["xs"]
-        self.body = Body(setting, node.params["body"])
+        self.body = PlannedBody(setting, node.params["body"])
         carried = results[: self.carries] if self.length > 1 else []
         self.spare = [[like(p, "carry") for p in carried] for _ in range(2)]
 

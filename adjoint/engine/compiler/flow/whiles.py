@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.compiler.flow.bodies import (
-    Body,
+    PlannedBody,
     address,
     copies,
     host,
@@ -31,7 +31,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     return node.params["carries"] > 0 and not refusal(setting, node)
 
 
-class Loop:
+class WhileSteps:
     """Lists the entries of a loop."""
 
     def __init__(
@@ -40,8 +40,8 @@ class Loop:
         carries = node.params["carries"]
         self.setting = setting
         self.test, self.body = (
-            Body(setting, node.params["test"]),
-            Body(setting, node.params["body"]),
+            PlannedBody(setting, node.params["test"]),
+            PlannedBody(setting, node.params["body"]),
         )
         self.first, self.consts = operands[:carries], list(map(host, operands[carries:]))
         self.results = results
@@ -69,7 +69,7 @@ class Loop:
 
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """The whole loop as one step."""
-    loop = Loop(setting, node, operands, results)
+    loop = WhileSteps(setting, node, operands, results)
     return [
         Flow(
             "loop",

@@ -35,7 +35,7 @@ from adjoint.engine.compiler.fuse.spaces import (
     unify,
 )
 from adjoint.engine.compiler.lower.indexed import trailing
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
@@ -73,7 +73,7 @@ class Fusion:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: DataflowGraph,
         kinds: dict[Node, str],
         updates: frozenset[Node] = frozenset(),
         reach: int | None = None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 
 
-def ordered(fusion: Fusion, graph: Graph) -> list[Unit]:
+def ordered(fusion: Fusion, graph: DataflowGraph) -> list[Unit]:
     """Units in an order that respects their dependences and stays near the recorded one."""
     rank = {node: k for k, node in enumerate(graph.nodes)}
     units = [u for u in fusion.units if u.nodes]

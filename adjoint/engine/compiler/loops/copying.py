@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from adjoint.engine.compiler.fuse.fuse import POINT, Unit
 from adjoint.engine.compiler.fuse.spaces import flatten, fresh
-from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel, Ref
+from adjoint.engine.compiler.loops.ir import AffineReference, Kernel, LoopKernel
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.package.works import Work
+from adjoint.engine.compiler.package.work import Work
 from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.spec import Spec
@@ -33,7 +33,7 @@ def kernel_step(kernel: Kernel) -> Launch:
     )
 
 
-def touch(kernel: Kernel, ref: Ref) -> Touch:
+def touch(kernel: Kernel, ref: AffineReference) -> Touch:
     """The elements a reference can reach."""
     if ref.picks:
         return whole(ref.buffer)

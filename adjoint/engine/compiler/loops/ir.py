@@ -39,7 +39,7 @@ def can_fail(name: str, compute: str) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Ref:
+class AffineReference:
     """An affine reference: element offset + sum of strides times loop indices.
 
     Without a buffer it is a number, the reference itself (a coordinate).
@@ -80,8 +80,8 @@ class LoopKernel:
     atoms: list[Any]  # all ranges
     reduced: set[Any]  # those it reduces over
     ops: tuple[Op, ...]
-    refs: list[Ref]  # of loads and coordinates
-    stores: list[tuple[int, Ref]]  # (operation, reference)
+    refs: list[AffineReference]  # of loads and coordinates
+    stores: list[tuple[int, AffineReference]]  # (operation, reference)
     hosts: tuple[Any, ...]  # the host's numbers, and constants (Note [constants])
     extents: tuple[int, ...]
     faults: dict[int, list[Any]]  # what to raise, by operation
@@ -125,7 +125,7 @@ class Kernel:
     form: Form
     outer: tuple[int, ...]
     inner: tuple[int, ...]
-    refs: tuple[Ref, ...]  # strides by dimension: outer ones first
+    refs: tuple[AffineReference, ...]  # strides by dimension: outer ones first
     hosts: tuple[Any, ...]  # graph values of the host's numbers
     extents: tuple[int, ...] = ()  # sizes of dimensions that scatters index
     faults: tuple[Any, ...] = ()  # what to raise, by check of the form

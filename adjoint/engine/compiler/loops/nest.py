@@ -20,9 +20,9 @@ from adjoint.engine.compiler.loops.ir import (
     LOAD,
     POINT,
     REDUCE,
+    AffineReference,
     LoopKernel,
     Op,
-    Ref,
     can_fail,
 )
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
@@ -60,10 +60,10 @@ class Nest:
         self.fusion = fusion
         self.place_of = place_of
         self.ops: list[dict[str, Any]] = []
-        self.refs: list[Ref] = []
+        self.refs: list[AffineReference] = []
         self.number: dict[Any, int] = {}  # value or load -> operation
         self.hosts: list[Value | float] = []  # the host's numbers, and constants (Note [constants])
-        self.stores: list[tuple[int, Ref]] = []
+        self.stores: list[tuple[int, AffineReference]] = []
         self.faults: dict[int, list[Fault]] = {}
         self.extents: list[int] = []  # sizes that indices of scatters must be below
         self.reduced = set(settle(unit.reduced or ()))
@@ -84,7 +84,7 @@ class Nest:
         key = ("load", place.buffer, place.offset, frozenset(strides.items()))
         if key in self.number:
             return self.number[key]
-        self.refs.append(Ref(place.buffer, dtype, place.offset, strides))
+        self.refs.append(AffineReference(place.buffer, dtype, place.offset, strides))
         return self.add(
             key,
             kind=LOAD, name=dtype.name, args=(("r", len(self.refs) - 1),), params=None,
@@ -99,7 +99,7 @@ class Nest:
 
     def linear_index(self, strides: dict[Any, int], offset: int = 0) -> int:
         """A number that is affine in the loop indices."""
-        self.refs.append(Ref(None, int64, offset, strides))
+        self.refs.append(AffineReference(None, int64, offset, strides))
         return self.add(
             None,
             kind=INDEX, name="index", args=(("r", len(self.refs) - 1),), params=None,
@@ -242,7 +242,9 @@ class Nest:
         indices = [self.operand(x, node, where) for x in node.inputs[1:]]
         by_atom = strides_over(strides, where)
         name = out.spec.dtype.name
-        self.refs.append(Ref(place.buffer, out.spec.dtype, place.offset, by_atom, picks))
+        self.refs.append(
+            AffineReference(place.buffer, out.spec.dtype, place.offset, by_atom, picks)
+        )
         number = self.add(
             out,
             kind=LOAD, name=name, args=(("r", len(self.refs) - 1), *indices),
@@ -299,7 +301,7 @@ class Nest:
         self.stores.append(
             (
                 self.number[value],
-                Ref(
+                AffineReference(
                     place.buffer, value.spec.dtype, place.offset, strides_over(place.strides, where)
                 ),
             )

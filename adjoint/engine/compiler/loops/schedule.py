@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.compiler.loops.ir import Form, Kernel, LoopKernel, Ref
+from adjoint.engine.compiler.loops.ir import AffineReference, Form, Kernel, LoopKernel
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.graph.extents import typical
@@ -60,7 +60,7 @@ def schedule(kernel: LoopKernel) -> Kernel:
 # -- kept values ----------------------------------------------------------------------------------
 
 
-def kept_values(kernel: LoopKernel) -> list[tuple[int, Ref]]:
+def kept_values(kernel: LoopKernel) -> list[tuple[int, AffineReference]]:
     """Values written for later loop nests, and where: Note [kept values]."""
     room = {
         v: ref
@@ -97,7 +97,7 @@ def users_of(kernel: LoopKernel, k: int) -> set[int]:
 # -- dimensions -----------------------------------------------------------------------------------
 
 
-def vector_atom(kernel: LoopKernel, refs: list[Ref]) -> Any:
+def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
     """The dimension along which most references have neighbouring elements."""
     if not kernel.atoms:
         return None
@@ -110,13 +110,13 @@ def vector_atom(kernel: LoopKernel, refs: list[Ref]) -> Any:
     return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
 
 
-def over_dims(ref: Ref, dims: list[list[Any]]) -> Ref:
+def over_dims(ref: AffineReference, dims: list[list[Any]]) -> AffineReference:
     """A reference with strides by dimension, each a group of atoms."""
     strides = {d: ref.strides.get(group[-1], 0) for d, group in enumerate(dims)}
-    return Ref(ref.buffer, ref.dtype, ref.offset, strides, ref.picks)
+    return AffineReference(ref.buffer, ref.dtype, ref.offset, strides, ref.picks)
 
 
-def stride_classes(ref: Ref, vector: int) -> tuple[str, tuple[int, ...]]:
+def stride_classes(ref: AffineReference, vector: int) -> tuple[str, tuple[int, ...]]:
     """What of a reference is in the form: its dtype, and of each stride whether it is 0 or 1."""
     name = ref.dtype.name if ref.buffer is not None else "index"
     return name, tuple(
@@ -124,7 +124,7 @@ def stride_classes(ref: Ref, vector: int) -> tuple[str, tuple[int, ...]]:
     )
 
 
-def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
+def order(atoms: list[Any], refs: list[AffineReference], vector: Any) -> list[Any]:
     """Loop order: large strides outside, the vector dimension inside."""
     if len(atoms) < 2:
         return atoms
@@ -135,7 +135,7 @@ def order(atoms: list[Any], refs: list[Ref], vector: Any) -> list[Any]:
     return sorted(atoms, key=lambda a: (a is not vector, weight[a]), reverse=True)
 
 
-def merge(atoms: list[Any], refs: list[Ref]) -> list[list[Any]]:
+def merge(atoms: list[Any], refs: list[AffineReference]) -> list[list[Any]]:
     """Neighbouring atoms that every reference steps through as one."""
     groups: list[list[Any]] = []
     for atom in atoms:

@@ -12,7 +12,7 @@ from typing import Any
 
 from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.engine.compiler.loops.nest import as_operand
-from adjoint.engine.compiler.lower.halves import is_half, wide_specs
+from adjoint.engine.compiler.lower.half_precision import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
 from adjoint.engine.compiler.lower.substitutes import (
     another_scatter,
@@ -28,8 +28,8 @@ from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.graph.extents import content, typical
-from adjoint.engine.graph.ir import Graph, Node, Value
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 
@@ -41,9 +41,9 @@ REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
 class Legal:
     """A graph every node of which has a kind, and where its values would lie."""
 
-    def __init__(self, graph: Graph, places: dict[Value, Place], setting: Setting) -> None:
+    def __init__(self, graph: DataflowGraph, places: dict[Value, Place], setting: Setting) -> None:
         self.setting = setting
-        self.builder = Builder(graph)
+        self.builder = GraphBuilder(graph)
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
         for node in graph.nodes:

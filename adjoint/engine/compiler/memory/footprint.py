@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.compiler.memory.memory import Block, alive, rounded
+from adjoint.engine.compiler.memory.memory import ArenaBlock, alive, rounded
 from adjoint.engine.compiler.memory.places import Buffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told
@@ -22,7 +22,7 @@ LIMIT = "ADJOINT_MEMORY_LIMIT"
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> dict[str, Any]:
+def footprint(plan: Plan, found: list[ArenaBlock], arena: int, at_sizes: AtSizes) -> dict[str, Any]:
     """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
     room = [rounded(at_sizes(block.nbytes)) for block in found]
     moments = plan.moments
@@ -51,7 +51,7 @@ def footprint(plan: Plan, found: list[Block], arena: int, at_sizes: AtSizes) -> 
 
 
 def _line(
-    moments: Moments, block: Block, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
+    moments: Moments, block: ArenaBlock, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
 ) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
     buffer = next((b for b in reversed(block.buffers) if _made(moments, b) <= at), block.buffers[0])

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from adjoint.engine.compiler.loops.ir import Kernel, Ref
+from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
 from adjoint.engine.compiler.memory.places import ARENA, Buffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, inside
@@ -23,7 +23,7 @@ Spans = dict[Buffer, tuple[int, int]]
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class ArenaBlock:
     """Buffers that lie in one place, one after the other in time."""
 
     nbytes: int
@@ -59,7 +59,7 @@ def rounded(nbytes: int) -> int:
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
-def together(found: list[Block]) -> list[list[int]]:
+def together(found: list[ArenaBlock]) -> list[list[int]]:
     """For each block those that are alive at the same time."""
     return [
         [j for j, b in enumerate(found) if b is not a and b.first <= a.last and a.first <= b.last]
@@ -67,7 +67,9 @@ def together(found: list[Block]) -> list[list[int]]:
     ]
 
 
-def pack(found: list[Block], sizes: list[int], others: list[list[int]]) -> tuple[list[int], int]:
+def pack(
+    found: list[ArenaBlock], sizes: list[int], others: list[list[int]]
+) -> tuple[list[int], int]:
     """Place blocks of these sizes, the largest first, in the tightest gap between `others`.
 
     Returns where each begins and the size of it all.
@@ -87,7 +89,7 @@ def pack(found: list[Block], sizes: list[int], others: list[list[int]]) -> tuple
     return starts, total
 
 
-def alive(found: list[Block], sizes: list[int], moments: int) -> list[int]:
+def alive(found: list[ArenaBlock], sizes: list[int], moments: int) -> list[int]:
     """Bytes of the blocks alive at each moment; no arena can be smaller than the largest."""
     change = [0] * (moments + 1)
     for block, size in zip(found, sizes, strict=True):
@@ -99,9 +101,9 @@ def alive(found: list[Block], sizes: list[int], moments: int) -> list[int]:
 # -- in place (Note [in place]) -----------------------------------------------------------------
 
 
-def blocks(plan: Plan, spans: Spans) -> list[Block]:
+def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     """Buffers to be placed, those together of which one takes the place of another."""
-    found: dict[Buffer, Block] = {}
+    found: dict[Buffer, ArenaBlock] = {}
     moments = plan.moments
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
         _, step = moments[first]
@@ -112,7 +114,7 @@ def blocks(plan: Plan, spans: Spans) -> list[Block]:
             block.buffers.append(buffer)
             found[buffer] = block
         else:
-            found[buffer] = Block(buffer.nbytes, first, last, [buffer])
+            found[buffer] = ArenaBlock(buffer.nbytes, first, last, [buffer])
     return list({id(b): b for b in found.values()}.values())
 
 
@@ -144,7 +146,7 @@ def only_user(step: Launch, buffer: Buffer) -> Kernel | None:
     return users[0] if len(users) == 1 else None
 
 
-def in_step(kernel: Kernel, source: Buffer, target: Ref) -> bool:
+def in_step(kernel: Kernel, source: Buffer, target: AffineReference) -> bool:
     """Whether a kernel reads a buffer only at the element it writes."""
     sizes = (*kernel.outer, *kernel.inner)
     if target.picks or any(n > 1 and not target.strides[d] for d, n in enumerate(sizes)):

@@ -25,7 +25,7 @@ from adjoint.engine.compiler.memory.places import (
 )
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Value, subgraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Placing:
     def __init__(
         self,
         task: Task,
-        graph: Graph,
+        graph: DataflowGraph,
         inputs: list[Buffer | None],
         given: dict[Value, Place],
         fusion: Fusion,
@@ -265,7 +265,9 @@ def may_fail(setting: Setting, unit: Unit) -> bool:
     )
 
 
-def input_places(graph: Graph, examples: Any) -> tuple[list[Buffer | None], dict[Value, Place]]:
+def input_places(
+    graph: DataflowGraph, examples: Any
+) -> tuple[list[Buffer | None], dict[Value, Place]]:
     """Buffers and places of the graph's inputs."""
     buffers: list[Buffer | None] = []
     places: dict[Value, Place] = {}

@@ -22,11 +22,11 @@ from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import (
     Address,
-    Call,
+    EagerCall,
     Entry,
     Flow,
+    HostNumber,
     Launch,
-    Number,
     Status,
     Step,
     Text,
@@ -76,7 +76,7 @@ class Draft:
 
     def add(self, step: Step) -> None:
         """The words of a step's entries."""
-        if isinstance(step, Call):
+        if isinstance(step, EagerCall):
             self.segments.append(None)
             return
         if not self.segments or self.segments[-1] is None:
@@ -100,7 +100,7 @@ class Draft:
                 return self.number(word.shift, at)
             key = f"{buffer.kind} {buffer.number}"
             self.patches.setdefault(key, []).append((at, word.shift))
-        elif isinstance(word, Number):
+        elif isinstance(word, HostNumber):
             self.numbers.setdefault(self.hosts[word.value], []).append((at, word.plus))
         elif isinstance(word, Status):
             self.status.append((at, len(self.segments) - 1))
@@ -235,7 +235,7 @@ def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
             "reason": step.reason,
             "inside": inside,
         }
-    if isinstance(step, Call):
+    if isinstance(step, EagerCall):
         return {"kind": "call", "what": label, "reason": step.reason}
     kind = "kernel" if step.form is not None else "template"
     return {

@@ -17,7 +17,7 @@ import numpy as np
 
 from adjoint.engine.compiler.memory.footprint import without_places
 from adjoint.engine.compiler.package.status import read_status
-from adjoint.engine.core.budget import Budget, Refusal, read_json
+from adjoint.engine.core.budget import Budget, FileRefusal, read_json
 from adjoint.engine.ops.common.checks import failure
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)
@@ -124,7 +124,7 @@ def from_bytes(data: bytes) -> tuple[Image, list[str]]:
     """An image from disk, and the modules that hold its functions."""
     try:
         return _from_bytes(data)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, Refusal) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, FileRefusal) as error:
         raise Unfitting(f"an image cannot be read: {error}") from error
 
 

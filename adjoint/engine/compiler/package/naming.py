@@ -15,7 +15,7 @@ from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.ownership import is_own
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 
 
 def digest(text: str) -> str:
@@ -55,7 +55,7 @@ def task_key(task: Task, options: Any) -> str:
     )
 
 
-def graph_key(graph: Graph) -> str:
+def graph_key(graph: DataflowGraph) -> str:
     """A digest of a graph, but for the names of its values.
 
     The first call of a compiled function waits for this, so a graph of a thousand nodes is told in
@@ -134,6 +134,6 @@ def plain(x: Any) -> Any:
         return (kind.__name__, x.name)
     if isinstance(x, Device):
         return (kind.__name__, str(x))
-    if isinstance(x, Graph):
+    if isinstance(x, DataflowGraph):
         return (kind.__name__, graph_key(x))
     raise Unnameable(kind.__name__)

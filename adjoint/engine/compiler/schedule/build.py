@@ -17,12 +17,12 @@ from adjoint.engine.compiler.lower.legalise import Legal
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
-from adjoint.engine.compiler.package.works import Work
+from adjoint.engine.compiler.package.work import Work
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Call, Step, whole
+from adjoint.engine.compiler.schedule.steps import EagerCall, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import keeping, run_passes
 from adjoint.engine.graph.passes.recompute import NEAR
 from adjoint.engine.graph.passes.remat import rematerialise
@@ -36,10 +36,10 @@ def plan_for(task: Task, target: Target, options: Options) -> Plan:
 
 def planned(task: Task, setting: Setting) -> Plan:
     """The plan of a task, or of a loop's body, in a setting."""
-    return Builder(task, setting).plan()
+    return PlanBuilder(task, setting).plan()
 
 
-class Builder:
+class PlanBuilder:
     """Makes a plan."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
@@ -99,7 +99,7 @@ class Builder:
             steps = template.steps(self.setting, node, operands, results)
             work = self.work(unit)
             for step in steps:
-                if not isinstance(step, Call):  # it is the reference itself
+                if not isinstance(step, EagerCall):  # it is the reference itself
                     step.works = [work]
             return steps
         reads = tuple(
@@ -109,7 +109,9 @@ class Builder:
         )
         writes = tuple(whole(self.places[v].buffer) for v in node.outputs)
         return [
-            Call(node, reads, writes, label=node.record.name, reason=why_called(self.setting, node))
+            EagerCall(
+                node, reads, writes, label=node.record.name, reason=why_called(self.setting, node)
+            )
         ]
 
     def work(self, unit: Unit) -> Work:
@@ -133,7 +135,9 @@ class Builder:
             node.outputs = (Value("copy", value.spec, node),)
             self.places[held], self.places[node.outputs[0]] = source, place
             reads, writes = (whole(source.buffer),), (whole(place.buffer),)
-            return Call(node, reads, writes, label="copy", reason=why_called(self.setting, node))
+            return EagerCall(
+                node, reads, writes, label="copy", reason=why_called(self.setting, node)
+            )
         return copy_step(self.setting.target, source, place)
 
 
@@ -151,7 +155,7 @@ def why_called(setting: Setting, node: Node) -> str:
     return (subgraphs(node) and refusal(setting, node)) or "no native code for it"
 
 
-def updates(graph: Graph, task: Task) -> frozenset[Node]:
+def updates(graph: DataflowGraph, task: Task) -> frozenset[Node]:
     """Nodes whose results go nowhere but into state (Note [updates])."""
     shown = {graph.outputs[k] for k in task.returned}
     only: set[Node] = set()

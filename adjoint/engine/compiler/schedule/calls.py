@@ -11,16 +11,16 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.compiler.memory.places import ARENA, INPUT
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.ir import Value
 
 
-class Called:
+class HostCall:
     """A node run by the eager table on arrays in the program's memory."""
 
-    def __init__(self, step: Call, plan: Plan, arena: Any, origin: int) -> None:
+    def __init__(self, step: EagerCall, plan: Plan, arena: Any, origin: int) -> None:
         self.node = step.node
         self.plan = plan
         self.arena = arena

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adjoint.engine.compiler.memory.places import Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Step, moments
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.recompute import Recomputed
 
 
@@ -14,7 +14,7 @@ from adjoint.engine.graph.passes.recompute import Recomputed
 class Plan:
     """What an executable is made from."""
 
-    graph: Graph
+    graph: DataflowGraph
     steps: list[Step]
     inputs: list[Buffer | None]  # by graph input; None for the host's numbers
     targets: list[Buffer]  # by write

@@ -31,7 +31,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class HostNumber:
     """A word that is a number of the host's, read at each call."""
 
     value: Value
@@ -137,7 +137,7 @@ Entry = Launch | Test
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class EagerCall:
     """A node run by the eager table."""
 
     node: Node
@@ -162,7 +162,7 @@ class Flow:
     works: list[Any] = field(default_factory=list)  # that of all its entries together
 
 
-Step = Launch | Call | Flow
+Step = Launch | EagerCall | Flow
 
 
 def entries_of(step: Step) -> Sequence[Entry]:

@@ -84,16 +84,20 @@ class Record:
     # Operations with subgraphs compute results and tangents together: push(operands, ts, params).
     push: Callable[..., Any] | None = None
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
-    shift: Callable[..., dict[str, Any]] | None = None  # parameters of the batched operation
+    batched_params: Callable[..., dict[str, Any]] | None = (
+        None  # parameters of the batched operation
+    )
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
-    share: Callable[..., Any] | None = None  # batching that profits from unbatched operands
+    batch_mixed: Callable[..., Any] | None = None  # batching that profits from unbatched operands
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
     is_view: bool = False  # whether it states a window
     keeps_layout: bool = False  # the result lies in memory as operands of its shape do
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     policy: str | None = None  # autocast: "lower", "fp32", "promote"
     compose: Callable[..., Any] | None = None  # composites
-    foretell: Callable[..., Any] | None = None  # their results' specs, or None: compose it and see
+    infer_specs: Callable[..., Any] | None = (
+        None  # their results' specs, or None: compose it and see
+    )
     decompose: Callable[..., Any] | None = None
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
@@ -152,7 +156,7 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
 
-def differ(these: list[Any], those: list[Any]) -> int:
+def lists_differ(these: list[Any], those: list[Any]) -> int:
     """Whether two lists differ in some object, by identity."""
     return int(len(these) != len(those) or not all(map(is_, these, those)))
 
@@ -168,12 +172,14 @@ class Hooks:
     bind: Callable[..., Any] = _unset  # everything else: core.dispatch.bind
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
     sequence_now: Callable[..., Any] = _unset  # the tape's clock
-    preserve: Callable[..., Any] = _unset  # keep what an in-place operation saved of its target
+    keep_overwritten: Callable[..., Any] = (
+        _unset  # keep what an in-place operation saved of its target
+    )
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
     load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
-    become: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
+    rebind_window: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
     write_back: Callable[..., Any] = _unset  # a write to a copy that stands for a view
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
@@ -181,7 +187,9 @@ class Hooks:
     sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
-    differ: Callable[[list[Any], list[Any]], int] = differ  # native, once a compiler is loaded
+    lists_differ: Callable[[list[Any], list[Any]], int] = (
+        lists_differ  # native, once a compiler is loaded
+    )
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name

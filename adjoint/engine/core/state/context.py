@@ -54,12 +54,12 @@ class Context(threading.local):
         )
         return before
 
-    def having(self, **fields: Any) -> Having:
+    def having(self, **fields: Any) -> ContextOverride:
         """The same for the extent of a `with` block."""
-        return Having(fields)
+        return ContextOverride(fields)
 
 
-class Having:
+class ContextOverride:
     """A `with` block in which fields of the context differ; quicker than a generator."""
 
     __slots__ = ("before", "fields")
@@ -78,7 +78,7 @@ class Having:
 CONTEXT = Context()
 
 
-def concrete() -> Having:
+def concrete() -> ContextOverride:
     """Suspend an active capture: tensors made inside are real, not part of the graph.
 
     For state that outlives the call, such as an optimizer's moments created in its first step.

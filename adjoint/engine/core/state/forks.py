@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 
-class Order(IntEnum):
+class LockOrder(IntEnum):
     """Whoever takes several of these locks takes them in this order, and so does a fork."""
 
     EFFECTS = 0  # a compiled function that changes state
@@ -28,14 +28,14 @@ class Order(IntEnum):
 
 
 PATIENCE = 60.0  # seconds a fork waits for each lock: who forks beside a hang shall not hang too
-_locks: dict[Order, weakref.WeakSet[Any]] = {order: weakref.WeakSet() for order in Order}
+_locks: dict[LockOrder, weakref.WeakSet[Any]] = {order: weakref.WeakSet() for order in LockOrder}
 _taken = threading.local()
 
 
-def lock(order: Order) -> Any:
+def lock(order: LockOrder) -> Any:
     """A lock that forks wait for.
 
-    >>> guard = lock(Order.LIBRARY)
+    >>> guard = lock(LockOrder.LIBRARY)
     >>> with guard:
     ...     guard.locked()
     True
@@ -43,12 +43,12 @@ def lock(order: Order) -> Any:
     return _note(threading.Lock(), order)
 
 
-def reentrant(order: Order) -> Any:
+def reentrant(order: LockOrder) -> Any:
     """A lock that forks wait for, and that who holds it can take again."""
     return _note(threading.RLock(), order)
 
 
-def _note(made: Any, order: Order) -> Any:
+def _note(made: Any, order: LockOrder) -> Any:
     _locks[order].add(made)
     return made
 
@@ -56,7 +56,7 @@ def _note(made: Any, order: Order) -> Any:
 def _before() -> None:
     taken: list[Any] = []
     _taken.locks = taken
-    for order in Order:
+    for order in LockOrder:
         taken += [each for each in list(_locks[order]) if each.acquire(timeout=PATIENCE)]
 
 

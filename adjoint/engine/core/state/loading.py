@@ -18,7 +18,7 @@ from typing import Any
 
 from adjoint.engine.core.state import forks
 
-_turn = forks.reentrant(forks.Order.IMPORTS)
+_turn = forks.reentrant(forks.LockOrder.IMPORTS)
 
 
 def bring(names: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ class Generator:
         self._seed = FRESH_SEED
         self._offset = 0
         self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]
-        self._lock = forks.lock(forks.Order.GENERATOR)
+        self._lock = forks.lock(forks.LockOrder.GENERATOR)
 
     @property
     def device(self) -> Device:

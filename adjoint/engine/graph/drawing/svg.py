@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from adjoint.engine.graph.drawing.layers import Box, assign_layers, place
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.text import graphs_in, literal
 
 LETTER, LINE, PAD = 6.4, 15.0, 8.0
@@ -50,7 +50,7 @@ _MADE = frozenset({"full", "arange", "empty", "random", "eye", "linspace"})
 
 
 @dataclass(slots=True)
-class Item:
+class DrawnBox:
     """A box with what is written in it, and what is drawn inside."""
 
     kind: str
@@ -77,7 +77,7 @@ class Drawing:
     body: list[str]
 
 
-def to_svg(graph: Graph, expand: Collection[str] | bool = ()) -> str:
+def to_svg(graph: DataflowGraph, expand: Collection[str] | bool = ()) -> str:
     """The graph as an SVG document.
 
     Args:
@@ -112,7 +112,7 @@ class Artist:
         self.expand = expand
         self.rules: list[str] = []  # of style: what shows when its box has the focus
 
-    def draw(self, graph: Graph) -> Drawing:
+    def draw(self, graph: DataflowGraph) -> Drawing:
         """The nodes of a graph, placed."""
         results = set(graph.outputs)
         used = {x for node in graph for x in node.inputs if isinstance(x, Value)} | results
@@ -136,7 +136,7 @@ class Artist:
         drawing.body += more
         return drawing
 
-    def unfold(self, item: Item, box: Box, drawing: Drawing, more: list[str]) -> str:
+    def unfold(self, item: DrawnBox, box: Box, drawing: Drawing, more: list[str]) -> str:
         """Add what a box shows on demand, below it; returns the marks of the box."""
         number = len(self.rules)
         self.rules.append(
@@ -164,7 +164,7 @@ class Artist:
         more.append("</g>")
         return f' id="n{number}" tabindex="0"'
 
-    def node_item(self, node: Node, results: set[Value]) -> Item:
+    def node_item(self, node: Node, results: set[Value]) -> DrawnBox:
         """The box of a node."""
         record, expand = node.record, self.expand
         inner = [("", node.subgraph)] if node.subgraph is not None else []
@@ -174,7 +174,7 @@ class Artist:
         lines = [("op", _short(head))]
         lines += [("spec", f"{v.name}: {v.spec}") for v in node.outputs[:4]]
         args = [f"{k}={literal(v, k)}" for k, v in node.params.items() if not list(graphs_in(v, k))]
-        item = Item(_kind(node), lines, f"{record.name}({', '.join(args)})")
+        item = DrawnBox(_kind(node), lines, f"{record.name}({', '.join(args)})")
         item.result = any(v in results for v in node.outputs)
         opened = expand is True or (expand is not False and record.name in expand)
         for name, graph in inner:
@@ -184,7 +184,9 @@ class Artist:
         return item
 
 
-def _arrows(graph: Graph, index: dict[Value, int], first: int) -> dict[tuple[int, int], str]:
+def _arrows(
+    graph: DataflowGraph, index: dict[Value, int], first: int
+) -> dict[tuple[int, int], str]:
     """Which item's value goes to which, and what it is called."""
     return {
         (index[x], i): x.name
@@ -195,7 +197,7 @@ def _arrows(graph: Graph, index: dict[Value, int], first: int) -> dict[tuple[int
 
 
 def _tag_long(
-    arrows: dict[tuple[int, int], str], boxes: list[Box], items: list[Item]
+    arrows: dict[tuple[int, int], str], boxes: list[Box], items: list[DrawnBox]
 ) -> list[tuple[int, int]]:
     """The arrows short enough to draw; the others become tags of the items they lead to."""
     short = []
@@ -207,14 +209,14 @@ def _tag_long(
     return short
 
 
-def _input_item(value: Value, result: bool) -> Item:
+def _input_item(value: Value, result: bool) -> DrawnBox:
     kind = "host" if value.host else "input"
-    return Item(kind, [("op", value.name), ("spec", str(value.spec))], repr(value), result)
+    return DrawnBox(kind, [("op", value.name), ("spec", str(value.spec))], repr(value), result)
 
 
 def _kind(node: Node) -> str:
     record = node.record
-    if node.subgraph is not None or any(isinstance(v, Graph) for v in node.params.values()):
+    if node.subgraph is not None or any(isinstance(v, DataflowGraph) for v in node.params.values()):
         return "composite"
     if record.family == "bilinear":
         return "product"
@@ -229,7 +231,7 @@ def _short(text: str, most: int = 34) -> str:
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
-def _draw_item(item: Item, box: Box, mark: str) -> list[str]:
+def _draw_item(item: DrawnBox, box: Box, mark: str) -> list[str]:
     left = box.x - box.width / 2
     kind = f"{item.kind} folded" if mark else item.kind
     out = [f'<g class="{kind}"{mark} transform="translate({left:.1f} {box.y:.1f})">']
@@ -267,4 +269,4 @@ def _arrow(points: list[tuple[float, float]]) -> str:
     return f'<path d="{"".join(path)}"/>'
 
 
-Graph._repr_svg_ = to_svg  # type: ignore[attr-defined]  # what notebooks ask for
+DataflowGraph._repr_svg_ = to_svg  # type: ignore[attr-defined]  # what notebooks ask for

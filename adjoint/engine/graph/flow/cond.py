@@ -10,12 +10,12 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.flow.columns import Columns, check_operands
 from adjoint.engine.graph.flow.derive import BIND, Pulled, Reverse, batch, push, replay
-from adjoint.engine.graph.flow.trees import Shape, check_same, take_apart
+from adjoint.engine.graph.flow.shared_operands import SharedOperands, check_operands
+from adjoint.engine.graph.flow.trees import TreeShape, check_same, take_apart
 from adjoint.engine.graph.interpreter import Run, interpret
-from adjoint.engine.graph.ir import Graph, Value
-from adjoint.engine.graph.record.body import Body
+from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.record.body import BodyTrace
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.item import known
@@ -24,7 +24,9 @@ from adjoint.engine.tensor.tensor import alias
 # -- the record ---------------------------------------------------------------------------------
 
 
-def _infer(pred: Any, *operands: Any, true: Graph, false: Graph) -> tuple[Spec, ...]:
+def _infer(
+    pred: Any, *operands: Any, true: DataflowGraph, false: DataflowGraph
+) -> tuple[Spec, ...]:
     for graph in (true, false):
         check_operands("cond", operands, graph)
     yes, no = ([v.spec for v in graph.outputs] for graph in (true, false))
@@ -34,7 +36,7 @@ def _infer(pred: Any, *operands: Any, true: Graph, false: Graph) -> tuple[Spec, 
 
 
 def _run(
-    pred: Any, *operands: Any, true: Graph, false: Graph, run: Run = interpret
+    pred: Any, *operands: Any, true: DataflowGraph, false: DataflowGraph, run: Run = interpret
 ) -> tuple[Any, ...]:
     return tuple(map(alias, run(true if bool(pred) else false, operands)))
 
@@ -43,12 +45,12 @@ def _run(
 
 
 @dataclass(slots=True)
-class Plan:
+class CondDerivative:
     """How a cond is run forward so that it can run backward."""
 
     sides: tuple[Reverse, Reverse]
     residuals: tuple[list[Value], list[Value]]
-    forward: dict[str, Graph]  # the branches, each with residuals of both
+    forward: dict[str, DataflowGraph]  # the branches, each with residuals of both
     count: int  # of results that are the cond's own
     wanted: tuple[bool, ...]
 
@@ -58,7 +60,7 @@ class Plan:
         return [*self.sides[0].constants, *self.sides[1].constants]
 
 
-def make_plan(params: dict[str, Graph], wanted: tuple[bool, ...]) -> Plan:
+def make_plan(params: dict[str, DataflowGraph], wanted: tuple[bool, ...]) -> CondDerivative:
     """The plan for a cond differentiated by the `wanted` operands (the predicate left out)."""
     graphs = (params["true"], params["false"])
     key = ("cond", wanted, graphs[1])
@@ -70,16 +72,16 @@ def make_plan(params: dict[str, Graph], wanted: tuple[bool, ...]) -> Plan:
         for side in (yes, no):
             needs = side.pull(tuple(side.tracked)).needs
             kept.append([v for v in needs if v not in side.held])
-        found = Plan((yes, no), (kept[0], kept[1]), {}, len(graphs[0].outputs), wanted)
+        found = CondDerivative((yes, no), (kept[0], kept[1]), {}, len(graphs[0].outputs), wanted)
         found.forward = _forward_graphs(found, count)
         found.forward["true"].derived["plan"] = found
         graphs[0].derived[key] = found
     return found
 
 
-def _forward_graphs(plan: Plan, count: int) -> dict[str, Graph]:
+def _forward_graphs(plan: CondDerivative, count: int) -> dict[str, DataflowGraph]:
     yes, no = (side.trace.graph for side in plan.sides)
-    columns = Columns()
+    columns = SharedOperands()
     for i in range(count):
         columns.add(None, yes.inputs[i], no.inputs[i])
     for v in yes.inputs[count:]:
@@ -94,7 +96,7 @@ def _forward_graphs(plan: Plan, count: int) -> dict[str, Graph]:
     return {"true": true, "false": false}
 
 
-def _zeros(graph: Graph, like: Sequence[Value]) -> list[Value]:
+def _zeros(graph: DataflowGraph, like: Sequence[Value]) -> list[Value]:
     """Nodes that stand in one branch for the residuals of the other."""
     return [
         graph.add_node(
@@ -112,7 +114,7 @@ def _zeros(graph: Graph, like: Sequence[Value]) -> list[Value]:
     ]
 
 
-def bind(pred: Any, operands: Sequence[Any], params: dict[str, Graph]) -> Any:
+def bind(pred: Any, operands: Sequence[Any], params: dict[str, DataflowGraph]) -> Any:
     """A cond, with residuals kept if its derivative may be asked for; its own results."""
     wanted = tuple(is_tensor(x) and x.dtype.is_inexact and x.requires_grad for x in operands)
     if CONTEXT.grad_enabled and any(wanted):
@@ -143,14 +145,14 @@ def _joint(
 
 
 def _run_back(
-    plan: Plan, pred: Any, values: list[Any], kept: list[Any], gs: Sequence[Any]
+    plan: CondDerivative, pred: Any, values: list[Any], kept: list[Any], gs: Sequence[Any]
 ) -> dict[int, Any]:
     yes, no = plan.sides
     given = [
         (a or b) and g is not None for a, b, g in zip(yes.tracked, no.tracked, gs, strict=True)
     ]
     pulled: list[Pulled] = [side.pull(given, must=side.wanted) for side in plan.sides]
-    columns = Columns()
+    columns = SharedOperands()
     for g, *inputs in zip(
         [g for g, here in zip(gs, given, strict=True) if here],
         *(p.cotangents for p in pulled),
@@ -177,7 +179,7 @@ def _run_back(
     return dict(zip(wanted, results, strict=True))
 
 
-def _input_at(plan: Plan, k: int, i: int) -> Any:
+def _input_at(plan: CondDerivative, k: int, i: int) -> Any:
     """The input of branch k's forward recording that operand i feeds; None if it feeds none."""
     count, shift = len(plan.wanted), len(plan.sides[0].constants)
     if k == 1 and i >= count:
@@ -203,9 +205,9 @@ def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
     return tuple(results[: len(both)]), tuple(next(supply) if h else None for h in both)
 
 
-def _joined(given: Sequence[Any], count: int, made: Sequence[Any]) -> Columns:
+def _joined(given: Sequence[Any], count: int, made: Sequence[Any]) -> SharedOperands:
     """Operands both graphs take, then the constants that rules brought into each."""
-    columns = Columns()
+    columns = SharedOperands()
     for i, x in enumerate(given):
         columns.add(x, *(m.graph.inputs[i] for m in made))
     for k, m in enumerate(made):
@@ -249,7 +251,7 @@ COND: Record = primitive(
     outputs=0,
     joint=_joint,
     push=_push,
-    share=_batch,
+    batch_mixed=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
     decompose=_run,
 )
@@ -294,11 +296,11 @@ def cond(
     return like.fill([where(test, a, b) for a, b in zip(yes, no, strict=True)])
 
 
-def _record(pred: Any, true_fn: Any, false_fn: Any, given: list[Any], shape: Shape) -> Any:
+def _record(pred: Any, true_fn: Any, false_fn: Any, given: list[Any], shape: TreeShape) -> Any:
     """One node: each branch recorded."""
     bodies, shapes, results = [], [], []
     for fn, name in ((true_fn, "true_fn"), (false_fn, "false_fn")):
-        body = Body(CONTEXT.capture, "cond")
+        body = BodyTrace(CONTEXT.capture, "cond")
         stand_ins = [body.parameter(t._spec) for t in given]
         result = body.run(lambda fn=fn, body_in=stand_ins: fn(*shape.fill(body_in)))
         leaves, structure = body.run(take_apart, f"cond: {name}'s result", result)
@@ -308,7 +310,7 @@ def _record(pred: Any, true_fn: Any, false_fn: Any, given: list[Any], shape: Sha
         results.append(leaves)
     check_same("cond: false_fn's result", shapes[1], shapes[0], *zip(*results[::-1], strict=False))
     _settle(bodies)
-    columns = Columns()
+    columns = SharedOperands()
     for i, x in enumerate(given):
         columns.add(x, *(b.graph.inputs[i] for b in bodies))
     columns.add_lifted(*bodies)
@@ -317,7 +319,7 @@ def _record(pred: Any, true_fn: Any, false_fn: Any, given: list[Any], shape: Sha
     return shapes[0].fill(bind(test, columns.operands, {"true": true, "false": false}))
 
 
-def _settle(bodies: Sequence[Body]) -> None:
+def _settle(bodies: Sequence[BodyTrace]) -> None:
     """Draw for both branches at once: the generator must not depend on which is taken."""
     yes, no = bodies
     if yes.draws != no.draws:

@@ -24,8 +24,8 @@ from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.ir import Graph, Value, extract
-from adjoint.engine.graph.record.body import Body, Lifted
+from adjoint.engine.graph.ir import DataflowGraph, Value, extract
+from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.verify import as_operand
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.tensor.mutation import make_level_tensor, payload
@@ -35,7 +35,7 @@ from adjoint.engine.tensor.tensor import Tensor
 BIND: dict[Record, Callable[[Sequence[Any], dict[str, Any]], Any]] = {}
 
 
-def replay(graph: Graph, operands: Sequence[Any]) -> list[Any]:
+def replay(graph: DataflowGraph, operands: Sequence[Any]) -> list[Any]:
     """The graph's outputs, each node performed as the present context has it."""
     env: dict[Value, Any] = dict(zip(graph.inputs, operands, strict=True))
     for node in graph:
@@ -51,7 +51,9 @@ def replay(graph: Graph, operands: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def recording(body: Body, *, grad: bool = False, levels: tuple[Any, ...] = ()) -> Iterator[None]:
+def recording(
+    body: BodyTrace, *, grad: bool = False, levels: tuple[Any, ...] = ()
+) -> Iterator[None]:
     """The body's recording active, and nothing else."""
     with CONTEXT.having(
         capture=body,
@@ -66,20 +68,20 @@ def recording(body: Body, *, grad: bool = False, levels: tuple[Any, ...] = ()) -
         yield
 
 
-def opened(graph: Graph, what: str) -> tuple[Body, list[Any]]:
+def opened(graph: DataflowGraph, what: str) -> tuple[BodyTrace, list[Any]]:
     """A recording with one argument per input of a graph."""
-    body = Body(None, what)
+    body = BodyTrace(None, what)
     return body, [
         body.host(as_operand(v)) if v.host else body.parameter(v.spec) for v in graph.inputs
     ]
 
 
-def extras(body: Body) -> list[Lifted]:
+def extras(body: BodyTrace) -> list[LiftedInput]:
     """Constants that rules brought in."""
     return [x for x in body.lifted.values() if is_tensor(x.source)]
 
 
-def reached(graph: Graph, sources: set[Value]) -> set[Value]:
+def reached(graph: DataflowGraph, sources: set[Value]) -> set[Value]:
     """The values through which a derivative by any of `sources` may flow."""
     found = set(sources)
     for node in graph:
@@ -89,7 +91,7 @@ def reached(graph: Graph, sources: set[Value]) -> set[Value]:
     return found
 
 
-def carried(graph: Graph, carries: int, wanted: Sequence[bool]) -> tuple[bool, ...]:
+def carried(graph: DataflowGraph, carries: int, wanted: Sequence[bool]) -> tuple[bool, ...]:
     """`wanted` inputs, and those carries that come to depend on them."""
     now = list(wanted)
     while True:
@@ -107,11 +109,11 @@ def carried(graph: Graph, carries: int, wanted: Sequence[bool]) -> tuple[bool, .
 class Pulled(NamedTuple):
     """A backward graph: its inputs are cotangents and what it needs of the forward."""
 
-    graph: Graph
+    graph: DataflowGraph
     cotangents: list[Value]
     needs: dict[Value, Value]  # forward value -> input of the graph
     outputs: dict[int, Value]  # operand -> its cotangent, where there is one
-    constants: list[Lifted]  # of rules
+    constants: list[LiftedInput]  # of rules
 
 
 class Reverse:
@@ -123,7 +125,7 @@ class Reverse:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: DataflowGraph,
         wanted: Sequence[bool],
         free: Sequence[bool],
         held: Sequence[bool],
@@ -202,13 +204,13 @@ class Reverse:
         spec = self.inputs[position]._spec
         return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
 
-    def forward(self, residuals: Sequence[Value]) -> Graph:
+    def forward(self, residuals: Sequence[Value]) -> DataflowGraph:
         """The graph, returning residuals after its outputs."""
         graph = self.trace.graph
         return extract(graph, graph.inputs, [*self.values, *residuals])
 
 
-class PullBody(Body):
+class PullBody(BodyTrace):
     """The recording of a backward pass: values of the forward recording are brought in."""
 
     def __init__(self, forward: Reverse) -> None:
@@ -259,12 +261,12 @@ class PullBody(Body):
 class Pushed(NamedTuple):
     """A graph on duals: inputs are the primals, then the tangents, then constants of rules."""
 
-    graph: Graph
+    graph: DataflowGraph
     constants: list[Any]
     tangents: list[bool]  # which outputs have one
 
 
-def push(graph: Graph, has: Sequence[bool], must: Sequence[int] = ()) -> Pushed:
+def push(graph: DataflowGraph, has: Sequence[bool], must: Sequence[int] = ()) -> Pushed:
     """The graph with tangents of the inputs that have one; outputs: values, then tangents.
 
     Outputs that `must` have a tangent get zeros for none.
@@ -297,14 +299,16 @@ def push(graph: Graph, has: Sequence[bool], must: Sequence[int] = ()) -> Pushed:
 class Batched(NamedTuple):
     """A graph on batches in front; inputs as before, then constants of rules."""
 
-    graph: Graph
+    graph: DataflowGraph
     constants: list[Any]
     batched: list[bool]  # which outputs have the batch
 
 
-def batch(graph: Graph, has: Sequence[bool], size: int, must: Sequence[int] = ()) -> Batched:
+def batch(
+    graph: DataflowGraph, has: Sequence[bool], size: int, must: Sequence[int] = ()
+) -> Batched:
     """The graph for inputs that `have` a batch; outputs that `must` have one are expanded."""
-    body = Body(None, "vmap")
+    body = BodyTrace(None, "vmap")
     level = VmapLevel(1, size, "same")
     with recording(body, levels=(level,)):
         operands: list[Any] = []

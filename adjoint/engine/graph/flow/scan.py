@@ -8,9 +8,9 @@ from typing import Any
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.flow.scan_record import Loop, no_rows
-from adjoint.engine.graph.flow.trees import Shape, check_same, check_unwritten, take_apart
-from adjoint.engine.graph.record.body import Body
+from adjoint.engine.graph.flow.scan_record import ScanDraft, no_rows
+from adjoint.engine.graph.flow.trees import TreeShape, check_same, check_unwritten, take_apart
+from adjoint.engine.graph.record.body import BodyTrace
 from adjoint.engine.ops.shape.join import stack
 
 
@@ -56,7 +56,7 @@ def scan_growing(
         rows = [x.movedim(dim, 0) for x in rows]
     count = _length(rows, length)
 
-    def step(carry: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any], Shape]:
+    def step(carry: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any], TreeShape]:
         result = f(carry_shape.fill(carry), rows_shape.fill(x))
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise TypeError(
@@ -91,7 +91,7 @@ def _length(rows: list[Any], length: int | None) -> int:
 
 def _loop(
     step: Any, carry: list[Any], rows: list[Any], count: int, reverse: bool, checkpoint: bool
-) -> tuple[list[Any], list[Any], Shape]:
+) -> tuple[list[Any], list[Any], TreeShape]:
     """Iteration by iteration; the tape and the transforms see the operations."""
     if not count:
         return _empty(step, carry, rows)
@@ -115,9 +115,9 @@ def _loop(
     return carry, [stack(list(column)) for column in zip(*outs, strict=True)], shape  # type: ignore[return-value]
 
 
-def _empty(step: Any, carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any], Shape]:
+def _empty(step: Any, carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any], TreeShape]:
     """No iteration at all: what the ys would look like is found by looking at one."""
-    body = Body(None, "scan")
+    body = BodyTrace(None, "scan")
     with CONTEXT.having(capture=body, levels=(), grad_enabled=False):
         c = [body.parameter(t._spec) for t in carry]
         x = [body.parameter(t._spec._replace(shape=tuple(t.shape[1:]))) for t in rows]
@@ -144,9 +144,9 @@ def _record(
     reverse: bool,
     checkpoint: bool,
     growing: Sequence[tuple[HostScalar, int]],
-) -> tuple[list[Any], list[Any], Shape]:
+) -> tuple[list[Any], list[Any], TreeShape]:
     """One node: the body recorded once."""
-    body = Body(CONTEXT.capture, "scan")
+    body = BodyTrace(CONTEXT.capture, "scan")
     stand_ins = [body.parameter(t._spec) for t in carry]
     slices = [body.parameter(t._spec._replace(shape=tuple(t.shape[1:]))) for t in rows]
     new, ys, shape = body.run(step, stand_ins, slices)
@@ -156,7 +156,7 @@ def _record(
     for number, amount in growing:
         if number.key in body.lifted:
             body.lifted[number.key].advance = amount
-    loop = Loop()
+    loop = ScanDraft()
     inputs = body.graph.inputs
     loop.carries = list(zip(inputs, carry, strict=False))
     loop.rows = list(zip(inputs[len(carry) :], rows, strict=False))

@@ -10,16 +10,22 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.flow.derive import BIND, Pulled, batch, carried, push
-from adjoint.engine.graph.flow.scan_plan import Plan, make_plan
+from adjoint.engine.graph.flow.scan_derivative import ScanDerivative, make_plan
 from adjoint.engine.graph.interpreter import Run, interpret
-from adjoint.engine.graph.ir import Graph, Value, extract
+from adjoint.engine.graph.ir import DataflowGraph, Value, extract
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import alias
 
 
 def _infer(
-    *operands: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool, advance: Any
+    *operands: Any,
+    body: DataflowGraph,
+    carries: int,
+    xs: int,
+    length: int,
+    reverse: bool,
+    advance: Any,
 ) -> tuple[Spec, ...]:
     if len(operands) != len(body.inputs):
         raise RuntimeError(f"scan: {len(operands)} operands, the body has {len(body.inputs)}")
@@ -41,7 +47,7 @@ def _infer(
 
 def _run(
     *operands: Any,
-    body: Graph,
+    body: DataflowGraph,
     carries: int,
     xs: int,
     length: int,
@@ -85,7 +91,9 @@ def bind(operands: Sequence[Any], params: dict[str, Any], *, checkpoint: bool = 
     return SCAN(*operands, **params)
 
 
-def _forward(plan: Plan, operands: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+def _forward(
+    plan: ScanDerivative, operands: Sequence[Any], params: dict[str, Any]
+) -> tuple[Any, ...]:
     return SCAN(*operands, *plan.reverse.constants, **{**params, "body": plan.forward})
 
 
@@ -110,7 +118,7 @@ def _padded(wanted: Sequence[bool], like: Sequence[Any]) -> list[bool]:
     return [*wanted, *[False] * (len(like) - len(wanted))]
 
 
-class Loop:
+class ScanDraft:
     """A scan being put together: operands with the inputs of a graph they are for."""
 
     def __init__(self) -> None:
@@ -120,7 +128,7 @@ class Loop:
 
     def bind(
         self,
-        graph: Graph,
+        graph: DataflowGraph,
         outputs: Sequence[Value],
         length: int,
         reverse: bool,
@@ -141,14 +149,19 @@ class Loop:
 
 
 def _run_back(
-    plan: Plan, operands: list[Any], outs: Any, gs: Sequence[Any], needed: list[bool], params: Any
+    plan: ScanDerivative,
+    operands: list[Any],
+    outs: Any,
+    gs: Sequence[Any],
+    needed: list[bool],
+    params: Any,
 ) -> list[Any]:
     made, length = plan.reverse, params["length"]
     moved = [i for i in made.wanted if i < plan.carries]
     rows = [i for i in made.wanted if plan.carries <= i < plan.first]
     given = tuple(t and (i < plan.carries or gs[i] is not None) for i, t in enumerate(made.tracked))
     back = plan.back(given)
-    pulled, loop = back.pulled, Loop()
+    pulled, loop = back.pulled, ScanDraft()
     cotangents = dict(zip([i for i, g in enumerate(given) if g], pulled.cotangents, strict=True))
     for i in moved:  # one that nothing asks for still has a place in the loop
         value = cotangents.pop(i, None) or Value("unused", made.values[i].spec)
@@ -179,7 +192,12 @@ def _run_back(
 
 
 def _add_needs(
-    loop: Loop, plan: Plan, pulled: Pulled, operands: list[Any], outs: Any, params: Any
+    loop: ScanDraft,
+    plan: ScanDerivative,
+    pulled: Pulled,
+    operands: list[Any],
+    outs: Any,
+    params: Any,
 ) -> None:
     """The operands of a backward loop that come of the forward one."""
     stacks = dict(zip(plan.residuals, outs[plan.count :], strict=True))
@@ -203,10 +221,10 @@ def _or_zeros(g: Any, like: Any) -> Any:
 
 def _loop_of(
     inputs: Sequence[Value], operands: Sequence[Any], params: Any, constants: Sequence[Any] = ()
-) -> Loop:
+) -> ScanDraft:
     """A loop like the one of `params`, over other operands; `constants` are further ones."""
     carries, first = params["carries"], params["carries"] + params["xs"]
-    loop = Loop()
+    loop = ScanDraft()
     pairs = list(zip(inputs, [*operands, *constants], strict=True))
     advance = (*params["advance"], *(0 for _ in constants))
     loop.carries, loop.rows = pairs[:carries], pairs[carries:first]
@@ -289,7 +307,7 @@ SCAN: Record = primitive(
     outputs=0,
     joint=_joint,
     push=_push,
-    share=_batch,
+    batch_mixed=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
     decompose=_run,
 )

@@ -12,7 +12,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """A tree with its tensors taken out; None stays in it."""
 
     structure: TreeDef
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
         return unflatten(self.structure, [next(supply) if p else None for p in self.present])
 
 
-def take_apart(what: str, tree: Any) -> tuple[list[Any], Shape]:
+def take_apart(what: str, tree: Any) -> tuple[list[Any], TreeShape]:
     """The tensors of a tree (numbers become 0-d tensors) and its shape."""
     leaves, structure = flatten(tree)
     tensors: list[Any] = []
@@ -40,10 +40,10 @@ def take_apart(what: str, tree: Any) -> tuple[list[Any], Shape]:
                 f"received {kind}. Close over anything else."
             )
         tensors.append(leaf)
-    return tensors, Shape(structure, tuple(leaf is not None for leaf in leaves))
+    return tensors, TreeShape(structure, tuple(leaf is not None for leaf in leaves))
 
 
-def check_same(what: str, have: Shape, wanted: Shape, *pairs: tuple[Any, Any]) -> None:
+def check_same(what: str, have: TreeShape, wanted: TreeShape, *pairs: tuple[Any, Any]) -> None:
     """Refuse values that do not look as they did before."""
     if have != wanted:
         raise TypeError(
@@ -58,7 +58,7 @@ def check_same(what: str, have: Shape, wanted: Shape, *pairs: tuple[Any, Any]) -
             )
 
 
-def _shown(shape: Shape) -> str:
+def _shown(shape: TreeShape) -> str:
     return repr(shape.fill(["*"] * sum(shape.present)))
 
 

@@ -10,14 +10,14 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.flow.columns import Columns, check_operands
 from adjoint.engine.graph.flow.cond import cond
 from adjoint.engine.graph.flow.derive import batch, carried, opened, push, recording, replay
 from adjoint.engine.graph.flow.scan import scan
-from adjoint.engine.graph.flow.trees import Shape, check_same, check_unwritten, take_apart
+from adjoint.engine.graph.flow.shared_operands import SharedOperands, check_operands
+from adjoint.engine.graph.flow.trees import TreeShape, check_same, check_unwritten, take_apart
 from adjoint.engine.graph.interpreter import Run, interpret
-from adjoint.engine.graph.ir import Graph
-from adjoint.engine.graph.record.body import Body
+from adjoint.engine.graph.ir import DataflowGraph
+from adjoint.engine.graph.record.body import BodyTrace
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.item import known
@@ -26,7 +26,9 @@ from adjoint.engine.tensor.tensor import alias
 # -- the record ---------------------------------------------------------------------------------
 
 
-def _infer(*operands: Any, test: Graph, body: Graph, carries: int) -> tuple[Spec, ...]:
+def _infer(
+    *operands: Any, test: DataflowGraph, body: DataflowGraph, carries: int
+) -> tuple[Spec, ...]:
     for graph in (test, body):
         check_operands("while_loop", operands, graph)
     for i, (new, old) in enumerate(zip(body.outputs, body.inputs[:carries], strict=True)):
@@ -36,7 +38,7 @@ def _infer(*operands: Any, test: Graph, body: Graph, carries: int) -> tuple[Spec
 
 
 def _run(
-    *operands: Any, test: Graph, body: Graph, carries: int, run: Run = interpret
+    *operands: Any, test: DataflowGraph, body: DataflowGraph, carries: int, run: Run = interpret
 ) -> tuple[Any, ...]:
     carry, consts = list(operands[:carries]), operands[carries:]
     while bool(run(test, [*carry, *consts])[0]):
@@ -64,7 +66,7 @@ def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
     moved = [i for i in have if i < carries]
     graph, constants, _ = push(body, has, must=moved)
     filled = dict(zip(have, graph.inputs[count:], strict=False))
-    columns = Columns()
+    columns = SharedOperands()
 
     def add(i: int) -> None:
         t = tangents[i]
@@ -105,7 +107,7 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
     if tested.batched[0]:
         graphs, shared = _selecting(tested, made, size, carries)
         constants = [shared, shared]
-    columns = Columns()
+    columns = SharedOperands()
     for i, x in enumerate(values):
         late = i < carries and has[i] and not batched[i]
         columns.add(x.expand((size, *x.shape)) if late else x, *(g.inputs[i] for g in graphs))
@@ -123,7 +125,7 @@ def _selecting(tested: Any, made: Any, size: int, carries: int) -> tuple[Any, li
     constants = [*tested.constants, *made.constants]
     graphs = []
     for kind in ("test", "body"):
-        like = Graph()
+        like = DataflowGraph()
         like.inputs = [
             *made.graph.inputs,
             *tested.graph.inputs[count:],
@@ -161,7 +163,7 @@ WHILE_LOOP: Record = primitive(
     outputs=0,
     joint=_joint,
     push=_push,
-    share=_batch,
+    batch_mixed=_batch,
     batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
     decompose=_run,
 )
@@ -221,7 +223,7 @@ def while_loop(
     return shape.fill(last)
 
 
-def _like(result: Any, shape: Shape, spread: bool) -> Any:
+def _like(result: Any, shape: TreeShape, spread: bool) -> Any:
     """A body's result in the container of the first values: a tuple for a list is fine."""
     kind = shape.structure.kind
     if not spread:
@@ -277,7 +279,7 @@ def _counted(test: Any, body: Any, carry: list[Any], limit: int) -> Sequence[Any
 
 def _reversible(operands: Sequence[Any]) -> bool:
     """Whether operands are on the tape or may yet come to be, inside a transform or a body."""
-    if CONTEXT.levels or isinstance(CONTEXT.capture, Body):
+    if CONTEXT.levels or isinstance(CONTEXT.capture, BodyTrace):
         return True
     return CONTEXT.grad_enabled and any(is_tensor(x) and x.requires_grad for x in operands)
 
@@ -298,7 +300,7 @@ def _record(test: Any, body: Any, carry: list[Any]) -> tuple[list[Any], dict[str
     """Operands and parameters of one node: test and body recorded."""
     recorded = []
     for fn in (lambda c: [test(c)], body):
-        inner = Body(CONTEXT.capture, "while_loop")
+        inner = BodyTrace(CONTEXT.capture, "while_loop")
         stand_ins = [inner.parameter(t._spec) for t in carry]
         inner.finish(inner.run(fn, stand_ins))
         if inner.draws:
@@ -307,7 +309,7 @@ def _record(test: Any, body: Any, carry: list[Any]) -> tuple[list[Any], dict[str
                 "Use scan, draw outside, or give max_iterations and draw outside.",
             )
         recorded.append(inner)
-    columns = Columns()
+    columns = SharedOperands()
     for i, x in enumerate(carry):
         columns.add(x, *(b.graph.inputs[i] for b in recorded))
     columns.add_lifted(*recorded)

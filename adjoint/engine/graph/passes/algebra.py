@@ -16,7 +16,7 @@ from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.extents import is_extent
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.elementwise.arithmetic import ADD, MUL, NEG, SUB
 from adjoint.engine.ops.elementwise.division import DIV
 from adjoint.engine.ops.elementwise.power import SQRT
@@ -25,7 +25,7 @@ from adjoint.engine.ops.shape.views import RESHAPE
 
 Inputs = tuple[Any, ...]
 Params = dict[str, Any]
-Rule = Callable[[Builder, Inputs, Params, Spec], "Value | None"]
+Rule = Callable[[GraphBuilder, Inputs, Params, Spec], "Value | None"]
 NUMBERS = (bool, int, float, complex)  # by category of dtype
 
 
@@ -105,7 +105,7 @@ def literal_operand(record: Record, *positions: int) -> Rule:
     same.
     """
 
-    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+    def rule(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
         for i in positions:
             full, other = inputs[i], inputs[1 - i]
             number = number_in(full)
@@ -125,7 +125,7 @@ def literal_operand(record: Record, *positions: int) -> Rule:
 def expanded_operand(record: Record) -> Rule:
     """An operand need not be expanded to the shape the other has."""
 
-    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+    def rule(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
         x, y = inputs
         for node, other, first in (
             (made_by(x, "expand"), y, True),
@@ -146,7 +146,7 @@ def _rounds_alike(number: Any, dtype: DType) -> bool:
     return not dtype.is_half or (abs(number) <= 256 and number == int(number))
 
 
-def simplify_add(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_add(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """x + 0 and x + -y."""
     x, y = inputs
     for a, c in ((x, y), (y, x)):
@@ -165,7 +165,7 @@ def _has_dtype(x: Any, dtype: DType) -> bool:
     return x.__class__ is not Value or x.spec.dtype is dtype
 
 
-def simplify_sub(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_sub(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """x - 0 and x - -y."""
     x, y = inputs
     number = number_in(y)
@@ -179,7 +179,7 @@ def simplify_sub(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     return None
 
 
-def simplify_mul(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_mul(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """x * 1, x * -1, and negated factors."""
     x, y = inputs
     for a, c in ((x, y), (y, x)):
@@ -199,19 +199,19 @@ def simplify_mul(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     return None
 
 
-def simplify_neg(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_neg(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """- -x."""
     inner = made_by(inputs[0], "neg")
     return None if inner is None else inner.inputs[0]
 
 
-def emit_neg(b: Builder, x: Value) -> Value:
+def emit_neg(b: GraphBuilder, x: Value) -> Value:
     """-x, or what x negates."""
     inner = made_by(x, "neg")
     return b.emit(NEG, x) if inner is None else inner.inputs[0]
 
 
-def simplify_div(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_div(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """Division by 1, -1 and powers of two."""
     x, y = inputs
     number = number_in(y)
@@ -230,7 +230,7 @@ def simplify_div(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     return None
 
 
-def simplify_pow(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_pow(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """The powers that are cheaper written otherwise: 1, 2, 1/2, -1."""
     x, y = inputs
     if y.__class__ not in (int, float) or not alike(x, spec):
@@ -249,7 +249,7 @@ def simplify_pow(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
 # -- reductions ----------------------------------------------------------------------------------
 
 
-def simplify_sum(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_sum(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A sum over nothing or over dimensions of size 1; a sum of a sum."""
     x, dims = inputs[0], params["dims"]
     shape = x.spec.shape
@@ -265,7 +265,7 @@ def simplify_sum(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
     return _join_sums(b, inner, dims, spec)
 
 
-def _join_sums(b: Builder, inner: Node, dims: tuple[int, ...], spec: Spec) -> Value:
+def _join_sums(b: GraphBuilder, inner: Node, dims: tuple[int, ...], spec: Spec) -> Value:
     x, first = inner.inputs[0], inner.params["dims"]
     if not inner.params["keepdim"]:
         left = [d for d in range(len(x.spec.shape)) if d not in first]
@@ -274,7 +274,7 @@ def _join_sums(b: Builder, inner: Node, dims: tuple[int, ...], spec: Spec) -> Va
     return joined if joined.spec == spec else b.emit(RESHAPE, joined, shape=spec.shape)
 
 
-def simplify_extreme(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_extreme(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """The largest, smallest or product over dimensions of size 1."""
     x, dims = inputs[0], params["dims"]
     if not alike(x, spec._replace(shape=x.spec.shape)):

@@ -16,14 +16,14 @@ from adjoint.engine.graph.passes.algebra import (
     never_negative_zero,
     number_in,
 )
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.elementwise.comparison import EQ, NE
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.elementwise.logical import LOGICAL_NOT
 from adjoint.engine.ops.shape.convert import CAST
 
 
-def simplify_where(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_where(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A condition that is constant or negated, or a choice between the same."""
     condition, x, y = inputs
     number = number_in(condition)
@@ -39,7 +39,7 @@ def simplify_where(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Va
     return _unguarded(b, condition, x, y, spec)
 
 
-def _unguarded(b: Builder, condition: Value, x: Any, y: Any, spec: Spec) -> Value | None:
+def _unguarded(b: GraphBuilder, condition: Value, x: Any, y: Any, spec: Spec) -> Value | None:
     """where(c, x, f(where(c, z, y))) without the inner choice, which the outer one hides.
 
     Derivatives want the guard; values do not. And where(y == 0, 0, sqrt(y)) is sqrt(y) as it is.
@@ -65,13 +65,13 @@ def inner_spec(y: Value) -> Spec:
     return operand.spec
 
 
-def simplify_eq(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_eq(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """Whether a condition, as a number, is zero."""
     source = _condition_tested(inputs)
     return None if source is None else b.emit(LOGICAL_NOT, source)
 
 
-def simplify_ne(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_ne(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """Whether a condition, as a number, is not zero."""
     return _condition_tested(inputs)
 
@@ -88,7 +88,7 @@ def _condition_tested(inputs: Inputs) -> Value | None:
 _OPPOSITE: dict[str, Record] = {"eq": NE, "ne": EQ}  # the orderings are not: NaN fails both
 
 
-def simplify_not(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_not(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """not not x, not x == y."""
     x = inputs[0]
     inner = made_by(x, "logical_not")
@@ -113,7 +113,7 @@ def widens(a: DType, b: DType) -> bool:
     return a.category == b.category and a.itemsize < b.itemsize
 
 
-def simplify_cast(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_cast(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A cast to the dtype x has, and a cast after one that lost nothing."""
     x = inputs[0]
     if alike(x, spec):

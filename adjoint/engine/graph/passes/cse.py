@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.graph.ir import Graph, Node, Value, frozen
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, frozen
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 
 def key_of(node: Node, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -20,9 +20,9 @@ def key_of(node: Node, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return (node.record.name, apart, *operands, None, *options)
 
 
-def cse(graph: Graph) -> Graph:
+def cse(graph: DataflowGraph) -> DataflowGraph:
     """The graph in which equal computations are done once."""
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     became = builder.became
     seen: dict[Any, tuple[Value, ...]] = {}
     for node in graph.nodes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.passes.rewrite import succeed
 
 
-def dce(graph: Graph) -> Graph:
+def dce(graph: DataflowGraph) -> DataflowGraph:
     """The graph without the nodes that nothing uses."""
     used: set[Any] = set(graph.outputs)
     kept = []

@@ -12,9 +12,9 @@ from typing import Any
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.extents import is_extent
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.algebra import made_by
-from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.ops.create.creation import FULL
 
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "clone", "diagonal", "unfold"})
@@ -22,12 +22,12 @@ _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "clone", "diagonal"
 _DRAWS = frozenset({"bernoulli", "normal", "poisson", "binomial", "standard_gamma"})
 
 
-def fold(graph: Graph) -> Graph:
+def fold(graph: DataflowGraph) -> DataflowGraph:
     """The graph with operations on constants replaced by their results."""
     return rebuild(graph, _visit)
 
 
-def _visit(b: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
+def _visit(b: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
     record = node.record
     if not (record.family == "elementwise" or record.name == "cast" or record.name in _VIEWS):
         return None
@@ -54,7 +54,7 @@ def _filling(x: Any) -> Any:
     return x.node.inputs[0] if x.__class__ is Value else x  # type: ignore[union-attr]
 
 
-def filled(b: Builder, number: Any, spec: Spec) -> Value:
+def filled(b: GraphBuilder, number: Any, spec: Spec) -> Value:
     """A tensor of one number."""
     shape, dtype, device = spec
     return b.emit(FULL, number, shape=shape, dtype=dtype, device=device, strides=None)

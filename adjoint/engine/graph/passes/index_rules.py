@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.passes.algebra import Inputs, Params, made_by, number_in
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.ops.shape.views import SLICE, VIEW_SCATTER
 
@@ -28,14 +28,14 @@ def as_slice(index: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     return tuple(entries)
 
 
-def simplify_index(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_index(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """x[arange]."""
     x = inputs[0]
     index = as_slice(inputs[1], x.spec.shape, params["dims"]) if len(inputs) == 2 else None
     return None if index is None else b.emit(SLICE, x, index=index)
 
 
-def simplify_index_put(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_index_put(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """x[arange] = y, or += y, which counts no place twice."""
     if len(inputs) != 3:
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.graph.ir import Graph, Node, Value
-from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 
 Keep = Callable[[Node, tuple[Any, ...]], bool]  # whether a composite stays, with these inputs
 
@@ -15,10 +15,10 @@ def _none(node: Node, inputs: tuple[Any, ...]) -> bool:
     return False
 
 
-def inline(graph: Graph, keep: Keep = _none) -> Graph:
+def inline(graph: DataflowGraph, keep: Keep = _none) -> DataflowGraph:
     """The graph with each composite's subgraph in its place, except those to `keep`."""
 
-    def visit(builder: Builder, node: Node, inputs: tuple[Any, ...]) -> Any:
+    def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Any:
         if node.subgraph is None or node.record.compose is None or keep(node, inputs):
             return None
         return splice(builder.graph, node.subgraph, inputs, keep)
@@ -27,7 +27,7 @@ def inline(graph: Graph, keep: Keep = _none) -> Graph:
 
 
 def splice(
-    target: Graph, subgraph: Graph, operands: tuple[Any, ...], keep: Keep = _none
+    target: DataflowGraph, subgraph: DataflowGraph, operands: tuple[Any, ...], keep: Keep = _none
 ) -> list[Any]:
     """Add the nodes of a subgraph to a graph; what its outputs are there.
 

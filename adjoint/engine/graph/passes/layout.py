@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from adjoint.engine.graph.ir import Graph, Node, Value
-from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.shape.views import PERMUTE
 
@@ -21,14 +21,16 @@ def swaps_last(dims: tuple[int, ...]) -> bool:
     return n >= 2 and dims == (*range(n - 2), n - 1, n - 2)
 
 
-def layout(graph: Graph) -> Graph:
+def layout(graph: DataflowGraph) -> DataflowGraph:
     """The graph without copies, with products oriented as they are used."""
     graph = rebuild(graph, _without_copies)
     uses: Counter[Value] = Counter(graph.outputs)
     for node in graph.nodes:
         uses.update(x for x in node.inputs if x.__class__ is Value)
 
-    def orient(builder: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
+    def orient(
+        builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]
+    ) -> tuple[Value, ...] | None:
         if node.record is not PERMUTE or not swaps_last(node.params["dims"]):
             return None
         made = inputs[0].node
@@ -41,12 +43,12 @@ def layout(graph: Graph) -> Graph:
 
 
 def _without_copies(
-    builder: Builder, node: Node, inputs: tuple[Any, ...]
+    builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]
 ) -> tuple[Value, ...] | None:
     return (inputs[0],) if node.record.name == "clone" else None
 
 
-def _transposed(builder: Builder, x: Value) -> Value:
+def _transposed(builder: GraphBuilder, x: Value) -> Value:
     made = x.node
     if made is not None and made.record is PERMUTE and swaps_last(made.params["dims"]):
         back: Value = made.inputs[0]

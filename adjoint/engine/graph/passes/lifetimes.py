@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 
 from adjoint.engine.graph.extents import typical
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
 REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
 LIGHT = {"cast", "clone", "full", "arange", "triu", "tril", "random", "gather", "index", "scatter"}
@@ -32,7 +32,7 @@ def nbytes(value: Value) -> int:
 class Lifetimes:
     """When the values of a graph are made and read."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: DataflowGraph) -> None:
         self.graph = graph
         self.at: dict[Value, int] = {}  # position of the node that makes it
         self.epoch: list[int] = []  # by position: how many heavier nodes come before

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 
-def in_subgraphs(graph: Graph, run: Callable[[Graph], Graph]) -> Graph:
+def in_subgraphs(
+    graph: DataflowGraph, run: Callable[[DataflowGraph], DataflowGraph]
+) -> DataflowGraph:
     """The graph with `run` applied to every graph among its nodes' parameters.
 
     A composite's own subgraph is left: `inline` puts it in place, where the passes see it.
     """
     if not any(subgraphs(node) for node in graph.nodes):
         return graph
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         inputs = builder.translate(node.inputs)
         inner = subgraphs(node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.fold import fold
@@ -22,7 +22,7 @@ from adjoint.engine.graph.passes.unsplit import unsplit
 from adjoint.engine.graph.verify import GraphError, verifying
 from adjoint.engine.graph.verify import verify as verify_graph
 
-Pass = Callable[[Graph], Graph]
+Pass = Callable[[DataflowGraph], DataflowGraph]
 
 PIPELINE: tuple[tuple[str, Pass, str], ...] = (
     ("unmark", unmark, "what only derivatives were told"),
@@ -47,12 +47,12 @@ def keeping(keep: Keep) -> tuple[tuple[str, Pass, str], ...]:
 
 
 def run_passes(
-    graph: Graph,
+    graph: DataflowGraph,
     passes: Sequence[tuple[str, Pass, str]] = PIPELINE,
     *,
     verify: bool | None = None,
-    observe: Callable[[str, Graph], None] | None = None,
-) -> Graph:
+    observe: Callable[[str, DataflowGraph], None] | None = None,
+) -> DataflowGraph:
     """The graph after all passes, which also run in branches and loop bodies.
 
     `observe` is called with each pass's name and result.

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from adjoint.engine.graph.flow.cond import COND
 from adjoint.engine.graph.flow.scan_record import SCAN
 from adjoint.engine.graph.flow.while_loop import WHILE_LOOP
-from adjoint.engine.graph.ir import Graph, Node, Value, extract
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, extract
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 
 class Pruned(NamedTuple):
@@ -24,7 +24,7 @@ class Pruned(NamedTuple):
     params: dict[str, Any]
 
 
-def _uses(graph: Graph, outputs: Sequence[Value]) -> set[Value]:
+def _uses(graph: DataflowGraph, outputs: Sequence[Value]) -> set[Value]:
     """The inputs that some outputs depend on."""
     needed: set[Any] = set(outputs)
     for node in reversed(graph.nodes):
@@ -106,7 +106,7 @@ _RULES: dict[Any, Callable[[Node, list[int]], Pruned | None]] = {
 }  # fmt: skip
 
 
-def prune(graph: Graph) -> Graph:
+def prune(graph: DataflowGraph) -> DataflowGraph:
     """The graph with every loop and branch cut down to what is used of it."""
     if not any(node.record in _RULES for node in graph.nodes):
         return graph
@@ -121,7 +121,7 @@ def prune(graph: Graph) -> Graph:
         else:
             plans[node] = plan
             used.update(node.inputs[i] for i in plan.inputs)
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         inputs = builder.translate(node.inputs)
         cut = plans.get(node)

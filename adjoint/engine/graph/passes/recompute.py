@@ -12,10 +12,10 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.graph.extents import typical
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.lifetimes import REDUCTIONS, Lifetimes
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 STRATEGIES = ("memory", "speed", "balanced")
 DEFAULT = "balanced"
@@ -36,7 +36,7 @@ FAILS = {"floor_divide", "trunc_divide", "remainder", "fmod"}  # of integers, by
 class Recomputed:
     """What the pass did: the new graph, and the names of the values that are computed again."""
 
-    graph: Graph
+    graph: DataflowGraph
     strategy: str = DEFAULT
     names: set[str] = field(default_factory=set)
 
@@ -84,7 +84,7 @@ def rewritten(
     """The graph in which readers that are `late` read copies, and the nodes in `places` moved."""
     graph = lives.graph
     result = Recomputed(graph, done.strategy, set(done.names))
-    copier = _Copier(Builder(graph), again, result)
+    copier = _Copier(GraphBuilder(graph), again, result)
     builder = copier.builder
     moved = {v for nodes in places.values() for node in nodes for v in node.outputs}
     for k, node in enumerate(graph.nodes):
@@ -105,7 +105,7 @@ def rewritten(
 class _Copier:
     """Makes copies of nodes where they are wanted."""
 
-    def __init__(self, builder: Builder, again: set[Value], result: Recomputed) -> None:
+    def __init__(self, builder: GraphBuilder, again: set[Value], result: Recomputed) -> None:
         self.builder, self.again, self.result = builder, again, result
         self.copies: dict[Value, Value] = {}
 

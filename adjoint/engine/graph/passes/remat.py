@@ -19,7 +19,7 @@ Note [what is kept]
 
 from __future__ import annotations
 
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.lifetimes import Lifetimes, nbytes
 from adjoint.engine.graph.passes.mincut import NEVER, Network
 from adjoint.engine.graph.passes.recompute import (
@@ -39,7 +39,7 @@ ROUNDS = 3  # peaks that are looked at
 BYTE = {"speed": 4, "balanced": 4, "memory": 64}
 
 
-def rematerialise(graph: Graph, strategy: str = DEFAULT) -> Recomputed:
+def rematerialise(graph: DataflowGraph, strategy: str = DEFAULT) -> Recomputed:
     """The graph in which late readers of what is cheap to compute have it computed again."""
     done = Recomputed(graph, strategy)
     seen: set[str] = set()

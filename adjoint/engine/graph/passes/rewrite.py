@@ -11,18 +11,18 @@ from typing import Any
 
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.verify import GraphError, as_operand
 
-Visit = Callable[["Builder", Node, tuple[Any, ...]], "tuple[Value, ...] | None"]
+Visit = Callable[["GraphBuilder", Node, tuple[Any, ...]], "tuple[Value, ...] | None"]
 
 
-class Builder:
+class GraphBuilder:
     """The graph being made, and what the old graph's values have become in it."""
 
     __slots__ = ("became", "graph")
 
-    def __init__(self, source: Graph) -> None:
+    def __init__(self, source: DataflowGraph) -> None:
         self.graph = succeed(source)
         self.became: dict[Any, Any] = {}
 
@@ -56,24 +56,26 @@ class Builder:
         spec = record.infer(*map(as_operand, inputs), **params)
         return self.graph.add_node(record, inputs, params, (spec,))[0]
 
-    def finish(self, source: Graph) -> Graph:
+    def finish(self, source: DataflowGraph) -> DataflowGraph:
         """The new graph, complete."""
         became = self.became
         self.graph.outputs = [became.get(v, v) for v in source.outputs]
         return self.graph
 
 
-def succeed(source: Graph) -> Graph:
+def succeed(source: DataflowGraph) -> DataflowGraph:
     """An empty graph with the inputs of another, whose new names are new in both."""
-    graph = Graph()
+    graph = DataflowGraph()
     graph.inputs = list(source.inputs)
     graph._count = source._count
     return graph
 
 
-def rebuild(graph: Graph, visit: Visit, builder: Builder | None = None) -> Graph:
+def rebuild(
+    graph: DataflowGraph, visit: Visit, builder: GraphBuilder | None = None
+) -> DataflowGraph:
     """The graph in which each node is replaced by what `visit` gives; None keeps it."""
-    builder = builder or Builder(graph)
+    builder = builder or GraphBuilder(graph)
     for node in graph.nodes:
         builder.graph.where = node.where
         inputs = builder.translate(node.inputs)

@@ -28,7 +28,7 @@ PRODUCTS = {"matmul", "convolution", "convolution_transpose"}
 
 
 @dataclass(slots=True)
-class Segment:
+class RecomputedSegment:
     """How a value would be computed again."""
 
     value: Value
@@ -59,9 +59,9 @@ def shorten(done: Recomputed) -> Recomputed:
     return done
 
 
-def candidates(lives: Lifetimes, where: int) -> dict[Any, list[Segment]]:
+def candidates(lives: Lifetimes, where: int) -> dict[Any, list[RecomputedSegment]]:
     """What could be computed again for readers after a position, alike ones together."""
-    groups: dict[Any, list[Segment]] = {}
+    groups: dict[Any, list[RecomputedSegment]] = {}
     epoch = lives.epoch
     readers = late_readers(lives, where)
     for v in lives.stored:
@@ -89,7 +89,7 @@ def late_readers(lives: Lifetimes, where: int) -> dict[Value, int]:
     return found
 
 
-def segment_of(lives: Lifetimes, value: Value, reader: int) -> Segment | None:
+def segment_of(lives: Lifetimes, value: Value, reader: int) -> RecomputedSegment | None:
     """How a value would be computed again for a reader, if it can be."""
     nodes: set[Value] = set()
     total, extended = 0, 0
@@ -112,7 +112,7 @@ def segment_of(lives: Lifetimes, value: Value, reader: int) -> Segment | None:
         if len(nodes) > LONGEST:
             return None
         stack += [x for x in v.node.inputs if x.__class__ is Value]
-    return Segment(value, nodes, max(total, 1), nbytes(value) - extended)
+    return RecomputedSegment(value, nodes, max(total, 1), nbytes(value) - extended)
 
 
 def effort(node: Node) -> int:
@@ -129,7 +129,9 @@ def effort(node: Node) -> int:
     return work(node)
 
 
-def apply(done: Recomputed, lives: Lifetimes, where: int, segments: list[Segment]) -> Recomputed:
+def apply(
+    done: Recomputed, lives: Lifetimes, where: int, segments: list[RecomputedSegment]
+) -> Recomputed:
     """The graph in which the segments' values are computed again for readers after a position."""
     targets = {s.value for s in segments}
     again = {v for s in segments for v in s.nodes}

@@ -10,24 +10,24 @@ from typing import Any
 
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes import algebra, choice_rules, index_rules, view_rules
 from adjoint.engine.graph.passes.algebra import Inputs, Params, Rule
-from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.verify import as_operand
 
 
-def simplify_clone(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_clone(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """Values are not written to, so a copy is as good as what it copies."""
     return inputs[0]
 
 
-def simplify_move(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_move(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A move to where the tensor is."""
     return inputs[0] if algebra.alike(inputs[0], spec) else None
 
 
-def simplify_join(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_join(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """One tensor, joined to nothing."""
     return inputs[0] if len(inputs) == 1 and algebra.alike(inputs[0], spec) else None
 
@@ -75,7 +75,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-class Simplifier(Builder):
+class Simplifier(GraphBuilder):
     """A builder whose new nodes are simplified as they are made."""
 
     __slots__ = ()
@@ -104,7 +104,7 @@ _RULES_OF: dict[Record, tuple[Rule, ...]] = {}
 
 
 def apply_rules(
-    b: Builder, record: Record, inputs: Inputs, params: Params, spec: Spec
+    b: GraphBuilder, record: Record, inputs: Inputs, params: Params, spec: Spec
 ) -> Value | None:
     """What the first rule that has something to say makes of a node."""
     for rule in rules_of(record):
@@ -114,12 +114,12 @@ def apply_rules(
     return None
 
 
-def simplify(graph: Graph) -> Graph:
+def simplify(graph: DataflowGraph) -> DataflowGraph:
     """The graph with every rule applied wherever it holds."""
     # An output's memory layout can be seen, so a copy that sets it stays.
     laid_out = {v for v in graph.outputs if v.node is not None and _sets_layout(v.node)}
 
-    def visit(b: Builder, node: Node, inputs: Inputs) -> tuple[Value, ...] | None:
+    def visit(b: GraphBuilder, node: Node, inputs: Inputs) -> tuple[Value, ...] | None:
         if len(node.outputs) != 1 or node.outputs[0] in laid_out:
             return None
         found = apply_rules(b, node.record, inputs, node.params, node.outputs[0].spec)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.algebra import never_negative_zero
-from adjoint.engine.graph.passes.rewrite import Builder, rebuild
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.ops.shape.join import CAT
@@ -20,11 +20,13 @@ from adjoint.engine.ops.shape.join import CAT
 Part = tuple[int, int, Value]  # start, stop, what lies there
 
 
-def unsplit(graph: Graph) -> Graph:
+def unsplit(graph: DataflowGraph) -> DataflowGraph:
     """The graph with slices put into zeros, and their sums, as concatenations."""
     parts: dict[Value, tuple[int, list[Part]]] = {}  # value -> (dimension, what lies where)
 
-    def visit(builder: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
+    def visit(
+        builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]
+    ) -> tuple[Value, ...] | None:
         out = node.outputs[0] if node.outputs else None
         if node.record.name == "view_scatter":
             found = _padded(node, inputs)
@@ -67,7 +69,7 @@ def _padded(node: Node, inputs: tuple[Any, ...]) -> tuple[int, list[Part]] | Non
     return dim, [(start, stop, value)]
 
 
-def _together(builder: Builder, a: Any, b: Any) -> tuple[int, list[Part]] | None:
+def _together(builder: GraphBuilder, a: Any, b: Any) -> tuple[int, list[Part]] | None:
     if a is None or b is None or a[0] != b[0]:
         return None
     parts = sorted([*a[1], *b[1]], key=lambda p: p[:2])
@@ -76,7 +78,7 @@ def _together(builder: Builder, a: Any, b: Any) -> tuple[int, list[Part]] | None
     return a[0], [(start, stop, _added(builder, x)) for start, stop, x in parts]
 
 
-def _added(builder: Builder, x: Value) -> Value:
+def _added(builder: GraphBuilder, x: Value) -> Value:
     """What x is once zeros were added to it."""
     if not x.spec.dtype.is_inexact or _begins_with_zero(x):
         return x
@@ -92,7 +94,7 @@ def _begins_with_zero(x: Value) -> bool:
     return (made is not None and made.record.name == "matmul") or never_negative_zero(x)
 
 
-def _join(builder: Builder, out: Value, dim: int, parts: list[Part]) -> Value:
+def _join(builder: GraphBuilder, out: Value, dim: int, parts: list[Part]) -> Value:
     """The concatenation, gaps filled with zeros."""
     shape, pieces, at = out.spec.shape, [], 0
     for start, stop, value in [*parts, (shape[dim], shape[dim], None)]:

@@ -13,7 +13,7 @@ from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.passes.algebra import Inputs, Params, Rule, alike, made_by
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.shape.views import (
     EXPAND,
@@ -29,7 +29,7 @@ Index = tuple[Any, ...]
 Chain = tuple[tuple[Record, dict[str, Any]], ...]
 
 
-def view_of_full(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def view_of_full(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A view of a filled tensor is a filled tensor."""
     node = made_by(inputs[0], "full")
     if node is None:
@@ -41,7 +41,7 @@ def view_of_full(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Valu
 # -- reshape, permute, expand --------------------------------------------------------------------
 
 
-def reshaped(b: Builder, x: Value, shape: Shape) -> Value:
+def reshaped(b: GraphBuilder, x: Value, shape: Shape) -> Value:
     """x in another shape, by at most one node."""
     inner = made_by(x, "reshape")
     if inner is not None:
@@ -49,7 +49,7 @@ def reshaped(b: Builder, x: Value, shape: Shape) -> Value:
     return x if x.spec.shape == shape else b.emit(RESHAPE, x, shape=shape)
 
 
-def simplify_reshape(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_reshape(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """The shape x has, and a reshape of a reshape."""
     x = inputs[0]
     if x.spec.shape == spec.shape or made_by(x, "reshape") is not None:
@@ -57,7 +57,7 @@ def simplify_reshape(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> 
     return None
 
 
-def simplify_permute(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_permute(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A permutation of a permutation; one that moves only dimensions of size 1."""
     x, dims = inputs[0], params["dims"]
     inner = made_by(x, "permute")
@@ -71,7 +71,7 @@ def simplify_permute(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> 
     return None if inner is None else b.emit(PERMUTE, x, dims=dims)
 
 
-def simplify_expand(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_expand(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """An expansion to the shape x has, or of an expansion, or of added leading dimensions."""
     x = inputs[0]
     if x.spec.shape == spec.shape:
@@ -87,7 +87,7 @@ def simplify_expand(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> V
 def before_expanding(record: Record) -> Rule:
     """An elementwise function of an expanded tensor alone is computed before it is expanded."""
 
-    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+    def rule(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
         found = None
         for x in inputs:
             if x.__class__ is Value and not x.host:
@@ -113,7 +113,7 @@ def _adds_leading(old: Shape, new: Shape) -> bool:
 # -- slice ---------------------------------------------------------------------------------------
 
 
-def simplify_slice(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_slice(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
     """A slice of a slice, a slice of everything, a slice of what was written or joined."""
     x, index = inputs[0], params["index"]
     inner = made_by(x, "slice")
@@ -222,7 +222,7 @@ def joined(chain: Chain) -> Chain:
 def view_of_written(record: Record) -> Rule:
     """What a view shows of a tensor written through that very view is what was written."""
 
-    def rule(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+    def rule(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
         chain: Chain = ((record, params),)
         node = inputs[0].node
         while node is not None and node.record.is_view and len(chain) < 4:
@@ -247,7 +247,9 @@ def followed(x: Any, chain: Any) -> Any:
     return x
 
 
-def simplify_view_scatter(b: Builder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+def simplify_view_scatter(
+    b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec
+) -> Value | None:
     """A write over the whole, of what is there already, or over an earlier write."""
     x, y = inputs
     chain = joined(params["chain"])
@@ -262,7 +264,7 @@ def simplify_view_scatter(b: Builder, inputs: Inputs, params: Params, spec: Spec
     return None if len(chain) == len(params["chain"]) else b.emit(VIEW_SCATTER, x, y, chain=chain)
 
 
-def inverted(b: Builder, y: Value, spec: Spec, chain: Any) -> Value | None:
+def inverted(b: GraphBuilder, y: Value, spec: Spec, chain: Any) -> Value | None:
     """The tensor of which the chain shows y, if it shows all of it."""
     shapes = [spec.shape]
     for record, params in chain:

@@ -24,7 +24,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import map_tree
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.ops.common.stop import CUSTOM, STOP
 from adjoint.engine.tensor.mutation import leak_message
@@ -33,7 +33,7 @@ from adjoint.engine.tensor.tensor import Tensor, alias
 
 
 @dataclass(slots=True)
-class Lifted:
+class LiftedInput:
     """Something from outside and the input of the body's graph that stands for it."""
 
     source: Any  # a tensor, or a HostScalar
@@ -41,7 +41,7 @@ class Lifted:
     advance: int = 0  # of a host number: how much it grows with each iteration
 
 
-class Body(Trace):
+class BodyTrace(Trace):
     """The recording of a body. `outer` is the trace around it; None for a graph made of graphs."""
 
     closes = True
@@ -53,12 +53,14 @@ class Body(Trace):
         self.what = what
         self.around = CONTEXT.levels  # the transforms the body is inside of
         self.seals = outer is not None and CONTEXT.grad_enabled  # no_grad inside stops gradients
-        self.lifted: dict[Any, Lifted] = {}  # by id of a tensor, which is kept, or a number's key
+        self.lifted: dict[
+            Any, LiftedInput
+        ] = {}  # by id of a tensor, which is kept, or a number's key
         self.stand_ins: dict[int, Any] = {}  # by id of the tensor
         self.parameters: set[int] = set()  # the identities of the arguments' storages
         self.seeds: dict[Any, HostScalar] = {}
         # Random offsets: input, generator, place among the body's draws; the placeholder is kept.
-        self.places: list[tuple[Lifted, Any, int, HostScalar]] = []
+        self.places: list[tuple[LiftedInput, Any, int, HostScalar]] = []
 
     # -- arguments and what is reached ---------------------------------------------------------
 
@@ -72,7 +74,7 @@ class Body(Trace):
         """A new argument that is a number; `number` is one of its kind."""
         scalar = HostScalar(lambda: number)
         value = self.graph.add_input(Spec((), common_dtype((number,))), host=True)
-        self.lifted[scalar.key] = Lifted(scalar, value)
+        self.lifted[scalar.key] = LiftedInput(scalar, value)
         return scalar
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -112,7 +114,7 @@ class Body(Trace):
         if not outside or (storage.trace is not None and storage.trace not in self.ancestors()):
             raise RuntimeError(leak_message())
         stand_in = self.parameter(tensor._spec)
-        self.lifted[id(tensor)] = Lifted(tensor, self.graph.inputs[-1])
+        self.lifted[id(tensor)] = LiftedInput(tensor, self.graph.inputs[-1])
         return stand_in
 
     def known(self, tensor: Tensor) -> Any:
@@ -134,7 +136,7 @@ class Body(Trace):
         trace = self.outer
         while trace is not None:
             yield trace
-            trace = trace.outer if isinstance(trace, Body) else None
+            trace = trace.outer if isinstance(trace, BodyTrace) else None
 
     def operand(self, x: Any) -> Any:
         """A node input for an operand; host numbers are lifted too."""
@@ -148,10 +150,10 @@ class Body(Trace):
                     "a body. Make it a tensor before the loop or branch."
                 )
             value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
-            found = self.lifted[x.key] = Lifted(x, value)
+            found = self.lifted[x.key] = LiftedInput(x, value)
         return found.value
 
-    def finish(self, outputs: Sequence[Any]) -> Graph:
+    def finish(self, outputs: Sequence[Any]) -> DataflowGraph:
         """The graph, with the given tensors as its outputs."""
         self.graph.outputs = [self.value_of(self.entered(t)) for t in outputs]
         return self.graph
@@ -259,7 +261,7 @@ class Body(Trace):
         """An offset whose source is known only when the body's draws have been counted."""
         offset = HostScalar(lambda: generator.get_offset(), "offset")
         value = self.graph.add_input(Spec((), common_dtype((1,))), host=True)
-        lifted = self.lifted[offset.key] = Lifted(offset, value)
+        lifted = self.lifted[offset.key] = LiftedInput(offset, value)
         self.places.append((lifted, generator, start, offset))
         return offset
 

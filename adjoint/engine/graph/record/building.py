@@ -18,7 +18,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.sources import Host, Source, State
-from adjoint.engine.graph.record.trace import Cell, Trace
+from adjoint.engine.graph.record.trace import StorageCell, Trace
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, symbolic
 
@@ -48,7 +48,7 @@ class Update:
         return f"<update {self.name!r} of {len(self.writes)} tensors>"
 
 
-class Draw:
+class GeneratorPosition:
     """A place in a generator's stream, from the place it has at the start of the run."""
 
     __slots__ = ("generator", "numbers", "start")
@@ -66,7 +66,7 @@ class Building(Trace):
         super().__init__()
         self.owner = owner  # the Graph
         self.updating = False
-        self.drawn: list[Draw] = []
+        self.drawn: list[GeneratorPosition] = []
 
     def add_input(self, spec: Spec, source: Source, *, host: bool = False) -> Value:
         """A new input of the graph."""
@@ -77,7 +77,7 @@ class Building(Trace):
         """A tensor that stands for a value."""
         storage = Storage(None, trace=self)
         known = dict(zip(self.graph.inputs, self.sources, strict=True))
-        self.cells[storage.identity] = Cell(value, known.get(value), (), storage)
+        self.cells[storage.identity] = StorageCell(value, known.get(value), (), storage)
         return symbolic(value.spec, storage)
 
     def operand_for(self, value: Value) -> Any:
@@ -111,10 +111,10 @@ class Building(Trace):
         """Seed and offset of a draw; each run draws anew."""
         start = self.draws.get(generator, 0)
         numbers = super().random(generator, count)
-        self.drawn.append(Draw(generator, start, numbers))
+        self.drawn.append(GeneratorPosition(generator, start, numbers))
         return numbers
 
-    def inputs_of(self, draw: Draw) -> set[Value]:
+    def inputs_of(self, draw: GeneratorPosition) -> set[Value]:
         """The inputs that place a draw."""
         found = [self.host_values.get(number.key) for number in draw.numbers]
         return {value for value in found if value is not None}
@@ -143,7 +143,7 @@ class Building(Trace):
             )
             self.counts, self.counters = counts, counters
 
-    def _changed(self, before: dict[int, Value]) -> list[Cell]:
+    def _changed(self, before: dict[int, Value]) -> list[StorageCell]:
         return [
             cell
             for identity, cell in self.cells.items()

@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.ir import Graph, frozen
+from adjoint.engine.graph.ir import DataflowGraph, frozen
 from adjoint.engine.graph.record.aliasing import has_symbols
 
 if TYPE_CHECKING:
@@ -76,16 +76,16 @@ def _foretold(trace: Trace, record: Record, operands: tuple[Any, ...], params: A
 
     A program that is found on disk never asks.
     """
-    if record.foretell is None or CONTEXT.autocast is not None or CONTEXT.observers:
+    if record.infer_specs is None or CONTEXT.autocast is not None or CONTEXT.observers:
         return None
     specs = specs_of(operands)
-    out = record.foretell(*specs, **params)
+    out = record.infer_specs(*specs, **params)
     if out is None:
         return None
     apart = trace.apart  # not the trace itself, which a node that is kept would keep
 
     @cache
-    def composed() -> Graph:
+    def composed() -> DataflowGraph:
         with CONTEXT.having(**_PLAIN):
             inner = apart()
             _compose(inner, record, specs, params)

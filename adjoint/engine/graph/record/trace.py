@@ -25,7 +25,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
@@ -46,7 +46,7 @@ from adjoint.engine.tensor.tensor import (
 )
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
-TRACING = forks.reentrant(forks.Order.TRACING)
+TRACING = forks.reentrant(forks.LockOrder.TRACING)
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ class Realias(Exception):
         self.storage = storage
 
 
-class Cell:
+class StorageCell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
     __slots__ = ("initial", "picked", "skip", "source", "storage", "value")
@@ -120,7 +120,7 @@ class Trace:
     closes = False  # whether operands from outside become inputs: graph.body
 
     def __init__(self, *, located: bool = False) -> None:
-        self.graph = Graph()
+        self.graph = DataflowGraph()
         self.located = located  # whether nodes are told the user's line: that takes a while
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
@@ -128,7 +128,7 @@ class Trace:
         self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
         self.positions: dict[int, int] = {}  # of arguments, by id
         self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
-        self.cells: dict[int, Cell] = {}  # by the identity of the storage
+        self.cells: dict[int, StorageCell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
         self.host_guards: dict[Any, tuple[HostScalar, Any]] = {}  # test and outcome, by its key
@@ -140,7 +140,7 @@ class Trace:
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
-        self.changed: list[Cell] = []  # one for each write
+        self.changed: list[StorageCell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.grad_of: dict[Storage, Tensor] = {}
         # Of composites, by what decides them: composition, specs of results, whether many.
@@ -176,7 +176,7 @@ class Trace:
         value = self.graph.add_input(spec)
         self.sources.append(Argument(position, whole=False))
         storage = Storage(None, trace=self)
-        self.cells[storage.identity] = Cell(value, self.sources[-1], (), storage)
+        self.cells[storage.identity] = StorageCell(value, self.sources[-1], (), storage)
         tensor = symbolic(spec, storage)
         tensor._requires_grad = requires_grad
         self.arguments[id(tensor)] = tensor
@@ -193,13 +193,15 @@ class Trace:
         buffer = tensor._storage.buffer
         return Spec(tuple(buffer.shape), DTYPE_OF[buffer.dtype], tensor.device)
 
-    def _adopt(self, storage: Storage, source: Source, spec: Spec, skip: tuple[Any, ...]) -> Cell:
+    def _adopt(
+        self, storage: Storage, source: Source, spec: Spec, skip: tuple[Any, ...]
+    ) -> StorageCell:
         value = self.graph.add_input(spec)
         self.sources.append(source)
-        cell = self.cells[storage.identity] = Cell(value, source, skip, storage)
+        cell = self.cells[storage.identity] = StorageCell(value, source, skip, storage)
         return cell
 
-    def cell(self, tensor: Tensor) -> Cell:
+    def cell(self, tensor: Tensor) -> StorageCell:
         """The cell of a tensor's storage, adopting a storage from outside."""
         storage = tensor._storage
         found = self.cells.get(storage.identity)
@@ -223,7 +225,7 @@ class Trace:
         """Whether a tensor existed before the trace and is none of the arguments."""
         return type(tensor._array) is not Window and id(tensor) not in self.arguments
 
-    def _rest(self, tensor: Tensor, cell: Cell) -> tuple[Any, ...]:
+    def _rest(self, tensor: Tensor, cell: StorageCell) -> tuple[Any, ...]:
         """The part of a tensor's chain beyond what the cell's value already shows."""
         skip = cell.skip
         if not skip:
@@ -304,7 +306,7 @@ class Trace:
         cell = self.cells.get(tensor._storage.identity)
         return None if cell is None else cell.picked
 
-    def _pick_again(self, cell: Cell, picked: Picked) -> None:
+    def _pick_again(self, cell: StorageCell, picked: Picked) -> None:
         """Bring a copy that stands for a view up to date with writes to what it was taken from."""
         now = self.value_here(picked.source)
         if now is picked.seen:
@@ -343,7 +345,9 @@ class Trace:
     def wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
         """A new tensor of the trace for a value."""
         storage = Storage(None, trace=self)
-        self.cells[id(storage)] = Cell(value, None, (), storage)  # its identity, without a buffer
+        self.cells[id(storage)] = StorageCell(
+            value, None, (), storage
+        )  # its identity, without a buffer
         return symbolic(value.spec, storage, strides)
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

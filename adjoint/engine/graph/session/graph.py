@@ -66,7 +66,7 @@ class Graph:
         self._session = Session(self)
 
     @property
-    def body(self) -> ir.Graph:
+    def body(self) -> ir.DataflowGraph:
         """The nodes."""
         return self.trace.graph
 
@@ -269,9 +269,9 @@ class Graph:
         fetched = iter(self._session.run((*names, *self.effects), feeds))
         return unflatten(structure, [next(fetched) if isinstance(x, str) else x for x in leaves])
 
-    def shown(self) -> ir.Graph:
+    def shown(self) -> ir.DataflowGraph:
         """The nodes with outputs: the results stated, else what is named or not used further."""
-        graph = ir.Graph()
+        graph = ir.DataflowGraph()
         graph.inputs, graph.nodes = self.body.inputs, self.body.nodes
         if self.results is not None:
             leaves = flatten(self.results)[0]

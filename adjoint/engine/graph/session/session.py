@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Plan:
+class PreparedRun:
     """What runs of the same fetches and feeds have in common."""
 
-    graph: ir.Graph
+    graph: ir.DataflowGraph
     sources: list[Source]
     writes: list[tuple[Source, int]]
     results: int  # the first outputs are those that are returned
@@ -73,7 +73,7 @@ class Session:
     def __init__(self, graph: Graph, *, executor: str | ExecutorFactory = interpreted) -> None:
         self.graph = graph
         self.executor = HOOKS.executor(executor) if isinstance(executor, str) else executor
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Any, PreparedRun] = {}
         self._closed = False
 
     def __enter__(self) -> Session:
@@ -149,7 +149,7 @@ def as_fed(name: str, value: Value, x: Any) -> Any:
     if value.host:
         if not isinstance(x, (bool, int, float)):
             raise TypeError(f"Session.run: {name!r} is a number, received {type(x).__name__}")
-        return _Number(x)
+        return _HostNumberFed(x)
     if is_tensor(x):
         if type(x._array) is Window:
             raise TypeError(
@@ -168,7 +168,7 @@ def as_fed(name: str, value: Value, x: Any) -> Any:
     return tensor.contiguous()
 
 
-class _Number:
+class _HostNumberFed:
     """A number fed in place of the host's."""
 
     __slots__ = ("number",)
@@ -194,7 +194,7 @@ class _FedNumber(Source):
 
 def make_plan(
     trace: Building, values: list[Value], updates: list[Update], fed: list[Value]
-) -> Plan:
+) -> PreparedRun:
     """The part of a graph that computes `values` and what `updates` write, given `fed`."""
     writes = merge_writes(updates)
     outputs = [*values, *(value for _, value in writes)]
@@ -218,7 +218,7 @@ def make_plan(
     drawn = {d.generator for d in trace.drawn if used & trace.inputs_of(d)}
     draws = [(generator, trace.draws[generator]) for generator in drawn]
     places_of = [(source, len(values) + i) for i, (source, _) in enumerate(writes)]
-    return Plan(graph, sources, places_of, len(values), draws)
+    return PreparedRun(graph, sources, places_of, len(values), draws)
 
 
 def merge_writes(updates: list[Update]) -> list[tuple[Source, Value]]:
@@ -237,7 +237,9 @@ def merge_writes(updates: list[Update]) -> list[tuple[Source, Value]]:
     return writes
 
 
-def cut(graph: ir.Graph, outputs: list[Value], fed: list[Value]) -> tuple[ir.Graph, list[Value]]:
+def cut(
+    graph: ir.DataflowGraph, outputs: list[Value], fed: list[Value]
+) -> tuple[ir.DataflowGraph, list[Value]]:
     """The nodes `outputs` need as a graph of their own, and the values that are its inputs.
 
     A fed value is an input, whatever would compute it.
@@ -249,7 +251,7 @@ def cut(graph: ir.Graph, outputs: list[Value], fed: list[Value]) -> tuple[ir.Gra
         if any(v in needed and v not in given for v in node.outputs):
             kept.append(node)
             needed.update(x for x in node.inputs if isinstance(x, Value))
-    part = ir.Graph()
+    part = ir.DataflowGraph()
     inputs = [v for v in (*graph.inputs, *fed) if v in needed]
     inputs = list(dict.fromkeys(inputs))
     became = {v: part.add_input(v.spec, host=v.host) for v in inputs}

@@ -23,7 +23,7 @@ REQUIRE = primitive(
     lambda g: g,
     None,
     jvp=lambda tx: tx,
-    shift=lambda params, size: params,
+    batched_params=lambda params, size: params,
     native_check=True,
 )
 

@@ -17,7 +17,7 @@ STOP: Record = primitive(
     lambda x, tangents: x,
     None,
     window=lambda x, tangents: (x.stride(), x.storage_offset()),
-    shift=lambda params, size: params,
+    batched_params=lambda params, size: params,
     native_check=True,
 )
 
@@ -35,6 +35,6 @@ CUSTOM: Record = primitive(
     lambda x, name: x,
     lambda g, name: _refuse(name),
     jvp=lambda tx, name: _refuse(name),
-    shift=lambda params, size: params,
+    batched_params=lambda params, size: params,
     native_check=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.image.conv import expanded
+from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, MAX_POOL, avg_pool
 from adjoint.engine.ops.image.resample import Rule, resampled
 

@@ -196,7 +196,7 @@ CONVOLUTION: Record = bilinear(
         _conj(x), g, stride=stride, padding=padding, dilation=dilation, groups=groups
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION)(*args, **params),
-    share=_share,
+    batch_mixed=_share,
     policy="lower",
 )
 
@@ -211,7 +211,7 @@ CONVOLUTION_TRANSPOSE: Record = bilinear(
         g, _conj(x), stride=stride, padding=padding, dilation=dilation, groups=groups
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION_TRANSPOSE)(*args, **params),
-    share=_share_transpose,
+    batch_mixed=_share_transpose,
     policy="lower",
 )
 
@@ -226,6 +226,6 @@ CONVOLUTION_WEIGHT: Record = bilinear(
         _conj(x), g, stride=stride, padding=padding, dilation=dilation, groups=groups
     ),
     batch=_batch_weight,
-    share=_share_weight,
+    batch_mixed=_share_weight,
     policy="lower",
 )

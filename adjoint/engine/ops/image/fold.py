@@ -9,8 +9,8 @@ from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.image.conv import expanded
 from adjoint.engine.ops.image.convolution import Pairs, Shape, exact_padding, window_count
+from adjoint.engine.ops.image.convolution_functions import expanded
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.image.conv import expanded, fixed
+from adjoint.engine.ops.image.convolution_functions import expanded, fixed
 from adjoint.engine.ops.image.resample import Rule, resampled
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
 
@@ -65,7 +65,7 @@ MAX_POOL: Record = primitive(
     _infer_max,
     _max_vjp,
     jvp=_max_jvp,
-    shift=lambda params, size: params,
+    batched_params=lambda params, size: params,
     outputs=2,
 )
 

@@ -199,7 +199,7 @@ RESAMPLE: Record = linear(
     "resample",
     _infer,
     lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
-    shift=shift_dim,
+    batched_params=shift_dim,
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.image.conv import expanded
+from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, flat
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
 from adjoint.engine.ops.random.random import rand

@@ -31,7 +31,7 @@ GATHER: Record = linear(
     ),
     None,
     operands=("x", "index"),
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
 )
 
@@ -51,7 +51,7 @@ SCATTER: Record = linear(
     lambda g, index, dim: GATHER(g, index, dim=dim),
     None,
     operands=("x", "y", "index"),
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
 )
 

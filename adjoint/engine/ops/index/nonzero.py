@@ -39,7 +39,7 @@ MASK_RANK: Record = primitive(
     "mask_rank",
     lambda x, leading, limit: Spec(x.shape, int64, x.device),
     None,
-    shift=lambda params, size: {**params, "leading": params["leading"] + 1},
+    batched_params=lambda params, size: {**params, "leading": params["leading"] + 1},
 )
 
 

@@ -70,7 +70,7 @@ SCATTER_REDUCE: Record = primitive(
     _reduce_source,
     None,
     operands=("x", "y", "index"),
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
 )
 

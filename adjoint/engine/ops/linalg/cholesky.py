@@ -39,7 +39,7 @@ CHOLESKY: Record = primitive(
     lambda x, upper, name, check: (x, info_like(x)),
     _cholesky_vjp,
     outputs=2,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 
@@ -94,7 +94,7 @@ CHOLESKY_SOLVE: Record = primitive(
     operands=("x", "y"),
     joint=_solve_joint,
     joint_for={"out": ("y",)},
-    shift=same_params,
+    batched_params=same_params,
 )
 
 

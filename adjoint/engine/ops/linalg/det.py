@@ -37,7 +37,7 @@ DET: Record = primitive(
     "det",
     lambda x: scalar_like(x),
     lambda g, x: _per_matrix(g) * COFACTOR(x),
-    shift=same_params,
+    batched_params=same_params,
 )
 
 
@@ -48,7 +48,7 @@ def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return s * out - MATMUL(MATMUL(out, adjoint_of(g)), inverse)
 
 
-COFACTOR: Record = primitive("cofactor", lambda x: x, _cofactor_vjp, shift=same_params)
+COFACTOR: Record = primitive("cofactor", lambda x: x, _cofactor_vjp, batched_params=same_params)
 
 
 def _slogdet_vjp(gs: Any, x: Tensor, outs: Any) -> Tensor | None:
@@ -64,7 +64,9 @@ def _slogdet_infer(x: Spec) -> tuple[Spec, Spec]:
     return scalar_like(x), scalar_like(x, x.dtype.to_real())
 
 
-SLOGDET: Record = primitive("slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, shift=same_params)
+SLOGDET: Record = primitive(
+    "slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, batched_params=same_params
+)
 
 
 @public(method=True)

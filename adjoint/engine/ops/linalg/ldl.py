@@ -28,9 +28,9 @@ def _infer(x: Spec, name: str, check: bool, hermitian: bool) -> tuple[Spec, Spec
 
 
 # PyTorch states no derivative for these either.
-LDL_FACTOR: Record = primitive("ldl_factor", _infer, None, outputs=3, shift=same_params)
+LDL_FACTOR: Record = primitive("ldl_factor", _infer, None, outputs=3, batched_params=same_params)
 LDL_SOLVE: Record = primitive(
-    "ldl_solve", lambda x, pivots, y, hermitian: y, None, None, None, shift=same_params
+    "ldl_solve", lambda x, pivots, y, hermitian: y, None, None, None, batched_params=same_params
 )
 
 

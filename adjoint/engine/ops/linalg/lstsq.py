@@ -63,7 +63,7 @@ LSTSQ: Record = primitive(
     joint=_joint,
     joint_for={"y": ("x",)},
     outputs=3,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 

@@ -33,7 +33,7 @@ PERMUTATION: Record = primitive(
     "pivots_to_permutation",
     lambda x, size, inverse: Spec((*x.shape[:-1], size), int64, x.device),
     None,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 
@@ -89,7 +89,9 @@ def _lu_infer(x: Spec, name: str, check: bool) -> tuple[Spec, Spec, Spec]:
 
 
 # LU_FACTOR: (L and U in one matrix, LAPACK's 1-based exchanges, info).
-LU_FACTOR: Record = primitive("lu_factor", _lu_infer, _lu_vjp, outputs=3, shift=same_params)
+LU_FACTOR: Record = primitive(
+    "lu_factor", _lu_infer, _lu_vjp, outputs=3, batched_params=same_params
+)
 
 
 def _need_pivot(name: str, pivot: bool) -> None:

@@ -18,7 +18,7 @@ from adjoint.engine.ops.linalg.common import (
     zeros_from,
 )
 from adjoint.engine.ops.linalg.solve import INV
-from adjoint.engine.ops.products.products import cross_along, multiply_chain
+from adjoint.engine.ops.products.derived_products import cross_along, multiply_chain
 from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _exp_vjp(g: Tensor, x: Tensor) -> Tensor:
     return MATRIX_EXP(cat(rows, -2))[..., :n, n:]
 
 
-MATRIX_EXP: Record = primitive("matrix_exp", lambda x: x, _exp_vjp, shift=same_params)
+MATRIX_EXP: Record = primitive("matrix_exp", lambda x: x, _exp_vjp, batched_params=same_params)
 
 
 def _check_square(name: str, A: Tensor) -> None:

@@ -88,7 +88,7 @@ GEQRF: Record = primitive(
     lambda x: (x, vector_like(x, min(x.shape[-2:]))),
     None,
     outputs=2,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 

@@ -31,7 +31,7 @@ INV: Record = primitive(
     lambda x, name, check: (x, info_like(x)),
     lambda g, outs: -MATMUL(MATMUL(adjoint_of(outs[0]), g), adjoint_of(outs[0])),
     outputs=2,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 
@@ -50,7 +50,7 @@ SOLVE: Record = primitive(
     joint=_solve_joint,
     joint_for={"out": ("x",)},
     outputs=2,
-    shift=same_params,
+    batched_params=same_params,
 )
 
 
@@ -75,7 +75,7 @@ TRIANGULAR_SOLVE: Record = primitive(
     operands=("x", "y"),
     joint=_triangular_joint,
     joint_for={"out": ("x",)},
-    shift=same_params,
+    batched_params=same_params,
 )
 
 

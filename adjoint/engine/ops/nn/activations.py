@@ -56,7 +56,7 @@ GELU = activation(
     "gelu",
     _gelu,
     _gelu_vjp,
-    foretell=lambda x, approximate: x if x.dtype.is_floating_point else None,
+    infer_specs=lambda x, approximate: x if x.dtype.is_floating_point else None,
 )
 
 

@@ -16,7 +16,7 @@ from adjoint.engine.ops.index.gather import GATHER, SCATTER
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating, widen
 from adjoint.engine.ops.nn.loss_dtypes import require_result_in
-from adjoint.engine.ops.nn.reductions import reduced, reduction_of
+from adjoint.engine.ops.nn.loss_reduction import reduced, reduction_of
 from adjoint.engine.ops.nn.regression import loss_record
 from adjoint.engine.ops.products.linear import linear
 

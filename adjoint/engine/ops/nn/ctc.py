@@ -18,7 +18,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
-from adjoint.engine.ops.nn.reductions import reduction_of
+from adjoint.engine.ops.nn.loss_reduction import reduction_of
 from adjoint.engine.ops.shape.join import cat, stack
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ EMBEDDING = composite(
     _embedding_vjp,
     None,
     operands=("x", "index"),
-    foretell=_embedding_spec,
+    infer_specs=_embedding_spec,
 )
 
 

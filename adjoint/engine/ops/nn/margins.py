@@ -14,7 +14,7 @@ from adjoint.engine.ops.nn.activations import LOG_SIGMOID
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
 from adjoint.engine.ops.nn.distances import pairwise_distance
 from adjoint.engine.ops.nn.loss_dtypes import refuse_bool, require_result_in
-from adjoint.engine.ops.nn.reductions import reduced, reduction_of
+from adjoint.engine.ops.nn.loss_reduction import reduced, reduction_of
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

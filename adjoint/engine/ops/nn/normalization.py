@@ -147,7 +147,7 @@ LAYER_NORM = composite(
     operands=("x", "*affine"),
     outputs=3,
     policy="fp32",
-    foretell=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
+    infer_specs=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
 )
 
 

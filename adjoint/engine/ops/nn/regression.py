@@ -14,7 +14,7 @@ from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32
 from adjoint.engine.ops.nn.loss_dtypes import refuse_bool, require_floating_pair, require_result_in
-from adjoint.engine.ops.nn.reductions import broadcast_pair, reduced, reduction_of
+from adjoint.engine.ops.nn.loss_reduction import broadcast_pair, reduced, reduction_of
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

@@ -20,7 +20,9 @@ def _infer(x: Spec, dims: Dims, keepdim: bool) -> Spec:
 
 
 # The exclusive or of the bits of int64 or float64 elements.
-HASH_TENSOR = primitive("hash_tensor", _infer, None, shift=shift_reduction, native_check=True)
+HASH_TENSOR = primitive(
+    "hash_tensor", _infer, None, batched_params=shift_reduction, native_check=True
+)
 
 
 @public(method=True, out=True)

@@ -34,19 +34,19 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
 
 # Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
 # if `stable`, keep their order.
-ARGSORT = primitive("argsort", infer_positions, None, shift=shift_dim, native_check=True)
-TOPK = primitive("topk", _infer_some, None, shift=shift_dim, native_check=True)
-KTHVALUE = primitive("kthvalue", _infer_one, None, shift=shift_dim, native_check=True)
+ARGSORT = primitive("argsort", infer_positions, None, batched_params=shift_dim, native_check=True)
+TOPK = primitive("topk", _infer_some, None, batched_params=shift_dim, native_check=True)
+KTHVALUE = primitive("kthvalue", _infer_one, None, batched_params=shift_dim, native_check=True)
 # The lower median; with `omit` NaN do not count, else any NaN is the median.
-ARGMEDIAN = primitive("argmedian", _infer_one, None, shift=shift_dim, native_check=True)
-ARGMODE = primitive("argmode", _infer_one, None, shift=shift_dim, native_check=True)
+ARGMEDIAN = primitive("argmedian", _infer_one, None, batched_params=shift_dim, native_check=True)
+ARGMODE = primitive("argmode", _infer_one, None, batched_params=shift_dim, native_check=True)
 # The median of all of `dims`, whose equal elements share the gradient as amax's do.
 MEDIAN = primitive(
     "median",
     lambda x, dims, keepdim, omit: infer_reduction(x, dims, keepdim),
     share,
     jvp=share_tangent,
-    shift=shift_reduction,
+    batched_params=shift_reduction,
     native_check=True,
 )
 

@@ -41,7 +41,7 @@ LINEAR = composite(
     lambda g, z_spec: g.sum_to_size(z_spec.shape),
     policy="lower",
     native_check=True,  # `linear` checks shapes, the kernel dtypes
-    foretell=lambda x, y, z=None: _spec(x, y, z),
+    infer_specs=lambda x, y, z=None: _spec(x, y, z),
 )
 
 

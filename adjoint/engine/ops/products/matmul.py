@@ -53,7 +53,7 @@ MATMUL: Record = bilinear(
     lambda g, y, x_spec: MATMUL(g, adjoint_of(y)).sum_to_size(x_spec.shape),
     lambda g, x, y_spec: MATMUL(adjoint_of(x), g).sum_to_size(y_spec.shape),
     batch=lambda size, x, y: _batched(x, y),
-    share=lambda size, values, batched: _shared(size, values, batched),
+    batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     policy="lower",
     native_check=True,
 )

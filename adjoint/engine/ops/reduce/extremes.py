@@ -77,14 +77,19 @@ def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
 def _picking(name: str) -> Any:
     """A reduction to one of its elements."""
     return primitive(
-        name, infer_reduction, share, jvp=share_tangent, shift=shift_reduction, native_check=True
+        name,
+        infer_reduction,
+        share,
+        jvp=share_tangent,
+        batched_params=shift_reduction,
+        native_check=True,
     )
 
 
 AMAX = _picking("amax")
 AMIN = _picking("amin")
-ARGMAX = primitive("argmax", _position_infer, None, shift=shift_dim, native_check=True)
-ARGMIN = primitive("argmin", _position_infer, None, shift=shift_dim, native_check=True)
+ARGMAX = primitive("argmax", _position_infer, None, batched_params=shift_dim, native_check=True)
+ARGMIN = primitive("argmin", _position_infer, None, batched_params=shift_dim, native_check=True)
 
 
 def _extreme(name: str, record: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:

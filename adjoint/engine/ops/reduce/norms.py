@@ -68,7 +68,7 @@ def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
 
 
 P_NORM = composite(
-    "p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True, foretell=_p_norm_spec
+    "p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True, infer_specs=_p_norm_spec
 )
 
 

@@ -41,7 +41,7 @@ PROD = primitive(
     infer_reduction,
     lambda g, x, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim) * _others(x, dims).conj(),
     jvp=lambda tx, x, dims, keepdim: SUM(tx * _others(x, dims), dims=dims, keepdim=keepdim),
-    shift=shift_reduction,
+    batched_params=shift_reduction,
     native_check=True,
     policy="fp32",
 )

@@ -78,12 +78,12 @@ SUM = linear(
     "sum",
     infer_reduction,
     lambda g, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim).expand(x_spec.shape),
-    shift=shift_reduction,
+    batched_params=shift_reduction,
     native_check=True,
     policy="fp32",
 )
-ALL = primitive("all", infer_logical, None, shift=shift_reduction, native_check=True)
-ANY = primitive("any", infer_logical, None, shift=shift_reduction, native_check=True)
+ALL = primitive("all", infer_logical, None, batched_params=shift_reduction, native_check=True)
+ANY = primitive("any", infer_logical, None, batched_params=shift_reduction, native_check=True)
 
 
 @public(method=True, out=True)

@@ -54,7 +54,7 @@ CUMSUM: Record = linear(
     "cumsum",
     infer_along,
     lambda g, dim, reverse: CUMSUM(g, dim=dim, reverse=not reverse),
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
     policy="fp32",
 )
@@ -84,7 +84,7 @@ LINEAR_SCAN: Record = primitive(
     ),
     _scan_offset,
     jvp=_scan_tangent,
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
 )
 
@@ -109,7 +109,7 @@ CUMPROD: Record = primitive(
     infer_along,
     _cumprod_vjp,
     jvp=_cumprod_jvp,
-    shift=shift_dim,
+    batched_params=shift_dim,
     native_check=True,
     policy="fp32",
 )
@@ -146,11 +146,13 @@ LOGCUMSUMEXP = primitive(
     "logcumsumexp",
     infer_along,
     _logcumsumexp_vjp,
-    shift=lambda params, size: {"dim": params["dim"] + 1},
+    batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
 )
 # The position of the running extreme; the latest of equal ones, a NaN being more extreme than all.
-CUMEXTREME = primitive("cumextreme", infer_positions, None, shift=shift_dim, native_check=True)
+CUMEXTREME = primitive(
+    "cumextreme", infer_positions, None, batched_params=shift_dim, native_check=True
+)
 
 
 def along(name: str, input: Tensor, dim: int) -> tuple[Tensor, int]:

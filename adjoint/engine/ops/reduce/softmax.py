@@ -29,14 +29,14 @@ SOFTMAX = composite(
     _softmax,
     lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
     policy="fp32",
-    foretell=lambda x, dim: x if x.dtype.is_floating_point else None,
+    infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 LOG_SOFTMAX = composite(
     "log_softmax",
     _log_softmax,
     lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True),
     policy="fp32",
-    foretell=lambda x, dim: x if x.dtype.is_floating_point else None,
+    infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 
 

@@ -36,14 +36,14 @@ CAST = linear(
     "cast",
     lambda x, dtype: Spec(x.shape, dtype, x.device),
     lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
-    shift=_same_params,
+    batched_params=_same_params,
     keeps_layout=True,
 )
 TO_DEVICE: Record = linear(
     "to_device",
     lambda x, device: Spec(x.shape, x.dtype, device),
     lambda g, x_spec: TO_DEVICE(g, device=x_spec.device),
-    shift=_same_params,
+    batched_params=_same_params,
 )
 # CLONE(x, strides): a copy with the given strides; None means row-major, "same" x's own order.
 CLONE: Record = linear(

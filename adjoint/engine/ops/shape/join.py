@@ -47,7 +47,7 @@ CAT = linear(
     _cat_infer,
     _cat_transpose,
     operands=("*xs",),
-    shift=lambda params, size: {"dim": params["dim"] + 1},
+    batched_params=lambda params, size: {"dim": params["dim"] + 1},
     policy="promote",
     native_check=True,
 )
@@ -71,7 +71,7 @@ STACK = linear(
     _stack_infer,
     lambda g, position, dim: g.select(dim, position),
     operands=("*xs",),
-    shift=lambda params, size: {"dim": params["dim"] + 1},
+    batched_params=lambda params, size: {"dim": params["dim"] + 1},
     policy="promote",
     native_check=True,
 )

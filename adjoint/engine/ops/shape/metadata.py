@@ -21,7 +21,7 @@ def _metadata(name: str, fn: Callable[..., Any]) -> None:
     """The in-place form of a view: the tensor becomes the view of what it was."""
 
     def form(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return HOOKS.become(self, fn, *args, **kwargs)
+        return HOOKS.rebind_window(self, fn, *args, **kwargs)
 
     form.__name__ = form.__qualname__ = f"{name}_"
     form.__doc__ = f"In-place form of `{name}`."
@@ -53,7 +53,7 @@ def resize_(self: Tensor, *args: Any, memory_format: Any = contiguous_format) ->
     offset = self.storage_offset()
     if prod(shape) and offset + prod(shape) > HOOKS.array.room(self):
         HOOKS.array.grow(self, offset + prod(shape))
-    return HOOKS.become(self, strided.as_strided, shape, strides, offset)
+    return HOOKS.rebind_window(self, strided.as_strided, shape, strides, offset)
 
 
 @method
@@ -91,4 +91,4 @@ def set_(
     if size is not None:
         shape = sizes("set_", (size,))
         source = source.as_strided(shape, stride or contiguous_strides(shape), storage_offset)
-    return HOOKS.become(self, lambda _: source)
+    return HOOKS.rebind_window(self, lambda _: source)

@@ -27,14 +27,14 @@ FLIP: Record = linear(
     "flip",
     _same_spec,
     lambda g, dims: FLIP(g, dims=dims),
-    shift=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
+    batched_params=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
     native_check=True,
 )
 ROLL: Record = linear(
     "roll",
     _same_spec,
     lambda g, shifts, dims: ROLL(g, shifts=tuple(-s for s in shifts), dims=dims),
-    shift=lambda params, size: {
+    batched_params=lambda params, size: {
         "shifts": params["shifts"],
         "dims": tuple(d + 1 for d in params["dims"]),
     },

@@ -44,7 +44,7 @@ VIEW_AS_REAL: Record = linear(
     lambda x: Spec((*x.shape, 2), x.dtype.to_real(), x.device),
     lambda g: VIEW_AS_COMPLEX(g.contiguous()),
     window=_as_real_window,
-    shift=_same_params,
+    batched_params=_same_params,
     native_check=True,
 )
 VIEW_AS_COMPLEX: Record = linear(
@@ -139,7 +139,12 @@ def _dtype_window(x: Tensor, dtype: DType) -> Window:
 
 
 VIEW_DTYPE: Record = primitive(
-    "view_dtype", _dtype_infer, None, window=_dtype_window, shift=_same_params, native_check=True
+    "view_dtype",
+    _dtype_infer,
+    None,
+    window=_dtype_window,
+    batched_params=_same_params,
+    native_check=True,
 )
 
 

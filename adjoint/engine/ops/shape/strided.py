@@ -53,7 +53,7 @@ DIAGONAL: Record = linear(
         (DIAGONAL, {"offset": offset, "dim1": dim1, "dim2": dim2}),
     ),
     window=_diagonal_window,
-    shift=lambda params, size: {
+    batched_params=lambda params, size: {
         "offset": params["offset"],
         "dim1": params["dim1"] + 1,
         "dim2": params["dim2"] + 1,
@@ -164,7 +164,7 @@ UNFOLD: Record = linear(
     _unfold_infer,
     _unfold_transpose,
     window=_unfold_window,
-    shift=lambda params, size: {**params, "dim": params["dim"] + 1},
+    batched_params=lambda params, size: {**params, "dim": params["dim"] + 1},
     native_check=True,
 )
 

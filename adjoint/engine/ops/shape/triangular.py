@@ -30,10 +30,10 @@ def _same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 TRIL: Record = linear(
-    "tril", _infer, lambda g, diagonal: TRIL(g, diagonal=diagonal), shift=_same_params
+    "tril", _infer, lambda g, diagonal: TRIL(g, diagonal=diagonal), batched_params=_same_params
 )
 TRIU: Record = linear(
-    "triu", _infer, lambda g, diagonal: TRIU(g, diagonal=diagonal), shift=_same_params
+    "triu", _infer, lambda g, diagonal: TRIU(g, diagonal=diagonal), batched_params=_same_params
 )
 TRIANGLE_INDICES = primitive(
     "triangle_indices",

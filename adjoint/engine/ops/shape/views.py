@@ -161,7 +161,7 @@ PERMUTE: Record = linear(
     lambda x, dims: Spec(tuple(x.shape[d] for d in dims), x.dtype, x.device),
     lambda g, dims: PERMUTE(g, dims=inverse_permutation(dims)),
     window=_permute_window,
-    shift=lambda params, size: {"dims": (0, *(d + 1 for d in params["dims"]))},
+    batched_params=lambda params, size: {"dims": (0, *(d + 1 for d in params["dims"]))},
     native_check=True,
 )
 
@@ -303,7 +303,7 @@ SLICE: Record = linear(
     _slice_infer,
     lambda g, x_spec, index: _embed(g, x_spec, ((SLICE, {"index": index}),)),
     window=_slice_window,
-    shift=lambda params, size: {"index": ((0, size, 1), *params["index"])},
+    batched_params=lambda params, size: {"index": ((0, size, 1), *params["index"])},
     native_check=True,
 )
 
@@ -331,7 +331,7 @@ def _scatter_batch(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
         inner = (
             record.batch(size, inner, **params)
             if record.batch
-            else record(inner, **record.shift(params, size))
+            else record(inner, **record.batched_params(params, size))
         )
     if inner._storage is x._storage:
         return VIEW_SCATTER(x, y, chain=inner._chain[len(x._chain) :])

@@ -45,7 +45,7 @@ FFT: Record = linear(
     "fft",
     lambda x, dims, inverse, norm: x,
     lambda g, dims, inverse, norm: FFT(g, dims=dims, inverse=not inverse, norm=OPPOSITE[norm]),
-    shift=_shift,
+    batched_params=_shift,
 )
 # RFFT(x, dim, norm): x real; the result has n // 2 + 1 frequencies along dim.
 RFFT: Record = linear(
@@ -57,14 +57,14 @@ RFFT: Record = linear(
         n=x_spec.shape[dim],
         norm=OPPOSITE[norm],
     ),
-    shift=_shift,
+    batched_params=_shift,
 )
 # IRFFT(x, dim, n, norm): x has n // 2 + 1 frequencies along dim; the result is real.
 IRFFT: Record = linear(
     "irfft",
     lambda x, dim, n, norm: _resized(x, dim, n, x.dtype.to_real()),
     lambda g, dim, n, norm: _weighted(RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim, n),
-    shift=_shift,
+    batched_params=_shift,
 )
 
 

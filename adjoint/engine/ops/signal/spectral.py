@@ -29,7 +29,7 @@ FRAME: Record = linear(
         (*x.shape[:-1], 1 + (x.shape[-1] - size) // hop, size), x.dtype, x.device
     ),
     lambda g, x_spec, hop: OVERLAP_ADD(g, hop=hop, length=x_spec.shape[-1]),
-    shift=_same,
+    batched_params=_same,
 )
 # OVERLAP_ADD(x, hop, length): (..., T, size) -> (..., length), frames added where they were.
 OVERLAP_ADD: Record = linear(
@@ -38,7 +38,7 @@ OVERLAP_ADD: Record = linear(
     lambda g, x_spec, hop, length: FRAME(
         g[..., : (x_spec.shape[-2] - 1) * hop + x_spec.shape[-1]], size=x_spec.shape[-1], hop=hop
     ),
-    shift=_same,
+    batched_params=_same,
 )
 
 

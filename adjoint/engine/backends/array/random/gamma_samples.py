@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.random import portable
-from adjoint.engine.backends.array.random.counts import MOST_STEPS, STREAMS, reject
-from adjoint.engine.backends.array.random.laws import unit
+from adjoint.engine.backends.array.random.distributions import unit
 from adjoint.engine.backends.array.random.philox import scattered
+from adjoint.engine.backends.array.random.tensor_parameters import MOST_STEPS, STREAMS, reject
 from adjoint.engine.backends.array.special.scipy_functions import function
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.random.gamma_samples import STANDARD_GAMMA, STANDARD_GAMMA_GRAD

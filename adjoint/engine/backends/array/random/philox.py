@@ -128,7 +128,9 @@ def consecutive(xp: Any, seed: int, start: int, count: int) -> Array:
     return rounds(seed, state, done=2)
 
 
-def words(xp: Any, seed: int, offset: int, count: int, size: int) -> Iterator[tuple[int, Array]]:
+def random_words(
+    xp: Any, seed: int, offset: int, count: int, size: int
+) -> Iterator[tuple[int, Array]]:
     """`count` words of `size` (32 or 64) bits from a block on: (position, words) in chunks."""
     per_block = 128 // size
     chunk = CHUNK[xp.__name__]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.random.laws import LAWS
-from adjoint.engine.backends.array.random.philox import words
+from adjoint.engine.backends.array.random.distributions import LAWS
+from adjoint.engine.backends.array.random.philox import random_words
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.random.random import PERMUTATION, RANDOM, word_bits
@@ -36,7 +36,7 @@ def random(
         mean, std = args
         args = (mean, std * 0.7071067811865476)  # the parts share the variance
     out = xp.empty(count, target)
-    for start, chunk in words(xp, seed, offset, count, word_bits(law, dtype)):
+    for start, chunk in random_words(xp, seed, offset, count, word_bits(law, dtype)):
         values = sample(xp, chunk, target, *args)
         if dtype.is_half and values.dtype != np.float32:
             values = values.astype(np.float32)  # to halves by one way on every device
@@ -59,7 +59,7 @@ def random_permutation(
     bits = max(length - 1, 1).bit_length()
     count = prod(batch) * length
     keys = xp.empty(count, np.uint64)
-    for start, chunk in words(xp, seed, offset, count, 64):
+    for start, chunk in random_words(xp, seed, offset, count, 64):
         keys[start : start + chunk.size] = chunk
     keys = keys.reshape((*batch, length))
     mask = np.uint64((1 << bits) - 1)

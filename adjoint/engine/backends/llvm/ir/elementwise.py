@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import halves
+from adjoint.engine.backends.llvm.ir import half_bits
 from adjoint.engine.backends.llvm.ir.math import (
     division,
     error,
@@ -65,8 +65,8 @@ def from_memory(x: V, dtype: DType) -> V:
     if dtype is dt.bool_:
         return x.ne(0)
     if dtype is dt.float16:
-        return halves.from_float16_bits(x)
-    return halves.from_bfloat16_bits(x) if dtype is dt.bfloat16 else x
+        return half_bits.from_float16_bits(x)
+    return half_bits.from_bfloat16_bits(x) if dtype is dt.bfloat16 else x
 
 
 def to_memory(x: V, dtype: DType) -> V:
@@ -74,8 +74,8 @@ def to_memory(x: V, dtype: DType) -> V:
     if dtype is dt.bool_:
         return x.convert("u8")
     if dtype is dt.float16:
-        return halves.float16_bits(x)
-    return halves.bfloat16_bits(x) if dtype is dt.bfloat16 else x
+        return half_bits.float16_bits(x)
+    return half_bits.bfloat16_bits(x) if dtype is dt.bfloat16 else x
 
 
 def cast(x: V, old: DType, new: DType) -> V:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import laws, philox
+from adjoint.engine.backends.llvm.ir import distributions, philox
 from adjoint.engine.backends.llvm.ir.elementwise import LOWER, cast, kind_of, stored_kind, supports
 from adjoint.engine.backends.llvm.ir.vector import (
     Code,
@@ -46,10 +46,10 @@ def random_sample(code: Code, op: Op, operands: list[Any], lanes: int, first: V 
     seed, offset = (one_lane(x).bitcast("u64") for x in (seed, offset))
     bits = word_bits(law, dtype)
     if first is not None:
-        words = philox.words(bits, seed, offset, first.bitcast("u64"), lanes)
+        words = philox.random_words(bits, seed, offset, first.bitcast("u64"), lanes)
     else:
         words = philox.words_at(bits, seed, offset, index.bitcast("u64"))
-    return laws.sample(words, law, args, dtype)
+    return distributions.sample(words, law, args, dtype)
 
 
 def one_lane(x: V) -> V:

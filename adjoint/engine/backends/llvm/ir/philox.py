@@ -31,7 +31,7 @@ def cipher(seed: V, counters: V) -> Block:
 def words_at(bits: int, seed: V, offset: V, index: V) -> V:
     """The words (u32 or u64, by `bits`) at any places of a stream (u64, in lanes).
 
-    Every lane computes a block: `words` does so once for the two or four words of each.
+    Every lane computes a block: `random_words` does so once for the two or four words of each.
     """
     per_block = 128 // bits
     shift = per_block.bit_length() - 1
@@ -45,7 +45,7 @@ def words_at(bits: int, seed: V, offset: V, index: V) -> V:
     return out
 
 
-def words(bits: int, seed: V, offset: V, first: V, lanes: int) -> V:
+def random_words(bits: int, seed: V, offset: V, first: V, lanes: int) -> V:
     """The `lanes` words from place `first` on, which must be the first of a block."""
     per_block = 128 // bits
     if lanes < per_block:

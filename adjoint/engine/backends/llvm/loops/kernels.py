@@ -10,8 +10,8 @@ from adjoint.engine.backends.llvm.ir.elementwise import round_to
 from adjoint.engine.backends.llvm.ir.operations import KIND, combine, lower, random_sample
 from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, select
 from adjoint.engine.backends.llvm.loops.access import Access
-from adjoint.engine.backends.llvm.loops.columns import Columns, sums_columns
-from adjoint.engine.backends.llvm.loops.nests import Env, LoopNest, Scope
+from adjoint.engine.backends.llvm.loops.column_sums import ColumnSums, sums_columns
+from adjoint.engine.backends.llvm.loops.nests import Env, LaneScope, LoopNest
 from adjoint.engine.backends.llvm.loops.pieces import (
     CHUNK,
     CHUNKS,
@@ -24,7 +24,7 @@ from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, S
 from adjoint.engine.core.dtype import named
 
 
-class Emitter:
+class LoopEmitter:
     """Writes the function of one form."""
 
     def __init__(self, form: Form, name: str) -> None:
@@ -99,14 +99,14 @@ class Emitter:
             middle = let(f"add i64 {start}, {whole}")
 
         if sums_columns(form):
-            columns = Columns(self, lambda lanes: Scope(shared, lanes))
+            columns = ColumnSums(self, lambda lanes: LaneScope(shared, lanes))
             self.head += columns.memory()
             columns.strip(start, middle, stop)
             return []
 
         def across(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
-                self.run(Scope(shared, lanes), lanes, {self.vector: i})
+                self.run(LaneScope(shared, lanes), lanes, {self.vector: i})
                 return []
 
             return body
@@ -200,7 +200,7 @@ class Emitter:
         totals: list[V],
     ) -> list[V]:
         """What happens at one place of a loop nest; returns the new totals."""
-        inside = Scope(env, width)
+        inside = LaneScope(env, width)
         # All values, then all stores: one may be written over a kept value that another needs
         # (Note [kept values], compiler.nest).
         values = [self.get(v, inside, width, here, stage) for v, _ in stored]
@@ -325,5 +325,5 @@ def _from_word(word: V, kind: str) -> V:
 
 def emit(form: Form, name: str) -> tuple[str, set[str]]:
     """The function of a form and the declarations it needs."""
-    emitter = Emitter(form, name)
+    emitter = LoopEmitter(form, name)
     return emitter.text(), emitter.code.declarations

@@ -16,14 +16,14 @@ from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.compiler.loops.ir import WHOLE
 
 if TYPE_CHECKING:
-    from adjoint.engine.backends.llvm.loops.kernels import Emitter
+    from adjoint.engine.backends.llvm.loops.kernels import LoopEmitter
 
 BLOCK = 64  # turns of a loop whose sum is taken apart
 Env = dict[int, V]
 Turn = Callable[[str, list[V]], list[V]]
 
 
-class Scope(Env):
+class LaneScope(Env):
     """Values inside a loop: those from outside are spread over the lanes when asked for."""
 
     def __init__(self, outside: Env, lanes: int) -> None:
@@ -47,7 +47,7 @@ class LoopNest:
 
     def __init__(
         self,
-        emitter: Emitter,
+        emitter: LoopEmitter,
         env: Env,
         lanes: int,
         stage: int,

@@ -18,7 +18,7 @@ from functools import cache
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.ir.vector import Code, V
-from adjoint.engine.backends.llvm.loops.columns import sums_columns
+from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.compiler.loops.ir import LOAD, Form
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)

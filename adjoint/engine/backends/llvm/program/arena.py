@@ -25,7 +25,7 @@ class Arena:
     """Memory for programs of which one runs at a time; the largest decides how much."""
 
     def __init__(self) -> None:
-        self.lock = forks.lock(forks.Order.PROGRAM)
+        self.lock = forks.lock(forks.LockOrder.PROGRAM)
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.array = np.empty(0, np.uint8)
         self.nbytes = -1  # none, not even of nothing

@@ -15,8 +15,8 @@ from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library, store
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
-from adjoint.engine.backends.llvm.runtime.pool import Step as Entry
-from adjoint.engine.backends.llvm.runtime.pool import Table, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
+from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.executors import register_backend
@@ -35,9 +35,9 @@ from adjoint.engine.compiler.package.image import (
 )
 from adjoint.engine.compiler.package.naming import Unnameable, task_key
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.calls import Called
+from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.code_digest import package_digest
@@ -57,7 +57,7 @@ class Native:
         self,
         task: Task,
         image: Image,
-        functions: dict[str, library.Function],
+        functions: dict[str, library.NativeFunction],
         plan: Plan | None = None,
         arena: Arena | None = None,  # shared with programs of other sizes
     ) -> None:
@@ -110,13 +110,13 @@ class Native:
         segments: list[Any] = []
         base = self.words.ctypes.data
         address = {name: function.address for name, function in self.functions.items()}
-        calls = iter([s for s in self.plan.steps if isinstance(s, Call)] if self.plan else ())
+        calls = iter([s for s in self.plan.steps if isinstance(s, EagerCall)] if self.plan else ())
         for number, entries in enumerate(self.image.segments):
             if entries is None:
                 assert self.plan is not None
-                segments.append(Called(next(calls), self.plan, self.arena.array, self.origin))
+                segments.append(HostCall(next(calls), self.plan, self.arena.array, self.origin))
                 continue
-            table = Table(
+            table = DriverTable(
                 [
                     Entry(0, base + 8 * start, skip=skip, test=True)
                     if name == TEST
@@ -144,7 +144,7 @@ class Native:
             run = self.pool.run
             workers = get_num_threads() if self.parallel else 1
             for segment in self.segments:
-                if segment.__class__ is Called:
+                if segment.__class__ is HostCall:
                     segment(inputs, results)
                     continue
                 code = run(segment.address, segment.count, workers)
@@ -272,7 +272,7 @@ def get_ready() -> None:
     """
     disk_prefix()
     the_pool()
-    HOOKS.differ = looks()[1]
+    HOOKS.lists_differ = looks()[1]
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:

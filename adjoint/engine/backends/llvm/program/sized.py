@@ -23,18 +23,18 @@ from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
-from adjoint.engine.capture.dynamic.template import again
+from adjoint.engine.capture.dynamic.instances import again
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.image import Image
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.extents import Scope, Sizes, is_extent
+from adjoint.engine.graph.extents import Sizes, SizeScope, is_extent
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizing import Example, Sizing
 
-Made = tuple[Image, dict[str, library.Function]]
+Made = tuple[Image, dict[str, library.NativeFunction]]
 FAR = 8
 LEAST = 16
 PLANS = 16  # that a family keeps
@@ -45,10 +45,10 @@ class Sized:
     """A draft and the sizes it is for."""
 
     draft: Draft
-    scope: Scope  # with the guards of the plan
+    scope: SizeScope  # with the guards of the plan
     sizes: Sizes  # it was made at
     reference: Sizes  # it was made for
-    functions: dict[str, library.Function]
+    functions: dict[str, library.NativeFunction]
     low: dict[str, int]  # the sizes between which it is believed
     high: dict[str, int]
 

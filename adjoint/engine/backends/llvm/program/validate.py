@@ -24,19 +24,19 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.runtime.peeking import slow_address
-from adjoint.engine.backends.llvm.runtime.pool import Step as Entry
-from adjoint.engine.backends.llvm.runtime.pool import Table
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
+from adjoint.engine.backends.llvm.runtime.pool import DriverTable
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, RESULT, Place
 from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.package.tolerance import Noise, differing, is_float, noises, spread_of
-from adjoint.engine.compiler.package.works import Substitution, Work, parameters, settled
-from adjoint.engine.compiler.schedule.calls import Called
-from adjoint.engine.compiler.schedule.steps import Flow, Launch, Number, Test, entries_of, told
+from adjoint.engine.compiler.package.work import Substitution, Work, parameters, settled
+from adjoint.engine.compiler.schedule.calls import HostCall
+from adjoint.engine.compiler.schedule.steps import Flow, HostNumber, Launch, Test, entries_of, told
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.validation import ValidationError
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 
 Key = tuple[int, ...]  # a work and its substitutions
 
@@ -62,7 +62,7 @@ class Validated:
         with self.native.lock:
             before = [x.copy() for x in targets]
             try:
-                results = Walk(self, inputs, targets).run()
+                results = CheckedCall(self, inputs, targets).run()
             except BaseException:
                 for target, held in zip(targets, before, strict=True):
                     if target.flags.writeable:
@@ -81,7 +81,7 @@ class Doing:
     made: dict[Value, Any] = field(default_factory=dict)
 
 
-class Walk:
+class CheckedCall:
     """One call, checked."""
 
     def __init__(self, program: Validated, inputs: list[Any], targets: list[Any]) -> None:
@@ -111,7 +111,7 @@ class Walk:
         """All segments in order."""
         segments = zip(self.draft.segments, self.native.segments, strict=True)
         for number, (entries, ready) in enumerate(segments):
-            if isinstance(ready, Called):
+            if isinstance(ready, HostCall):
                 ready(self.inputs, self.results)
             else:
                 self.segment(number, [entry for _, _, entry in entries or ()])
@@ -147,7 +147,7 @@ class Walk:
         native = self.native
         words = native.words
         function = native.functions[name].address
-        table = Table([Entry(function, words.ctypes.data + 8 * start, everyone)])
+        table = DriverTable([Entry(function, words.ctypes.data + 8 * start, everyone)])
         status = [at for at, _ in native.image.status if start <= at < start + count]
         before = words[status]
         words[status] = table.status_address
@@ -240,7 +240,7 @@ class Walk:
                 given = setting.numbers.get(value)
                 if given is None:
                     continue
-                if not isinstance(given, Number):
+                if not isinstance(given, HostNumber):
                     return given + plus
                 value, plus = given.value, plus + self.at_sizes(given.plus)
             found = self.inputs[self.draft.hosts[value]]
@@ -269,7 +269,7 @@ class Walk:
         )
 
 
-class Endless(Exception):
+class NoisyLoop(Exception):
     """A noisy loop that goes on for much longer than without noise."""
 
 
@@ -298,7 +298,7 @@ class Reference:
         self.graphs = 0
         try:
             self.nodes_run(self.nodes, env, noise)
-        except Endless:
+        except NoisyLoop:
             return None
         if noise is None:
             self.limit = 2 * self.graphs + 16
@@ -338,11 +338,13 @@ class Reference:
                 many = tuple(noise.result(record, operands, params, x, off) for x in many)
             env.update(zip(node.outputs, many, strict=True))
 
-    def graph_run(self, graph: Graph, inputs: Sequence[Any], noise: Noise | None) -> list[Any]:
+    def graph_run(
+        self, graph: DataflowGraph, inputs: Sequence[Any], noise: Noise | None
+    ) -> list[Any]:
         """Run the body of a loop or branch."""
         self.graphs += 1
         if noise is not None and self.graphs > self.limit:
-            raise Endless
+            raise NoisyLoop
         env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
         self.nodes_run(graph, env, noise)
         return [env[v] for v in graph.outputs]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import signal
 
-from adjoint.engine.backends.llvm.runtime.layout import (
+from adjoint.engine.backends.llvm.runtime.shared_words import (
     BARRIER,
     BLOCK,
     COUNT,
@@ -56,8 +56,8 @@ from adjoint.engine.backends.llvm.runtime.layout import (
     Platform,
     field,
 )
-from adjoint.engine.backends.llvm.runtime.placing import placing_text
 from adjoint.engine.backends.llvm.runtime.waiting import waiting_text
+from adjoint.engine.backends.llvm.runtime.worker_placement import placing_text
 
 LAUNCH_SPIN = 50_000  # ns a worker polls for the next program before it sleeps
 BARRIER_SPIN = 20_000  # ns anyone polls in a barrier before it sleeps

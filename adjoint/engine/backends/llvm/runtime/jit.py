@@ -26,7 +26,7 @@ NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
 
 # llvmlite locks each of its calls; a fork while another thread is inside one would leave that lock
 # taken for ever in the child, so every call is made under this lock and a fork waits for it.
-_lock = forks.reentrant(forks.Order.ASSEMBLER)
+_lock = forks.reentrant(forks.LockOrder.ASSEMBLER)
 _serial = itertools.count()
 
 
@@ -142,7 +142,7 @@ def unpack(code: bytes) -> tuple[list[str], bytes]:
     return names, code[start + size :]
 
 
-class Library:
+class LinkedCode:
     """Linked code; its addresses are valid as long as this object lives."""
 
     __slots__ = ("_tracker", "names")
@@ -166,7 +166,7 @@ class Library:
                 tracker.close()
 
 
-def link(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> Library:
+def link(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> LinkedCode:
     """Load assembled code into this process, with the addresses of what it calls.
 
     What `symbols` does not name is looked for in the process: the C and mathematical libraries.
@@ -185,7 +185,7 @@ def link(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> Library:
                 f"link: {str(error).strip()[:400]}. A function that the code calls may be missing:"
                 " name its address in `symbols`."
             ) from None
-    return Library(tracker, tuple(names))
+    return LinkedCode(tracker, tuple(names))
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -21,22 +21,22 @@ Text = tuple[str, set[str]]  # a function's definition, and the declarations it 
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Function:
+class NativeFunction:
     """Code that is loaded; it stays as long as this object does."""
 
     address: int
-    library: jit.Library
+    library: jit.LinkedCode
     module: str  # the key under which the code that holds it is kept on disk
 
 
 # Programs keep the functions they call. Some that were asked for last stay without one, since what
 # is compiled next is often like what was dropped.
-_loaded: MutableMapping[str, Function] = WeakValueDictionary()
-_latest: deque[Function] = deque(maxlen=128)
-_lock = forks.lock(forks.Order.LIBRARY)
+_loaded: MutableMapping[str, NativeFunction] = WeakValueDictionary()
+_latest: deque[NativeFunction] = deque(maxlen=128)
+_lock = forks.lock(forks.LockOrder.LIBRARY)
 
 
-def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.Library:
+def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.LinkedCode:
     """A module of the compiler's own, from disk or assembled, ready to be called."""
     disk, key = store.default(), key_of(kind, jit.target_key(), text)
     kept = disk.get(key)
@@ -52,7 +52,7 @@ def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) ->
 
 def load(
     wanted: Mapping[str, Callable[[], Text]], modules: Iterable[str] = ()
-) -> dict[str, Function]:
+) -> dict[str, NativeFunction]:
     """The functions of these names, whose texts are written only if they must be.
 
     A name stands for its content: callers make it from everything that decides the text. `modules`
@@ -68,7 +68,9 @@ def load(
 
 
 def _bring(
-    missing: Mapping[str, Callable[[], Text]], modules: Iterable[str], found: dict[str, Function]
+    missing: Mapping[str, Callable[[], Text]],
+    modules: Iterable[str],
+    found: dict[str, NativeFunction],
 ) -> None:
     """Load functions from disk; assemble those that are not there, together."""
     disk, target = store.default(), f"{jit.target_key()};{package_digest()}"
@@ -92,7 +94,7 @@ def _bring(
 
 
 def _take(
-    disk: store.Store, module: str, missing: Iterable[str], found: dict[str, Function]
+    disk: store.Store, module: str, missing: Iterable[str], found: dict[str, NativeFunction]
 ) -> None:
     """Load those of the missing functions that a module on disk has, if it is still there."""
     code = disk.get(module) if store.is_key(module) else None
@@ -107,7 +109,7 @@ def _take(
         disk.drop(module)
 
 
-def _enter(module: str, code: bytes, names: list[str], found: dict[str, Function]) -> None:
+def _enter(module: str, code: bytes, names: list[str], found: dict[str, NativeFunction]) -> None:
     library = jit.link(code)
     for name in names:
-        found[name] = _loaded[name] = Function(library.address(name), library, module)
+        found[name] = _loaded[name] = NativeFunction(library.address(name), library, module)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
-from adjoint.engine.core.operations.record import differ as slow_differ
+from adjoint.engine.core.operations.record import lists_differ as slow_differ
 
 HEAD = object.__basicsize__  # what every object begins with
 # Where threads run at once, lists may change under our eyes, and reference counts mean less.

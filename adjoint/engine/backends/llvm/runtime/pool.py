@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from adjoint.engine.backends import threads
-from adjoint.engine.backends.llvm.runtime import fastcall, jit, layout, library
+from adjoint.engine.backends.llvm.runtime import fastcall, jit, library, shared_words
 from adjoint.engine.backends.llvm.runtime.driver import driver_text
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
@@ -29,7 +29,7 @@ FOREVER = 2**62
 WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python does not know of
 
 
-class Step(NamedTuple):
+class DriverStep(NamedTuple):
     """One call of a kernel: where it is, where its argument words are, who calls it.
 
     After it `skip` steps are left out, or gone back where it is below 0. A test calls nothing; it
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     test: bool = False
 
 
-class Table:
+class DriverTable:
     """A program in memory, as the driver reads it (see `driver`).
 
     Kernels and argument words belong to the caller, who keeps them alive.
@@ -52,10 +52,14 @@ class Table:
 
     __slots__ = ("_words", "address", "count")
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        words = array("q", [0] * layout.HEADER_WORDS)
+    def __init__(self, steps: Sequence[DriverStep]) -> None:
+        words = array("q", [0] * shared_words.HEADER_WORDS)
         for k, (function, arguments, parallel, barrier, skip, test) in enumerate(steps):
-            flags = layout.PARALLEL * parallel | layout.BARRIER * barrier | layout.TEST * test
+            flags = (
+                shared_words.PARALLEL * parallel
+                | shared_words.BARRIER * barrier
+                | shared_words.TEST * test
+            )
             words.extend((function, arguments, flags, skip))
             if skip or test:
                 _check_jump(k, k + 1 + skip, test, len(steps))
@@ -81,17 +85,19 @@ class Pool:
     """The workers; `run` is all that programs need.
 
     >>> pool = the_pool()
-    >>> pool.run(Table([]).address, 0)
+    >>> pool.run(DriverTable([]).address, 0)
     0
     """
 
-    def __init__(self, target: layout.Platform | None = None) -> None:
+    def __init__(self, target: shared_words.Platform | None = None) -> None:
         if sys.platform == "win32":
             raise RuntimeError("compiled programs need POSIX threads: Linux or macOS")
-        target = target or layout.host_platform()
+        target = target or shared_words.host_platform()
         self._library = _link_driver(target)
         _immortal(self._library)  # workers may be in it when the interpreter goes
-        self._memory = mmap.mmap(-1, layout.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = mmap.mmap(
+            -1, shared_words.POOL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        )
         if target.linux:
             with contextlib.suppress(OSError):  # an old kernel: forks by way of Python only
                 self._memory.madvise(WIPE_ON_FORK)
@@ -117,12 +123,12 @@ class Pool:
         now and then, and Python can raise KeyboardInterrupt.
         """
         if workers > 1:
-            workers = min(workers, threads.get_num_threads(), layout.MAX_WORKERS)
+            workers = min(workers, threads.get_num_threads(), shared_words.MAX_WORKERS)
         start = 0
         status: int = self._run(self.address, table, count, workers, start)
-        while status in (layout.NEED_WORKERS, layout.PAUSED):
-            if status == layout.PAUSED:
-                start = ctypes.c_int64.from_address(table + layout.RESUME).value
+        while status in (shared_words.NEED_WORKERS, shared_words.PAUSED):
+            if status == shared_words.PAUSED:
+                start = ctypes.c_int64.from_address(table + shared_words.RESUME).value
             else:  # again, where a fork has just ended them
                 workers = self.start(workers)
             status = self._run(self.address, table, count, workers, start)
@@ -144,7 +150,7 @@ class Pool:
     @property
     def resident(self) -> int:
         """How many threads are waiting for programs, the caller's not counted."""
-        return ctypes.c_int64.from_address(self.address + layout.STARTED).value
+        return ctypes.c_int64.from_address(self.address + shared_words.STARTED).value
 
     def stop(self, tries: int = FOREVER) -> bool:
         """End the threads once no program runs, and keep the pool taken until `resume`."""
@@ -165,7 +171,7 @@ class Pool:
             self.stop()
 
 
-def _link_driver(target: layout.Platform) -> jit.Library:
+def _link_driver(target: shared_words.Platform) -> jit.LinkedCode:
     return library.linked("driver", driver_text(target))
 
 

@@ -34,12 +34,12 @@ SUPPORTED = {
 } <= os.supports_dir_fd  # fmt: skip
 
 
-class Refused(OSError):
+class UnsafeFolder(OSError):
     """A place that cannot be used; the message says why and what would help."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedFile:
     """A file in one of the private folder's parts, as a listing shows it."""
 
     part: str
@@ -122,7 +122,7 @@ class PrivateFolder:
         with contextlib.suppress(OSError), self._part(part) as folder:
             os.unlink(name, dir_fd=folder)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[CachedFile]:
         """The files of all parts; none where there is no folder yet, or none to be trusted."""
         with contextlib.suppress(OSError), self._opened(".", self._held(False).fd) as here:
             for part in sorted(os.listdir(here)):
@@ -131,7 +131,7 @@ class PrivateFolder:
                         # Another process may have removed it.
                         with contextlib.suppress(OSError):
                             about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                            yield Entry(part, name, about.st_mtime, about.st_size)
+                            yield CachedFile(part, name, about.st_mtime, about.st_size)
 
     # -- folders ----------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class PrivateFolder:
 def _walk(path: Path, make: bool) -> _Handle:
     """Go from the root to a folder, checking each step, and make what is missing if asked."""
     if not SUPPORTED:
-        raise Refused("this system cannot open files relative to a folder that was checked")
+        raise UnsafeFolder("this system cannot open files relative to a folder that was checked")
     here, shown, links = _Handle(os.open("/", PASS | FOLDER)), Path("/"), 0
     _check(here.about, shown, above=True)
     pending = list(reversed(path.parts[1:]))
@@ -186,7 +186,7 @@ def _walk(path: Path, make: bool) -> _Handle:
             target = _target(here, name, about, shown)
             links += 1
             if links > LINKS:
-                raise Refused(f"{path} leads through too many symbolic links")
+                raise UnsafeFolder(f"{path} leads through too many symbolic links")
             if target.is_absolute():
                 here, shown = _Handle(os.open("/", PASS | FOLDER)), Path("/")
             pending += reversed([p for p in target.parts if p != target.anchor])
@@ -218,7 +218,7 @@ def _target(here: _Handle, name: str, about: os.stat_result, shown: Path) -> Pat
     """Where a symbolic link leads."""
     if not _ours(about):
         owner = f"another user (uid {about.st_uid})"
-        raise Refused(f"{shown / name} is a symbolic link of {owner}")
+        raise UnsafeFolder(f"{shown / name} is a symbolic link of {owner}")
     return Path(os.readlink(name, dir_fd=here.fd))
 
 
@@ -240,4 +240,4 @@ def _check(about: os.stat_result, path: Path, *, above: bool = False) -> None:
         return
     remedy = f"; `chmod go-w {path}` if you trust what is in it" if _ours(about) else ""
     mode = stat.S_IMODE(about.st_mode)
-    raise Refused(f"{path} {fault}, mode {mode:04o}, and code is run from there{remedy}")
+    raise UnsafeFolder(f"{path} {fault}, mode {mode:04o}, and code is run from there{remedy}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from adjoint.engine.backends.llvm.runtime.private import Entry, PrivateFolder
+from adjoint.engine.backends.llvm.runtime.private import CachedFile, PrivateFolder
 
 VERSION = "2"  # of the files' layout; another version uses another folder
 DEFAULT_LIMIT = 2**30
@@ -202,7 +202,7 @@ class Store:
                 stacklevel=4,
             )
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[CachedFile]:
         """The entries, the longest unused first; half-written files of the dead are removed."""
         if self._files is None:
             return []
@@ -214,7 +214,7 @@ class Store:
                 self._files.remove(entry.part, entry.name)
         return sorted(found, key=lambda entry: (entry.used, entry.size, entry.name))
 
-    def _remove(self, entries: Iterable[Entry]) -> None:
+    def _remove(self, entries: Iterable[CachedFile]) -> None:
         for entry in entries:
             if self._files is not None:
                 self._files.remove(entry.part, entry.name)

@@ -18,7 +18,7 @@ processors: 36 ms of processor time with one worker, 40 with 2, 3 or 4, and 44 w
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.runtime.layout import (
+from adjoint.engine.backends.llvm.runtime.shared_words import (
     BLOCK,
     CONDITION,
     FIRST_BLOCK,

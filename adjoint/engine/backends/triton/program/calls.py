@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.compiler.memory.places import ARENA, INPUT
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Call
+from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.ir import Value
@@ -16,10 +16,10 @@ from adjoint.engine.graph.ir import Value
 Window = Callable[[list[Any], list[Any]], Any]
 
 
-class Called:
+class DeviceCall:
     """A node run by the eager table on arrays in the program's memory."""
 
-    def __init__(self, step: Call, plan: Plan, machine: Any, arena: Any, origin: int) -> None:
+    def __init__(self, step: EagerCall, plan: Plan, machine: Any, arena: Any, origin: int) -> None:
         self.node, self.plan, self.machine = step.node, plan, machine
         self.arena, self.origin = arena, origin
         self.host_index = {v: i for i, v in enumerate(plan.graph.inputs)}

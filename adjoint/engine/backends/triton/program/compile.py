@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.triton.program.mirror import small_program
-from adjoint.engine.backends.triton.program.program import Program
+from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.compiler.executors import register_backend
@@ -40,7 +40,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         return given_up(task, "it is on several GPUs")
     try:
         if not mixed:
-            return Program(task, options, machine(index))
+            return GpuProgram(task, options, machine(index))
         made = small_program(task, options, machine(index), Device("cuda", index))
     except KernelError as error:
         return given_up(task, str(error))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.triton.program.program import Machine, MakeTarget, Program
+from adjoint.engine.backends.triton.program.program import GpuProgram, Machine, MakeTarget
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import planned
@@ -23,7 +23,7 @@ from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import Graph, Node, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import keeping, run_passes
 from adjoint.engine.ops.shape.convert import CLONE
 
@@ -31,7 +31,7 @@ MOST = 1 << 16  # elements on the CPU, of all values together
 ROOM = 64  # bytes that each begins at a multiple of
 
 
-def refusal(graph: Graph) -> str:
+def refusal(graph: DataflowGraph) -> str:
     """Why a program that is partly on the CPU is not run on the GPU; "" if it can be."""
     values = [v for v in graph.inputs if not v.host]
     for node in graph.nodes:
@@ -42,9 +42,9 @@ def refusal(graph: Graph) -> str:
     return f"{held} elements of it are on the CPU" if held > MOST else ""
 
 
-def moved(graph: Graph, device: Device) -> Graph:
+def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
     """The same graph with everything on one device."""
-    made = Graph()
+    made = DataflowGraph()
     became: dict[Any, Any] = {}
     for value in graph.inputs:
         became[value] = value if value.host else Value(value.name, on(value.spec, device))
@@ -75,7 +75,7 @@ class Mirrored:
     def __init__(
         self,
         task: Task,
-        graph: Graph,
+        graph: DataflowGraph,
         options: Options,
         machine: Machine,
         device: Device,
@@ -110,7 +110,7 @@ class Mirrored:
             task, graph=moved(graph, device), examples=tuple(examples), targets=tuple(targets),
             sizing=None,
         )  # fmt: skip
-        self.program = Program(inner, options, machine, target, frozenset(mine))
+        self.program = GpuProgram(inner, options, machine, target, frozenset(mine))
         self.piece_of = piece_of
 
     def lay(self, pieces: list[tuple[Any, Any]]) -> None:

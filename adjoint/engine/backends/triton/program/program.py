@@ -22,17 +22,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.triton.program.calls import Called
+from adjoint.engine.backends.triton.launch_words import ALIGN, Written
+from adjoint.engine.backends.triton.program.calls import DeviceCall
 from adjoint.engine.backends.triton.target import TritonTarget
-from adjoint.engine.backends.triton.templates.product import Product
-from adjoint.engine.backends.triton.words import ALIGN, Written
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.memory.footprint import too_much
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.steps import Call, Launch, double_bits
+from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, double_bits
 from adjoint.engine.core.dtype import named
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
@@ -62,7 +62,7 @@ class Machine(Protocol):
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
 
 
-class Segment:
+class LaunchSegment:
     """Launches with nothing of the host's between them (Note [replays])."""
 
     def __init__(self, machine: Machine, launches: list[tuple[Callable[[int], None], int]]) -> None:
@@ -87,7 +87,7 @@ class Segment:
         self.replay()
 
 
-class Program:
+class GpuProgram:
     """An executable on the GPU."""
 
     def __init__(
@@ -212,11 +212,13 @@ class Program:
         machine = self.machine
         base = machine.address(self.device_words)
         host = self.start.ctypes.data
-        calls = iter([s for s in self.plan.steps if isinstance(s, Call)])
+        calls = iter([s for s in self.plan.steps if isinstance(s, EagerCall)])
         segments: list[Any] = []
         for entries in self.draft.segments:
             if entries is None:
-                segments.append(Called(next(calls), self.plan, machine, self.arena, self.origin))
+                segments.append(
+                    DeviceCall(next(calls), self.plan, machine, self.arena, self.origin)
+                )
                 continue
             launches = []
             for name, at, entry in entries:
@@ -225,9 +227,9 @@ class Program:
                     launches.append((machine.prepare(name, entry.text), base + 8 * at))
                 else:
                     product = entry.kernels[0]
-                    assert isinstance(product, Product)
+                    assert isinstance(product, MatrixProduct)
                     launches.append((machine.prepare(name, product), host + 8 * at))
-            segments.append(Segment(machine, launches))
+            segments.append(LaunchSegment(machine, launches))
         return segments
 
     def explain(self) -> str:
@@ -241,7 +243,7 @@ class Program:
         with self.machine.active():
             results, hold = self.fill(inputs, targets)
             for segment in self.segments:
-                if segment.__class__ is Called:
+                if segment.__class__ is DeviceCall:
                     self.raise_faults()
                     segment(inputs, results)
                 else:

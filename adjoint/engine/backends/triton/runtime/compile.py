@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from adjoint.engine.backends.llvm.runtime import store
-from adjoint.engine.backends.triton.words import NAME, Written
+from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.core.keys import key_of
 
 # float32 stays what eager execution computes: no fused multiply-adds, no flushed subnormals.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.triton.templates.product import Product
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
 
 # dtype -> (its number, how it is computed, the dtype of factors, in float32 by tensor cores)
@@ -35,7 +35,7 @@ CANDIDATES = 8
 RESULT_BYTES = 96  # of a candidate: the algorithm (64), the workspace, the status, ...
 
 
-class Failure(RuntimeError):
+class CublasFailure(RuntimeError):
     """A call that cuBLASLt refused."""
 
 
@@ -65,19 +65,19 @@ def library() -> Any:
 def check(name: str, status: int) -> None:
     """Refuse a status that is not success."""
     if status:
-        raise Failure(f"cuBLASLt: {name} failed with status {status}")
+        raise CublasFailure(f"cuBLASLt: {name} failed with status {status}")
 
 
-class Products:
+class CublasProducts:
     """The products of one GPU; kinds of products are looked up once."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.handle: c_void_p | None = None
         self.workspace: Any = None
-        self.plans: dict[tuple[Product, bool], Plan] = {}
+        self.plans: dict[tuple[MatrixProduct, bool], ChosenProduct] = {}
 
-    def prepare(self, product: Product) -> Callable[[int], None]:
+    def prepare(self, product: MatrixProduct) -> Callable[[int], None]:
         """What runs a product, given the address of its three addresses on the host."""
         if self.handle is None:
             self.handle = c_void_p()
@@ -85,7 +85,7 @@ class Products:
             self.workspace = cupy().empty(WORKSPACE, np.uint8)
         key = product, uses_tf32()
         if key not in self.plans:
-            self.plans[key] = Plan(self.handle, *key)
+            self.plans[key] = ChosenProduct(self.handle, *key)
         plan = self.plans[key]
 
         def run(words: int) -> None:
@@ -101,10 +101,10 @@ def uses_tf32() -> bool:
     return get_float32_matmul_precision() != "highest"
 
 
-class Plan:
+class ChosenProduct:
     """A product's descriptors and the algorithm chosen for it."""
 
-    def __init__(self, handle: c_void_p, product: Product, tf32: bool) -> None:
+    def __init__(self, handle: c_void_p, product: MatrixProduct, tf32: bool) -> None:
         self.handle = handle
         lib, p = library(), product
         number, compute, scale = KINDS[p.dtype]
@@ -176,7 +176,7 @@ class Plan:
         check("choice of an algorithm", status)
         lib.cublasLtMatmulPreferenceDestroy(preference)
         if not count.value:
-            raise Failure("cuBLASLt: no algorithm for this product")
+            raise CublasFailure("cuBLASLt: no algorithm for this product")
         return found
 
     def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.runtime.compile import Compiled, compiled
-from adjoint.engine.backends.triton.runtime.cublaslt import Products
-from adjoint.engine.backends.triton.templates.product import Product
-from adjoint.engine.backends.triton.words import Written
+from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
 
 SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
@@ -21,7 +21,7 @@ UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 Launcher = Callable[[int], None]
 
 
-class Machine:
+class CudaMachine:
     """One GPU."""
 
     def __init__(self, index: int) -> None:
@@ -30,7 +30,7 @@ class Machine:
         major, minor = divmod(int(self.cupy.cuda.Device(index).compute_capability), 10)
         self.capability = major * 10 + minor
         self.loaded: dict[str, tuple[Any, Compiled]] = {}
-        self.products = Products(index)
+        self.products = CublasProducts(index)
 
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
@@ -90,10 +90,10 @@ class Machine:
 
     # -- launches -------------------------------------------------------------------------------
 
-    def prepare(self, name: str, work: Written | Product) -> Launcher:
+    def prepare(self, name: str, work: Written | MatrixProduct) -> Launcher:
         """What launches a kernel, given the address of its words on the device (or, for a product,
         on the host)."""
-        if isinstance(work, Product):
+        if isinstance(work, MatrixProduct):
             return self.products.prepare(work)
         if name not in self.loaded:
             made = compiled(work, self.capability)
@@ -132,6 +132,6 @@ class Machine:
 
 
 @cache
-def machine(index: int) -> Machine:
+def machine(index: int) -> CudaMachine:
     """A GPU by its number."""
-    return Machine(index)
+    return CudaMachine(index)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.templates import attention_kernels as kernels
-from adjoint.engine.backends.triton.templates.attention_kernels import Attention
-from adjoint.engine.backends.triton.words import Written
+from adjoint.engine.backends.triton.templates.attention_kernels import AttentionForm
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import digest
@@ -68,7 +68,7 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AttentionLaunch:
     """A kernel's source, its programs, and the places it reads and then writes."""
 
     source: str
@@ -77,15 +77,15 @@ class Task:
     writes: list[Place]
 
 
-def problem(node: Node, query: Place, key: Place, value: Place) -> Attention:
+def problem(node: Node, query: Place, key: Place, value: Place) -> AttentionForm:
     """What kernels must know of an attention."""
-    return Attention(
+    return AttentionForm(
         query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
         query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
     )  # fmt: skip
 
 
-def launch(kind: Attention, task: Task, name: str, products: int) -> Launch:
+def launch(kind: AttentionForm, task: AttentionLaunch, name: str, products: int) -> Launch:
     """A launch of one of the kernels."""
     places = (*task.reads, *task.writes)
     work = prod(kind.batches) * kind.queries * kind.keys
@@ -122,7 +122,7 @@ def steps(
     (out, lse), copies = own_places(setting, results)
     grid = (-(-kind.queries // kind.rows), prod(kind.batches))
     strides = [kernels.strides_of(p, kind.batches) for p in (*operands, out, lse)]
-    task = Task(kernels.forward(kind, strides), grid, operands, [out, lse])
+    task = AttentionLaunch(kernels.forward(kind, strides), grid, operands, [out, lse])
     return [launch(kind, task, "attention", 2), *copies]
 
 
@@ -144,7 +144,7 @@ def backward_steps(
         write = kernels.by_keys if 1 in names else kernels.by_queries
         source = write(kind, strides, operands[4].buffer.dtype.name, tuple(writes))
         grid = (-(-length // tile), prod(kind.batches))
-        task = Task(source, grid, operands, list(writes.values()))
+        task = AttentionLaunch(source, grid, operands, list(writes.values()))
         made.append(launch(kind, task, "attention backward", 2 + len(writes)))
     return [*made, *copies]
 

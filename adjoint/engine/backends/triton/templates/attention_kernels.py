@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from math import e as EULER
 from math import log2
 
+from adjoint.engine.backends.triton.launch_words import NAME
 from adjoint.engine.backends.triton.schedule import power_of_two
-from adjoint.engine.backends.triton.words import NAME
 from adjoint.engine.compiler.memory.places import Place
 
 Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionForm:
     """All but strides that a kernel's text depends on."""
 
     dtype: str
@@ -57,7 +57,7 @@ def strides_of(place: Place, batches: tuple[int, ...]) -> Strides:
     return (*(0 if n == 1 else s for n, s in lead), *place.strides[-2:])
 
 
-def head(kind: Attention, strides: list[Strides], names: str, dtypes: list[str]) -> list[str]:
+def head(kind: AttentionForm, strides: list[Strides], names: str, dtypes: list[str]) -> list[str]:
     """The frame: a pointer to each place's part of this program's batch."""
     lines = [
         "@triton.jit",
@@ -89,7 +89,7 @@ def tile(
     return f"tl.load({name} + {at}, mask=({down} < {limit})[:, None], other=0)"
 
 
-def forward(kind: Attention, strides: list[Strides]) -> str:
+def forward(kind: AttentionForm, strides: list[Strides]) -> str:
     """A program for each tile of queries of each head."""
     rows, columns, exact = kind.rows, kind.columns, kind.exact
     q, k, v, o, sums = strides
@@ -127,7 +127,7 @@ def forward(kind: Attention, strides: list[Strides]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def weights(kind: Attention) -> list[str]:
+def weights(kind: AttentionForm) -> list[str]:
     """Weights of a tile, and the cotangent of its scores, from what both backward kernels have."""
     seen = f"(here < {kind.keys})[None, :] & (row < {kind.queries})[:, None]"
     if kind.causal:
@@ -141,7 +141,7 @@ def weights(kind: Attention) -> list[str]:
     ]
 
 
-def row_loads(kind: Attention, strides: list[Strides], margin: str) -> list[str]:
+def row_loads(kind: AttentionForm, strides: list[Strides], margin: str) -> list[str]:
     """What is read of a tile of queries."""
     q, _, _, sums, g, t = strides[:6]
     limit = kind.queries
@@ -153,7 +153,7 @@ def row_loads(kind: Attention, strides: list[Strides], margin: str) -> list[str]
     ]
 
 
-def key_loads(kind: Attention, strides: list[Strides], margin: str) -> list[str]:
+def key_loads(kind: AttentionForm, strides: list[Strides], margin: str) -> list[str]:
     """What is read of a tile of keys."""
     return [
         f"{margin}key = {tile('k', 'here', 'e', strides[1], kind.keys)}",
@@ -161,7 +161,7 @@ def key_loads(kind: Attention, strides: list[Strides], margin: str) -> list[str]
     ]
 
 
-def by_keys(kind: Attention, strides: list[Strides], grad: str, wanted: tuple[int, ...]) -> str:
+def by_keys(kind: AttentionForm, strides: list[Strides], grad: str, wanted: tuple[int, ...]) -> str:
     """Gradients of keys (1) and values (2): a program for each tile of keys."""
     rows, columns = kind.rows, kind.columns
     dtypes = [kind.dtype] * 3 + ["float32", grad, "float32"] + [kind.dtype] * len(wanted)
@@ -195,7 +195,9 @@ def by_keys(kind: Attention, strides: list[Strides], grad: str, wanted: tuple[in
     return "\n".join(lines) + "\n"
 
 
-def by_queries(kind: Attention, strides: list[Strides], grad: str, wanted: tuple[int, ...]) -> str:
+def by_queries(
+    kind: AttentionForm, strides: list[Strides], grad: str, wanted: tuple[int, ...]
+) -> str:
     """The gradient of queries: a program for each tile of them."""
     rows, columns = kind.rows, kind.columns
     dtypes = [kind.dtype] * 3 + ["float32", grad, "float32", kind.dtype]

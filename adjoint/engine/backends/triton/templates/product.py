@@ -17,7 +17,7 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """C (m, n) = A (m, k) B (k, n), `count` times at constant steps; all in elements, row-major.
 
     A matrix may be transposed in memory; `lead` is the step from one of its lines to the next.
@@ -79,7 +79,7 @@ def steps(
     assert None not in lines
     found: list[Any] = lines
     (m, k), n = a.shape[-2:], c.shape[-1]
-    plain = Product(
+    plain = MatrixProduct(
         a.buffer.dtype.name, c.buffer.dtype.name, m, n, k,
         (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]),
     )  # fmt: skip
@@ -91,7 +91,7 @@ def steps(
     return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
 
 
-def one_tall(plain: Product, dims: Any) -> Product | None:
+def one_tall(plain: MatrixProduct, dims: Any) -> MatrixProduct | None:
     """A batch that shares the other operand, as rows of one product."""
     if len(dims) != 1:
         return None
@@ -114,7 +114,7 @@ def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
     return found
 
 
-def launch(product: Product, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:
+def launch(product: MatrixProduct, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:
     """One call."""
     a, b, c = places
     return Launch(

@@ -8,8 +8,8 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.rows.template import packed
 from adjoint.engine.backends.triton.emit import memory_type
+from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.backends.triton.schedule import power_of_two
-from adjoint.engine.backends.triton.words import NAME, Written
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major

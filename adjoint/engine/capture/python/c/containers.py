@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python import attributes, items, iteration, operators
-from adjoint.engine.capture.python.places import Index, Length
+from adjoint.engine.capture.python.locations import Index, Length
 from adjoint.engine.capture.python.plain import MISSING, can_change
 from adjoint.engine.capture.python.recorder import Recorder
 

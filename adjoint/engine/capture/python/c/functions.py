@@ -18,7 +18,7 @@ from typing import Any
 from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
-from adjoint.engine.capture.python.places import Answer
+from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
@@ -320,12 +320,12 @@ def _hash(recorder: Recorder, value: Any, /) -> Any:
     return hash(operators.hashable(recorder, value))
 
 
-class Identity(int):
+class ObjectIdentity(int):
     """The identity of an object: good as a key, of no meaning to another call."""
 
 
 def _id(recorder: Recorder, value: Any, /) -> int:
-    return Identity(id(value)) if recorder.is_fresh(value) else id(value)
+    return ObjectIdentity(id(value)) if recorder.is_fresh(value) else id(value)
 
 
 def _abs(recorder: Recorder, value: Any, /) -> Any:

@@ -20,8 +20,8 @@ from typing import Any
 from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call
 from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
+from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.operators import made
-from adjoint.engine.capture.python.places import Answer
 from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 

@@ -9,8 +9,8 @@ from adjoint.engine.backends.llvm.templates.convolution import filters_kernel as
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
     forward_phases,
+    input_bounds,
     positions,
-    reach,
     tap_offsets,
 )
 from adjoint.engine.backends.llvm.templates.convolution.narrow import (
@@ -45,7 +45,7 @@ def by_weight(
     out = results[0]
     groups = node.params["groups"]
     phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
-    source, launches = padded(x, reach([phase]))
+    source, launches = padded(x, input_bounds([phase]))
     count = positions(phase, x.shape[0])
     few = is_narrow(out.shape[0] // groups, prod(out.shape[1:]))
     parts = narrow_parts(groups, count)[0] if few else Parts(out, groups, count).parts

@@ -14,7 +14,7 @@ from __future__ import annotations
 from adjoint.engine.backends.llvm.ir.vector import V, mad, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
-from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Walk
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile
 
 ROWS = 64  # output channels whose panels are packed together, at most
@@ -35,7 +35,7 @@ def block_size(kind: str) -> int:
     return BYTES // (4 if kind == "f32" else 8)
 
 
-class Filters:
+class FiltersKernel:
     """Writes the kernel of Note [filters]."""
 
     def __init__(self, kind: str) -> None:
@@ -58,7 +58,7 @@ class Filters:
         self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
         steps = self.word[F_STEPS:]
         sizes = self.word[F_SIZES : F_SIZES + RANK]
-        self.walk = Walk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 : 2 * RANK + 2]))
+        self.walk = PositionWalk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 : 2 * RANK + 2]))
 
     def text(self, name: str) -> Text:
         low, high = self.w.share(self.word[F_PIECES])
@@ -234,7 +234,7 @@ class Filters:
 
 def filters_text(name: str, kind: str) -> Text:
     """The kernel of Note [filters]; its words are named above."""
-    return Filters(kind).text(name)
+    return FiltersKernel(kind).text(name)
 
 
 # -- sums of parts ------------------------------------------------------------------------------

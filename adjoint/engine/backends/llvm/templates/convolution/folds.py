@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
     forward_phases,
-    reach,
+    input_bounds,
     transposed_phases,
 )
 from adjoint.engine.backends.llvm.templates.convolution.narrow import DEEPEST, sums_launch
@@ -50,7 +50,7 @@ def unfold_steps(
     """Zeros around the input, then one copy of all its windows, which overlap."""
     out, kernel = results[0], node.params["kernel"]
     phase = forward_phases(node.params, kernel, out.shape[2 + len(kernel) :])[0]
-    source, launches = padded(operands[0], reach([phase]))
+    source, launches = padded(operands[0], input_bounds([phase]))
     inner = source.strides[2:]
     strides = (
         *source.strides[:2],
@@ -73,7 +73,7 @@ def fold_steps(
     strides = (columns.strides[0], prod(counts), *columns.strides[2 + rank :])
     flat = Place(columns.buffer, shape, strides, columns.offset)
     phases = transposed_phases(node.params, kernel, out.shape[2:])
-    source, launches = padded(flat, reach(phases))
+    source, launches = padded(flat, input_bounds(phases))
     for phase in phases:
         pairs = [(0, at) for at in fold_taps(phase, kernel, source)]
         steps = (taps * source.strides[1], 0, 0)

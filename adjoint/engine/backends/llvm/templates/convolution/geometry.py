@@ -76,7 +76,7 @@ def transposed_phases(params: dict[str, Any], kernel: Shape, sizes: Shape) -> li
     return list(product(*by_dim))
 
 
-def reach(phases: list[Phase]) -> list[tuple[int, int]]:
+def input_bounds(phases: list[Phase]) -> list[tuple[int, int]]:
     """The lowest and highest input position of all phases, by dimension."""
     used = [phase for phase in phases if all(line.taps for line in phase)]
     if not used:

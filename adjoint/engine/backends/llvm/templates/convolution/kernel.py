@@ -18,7 +18,7 @@ from collections.abc import Callable
 from adjoint.engine.backends.llvm.ir.vector import V, select, width
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
-from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Walk
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
 
 PANELS = 3  # of columns in a piece
@@ -155,7 +155,7 @@ C_STEPS = C_SIZES + RANK  # in the input: example, coordinates; then in the resu
 C_WORDS = C_STEPS + 2 * (RANK + 1)
 
 
-class Product:
+class ImplicitProductKernel:
     """Writes the kernel of Note [implicit product]."""
 
     def __init__(self, kind: str) -> None:
@@ -173,7 +173,7 @@ class Product:
         vectors = width_ // self.tile.lanes
         self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
         steps = self.word[C_STEPS:]
-        self.walk = Walk(
+        self.walk = PositionWalk(
             w,
             self.word[C_SIZES : C_SIZES + RANK],
             (steps[: RANK + 1], steps[RANK + 1 :]),
@@ -342,4 +342,4 @@ class Product:
 
 def product_text(name: str, kind: str) -> Text:
     """The kernel of Note [implicit product]; its words are named above."""
-    return Product(kind).text(name)
+    return ImplicitProductKernel(kind).text(name)

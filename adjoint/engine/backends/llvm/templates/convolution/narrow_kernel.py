@@ -10,7 +10,7 @@ from __future__ import annotations
 from adjoint.engine.backends.llvm.ir.vector import V, mad, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
-from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Walk
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 
 CHUNK = 256  # positions in a piece
@@ -40,7 +40,7 @@ class Narrow:
         self.near, self.near_outs = w.reserve("i64", CHUNK), w.reserve("i64", CHUNK)
         steps = self.word[STEPS:]
         sizes = self.word[SIZES : SIZES + RANK]
-        self.walk = Walk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 :]))
+        self.walk = PositionWalk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 :]))
 
     def tables(self, first: V, count: V, end: V) -> V:
         """Where positions are, and which vectors are neighbours; the number of vectors."""
@@ -188,7 +188,7 @@ class Sums(Narrow):
         return w.loop(0, self.word[K], term, [zero] * len(vectors))
 
 
-class Filters(Narrow):
+class NarrowFilters(Narrow):
     """dw[m, k] = sum over p of g[m, at[p]] x[place[p] + tap[k]]; results [part][group][m][k].
 
     OTHER is the gradient.
@@ -283,4 +283,4 @@ def sums_text(name: str, kind: str, weighted: bool = True) -> Text:
 
 def filters_text(name: str, kind: str) -> Text:
     """The kernel of their gradients by the weights."""
-    return Filters(kind).text(name)
+    return NarrowFilters(kind).text(name)

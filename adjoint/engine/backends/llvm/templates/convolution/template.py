@@ -9,8 +9,8 @@ from adjoint.engine.backends.llvm.templates.convolution.filters import by_weight
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
     forward_phases,
+    input_bounds,
     positions,
-    reach,
     tap_offsets,
     transposed_phases,
 )
@@ -81,7 +81,7 @@ def transposed(
 
 def convolve(x: Place, weights: Weights, out: Place, phases: list[Phase]) -> list[Launch]:
     """Launches of all phases."""
-    source, launches = padded(x, reach(phases))
+    source, launches = padded(x, input_bounds(phases))
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))

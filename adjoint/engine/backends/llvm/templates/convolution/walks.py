@@ -19,7 +19,7 @@ from adjoint.engine.backends.llvm.ir.writer import Writer
 RANK = 3  # coordinates, beside the example
 
 
-class Walk:
+class PositionWalk:
     """Positions as elements' offsets in one or more arrays."""
 
     def __init__(self, w: Writer, sizes: Sequence[V], strides: Sequence[Sequence[V]]) -> None:

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from adjoint.engine.backends.llvm.ir.vector import V, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
-from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Walk
+from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 
 LANES = 8  # windows at a time
 
 FROM, TO, AT, PLANES, LEFT, RIGHT = range(6)  # all taps of windows LEFT to RIGHT are inside
-DIMS = 6  # for each dimension the words of `Window`
+DIMS = 6  # for each dimension the words of `PoolingWindow`
 SOURCE, SIZE, EXTENT, STEP, OFFSET, DILATION, ADAPTIVE, DIM_WORDS = range(8)
 WORDS = DIMS + RANK * DIM_WORDS
 
 
-class Window:
+class PoolingWindow:
     """The windows along one dimension."""
 
     def __init__(self, w: Writer, words: list[V]) -> None:
@@ -54,7 +54,7 @@ class MaxPool:
         self.w = w = Writer()
         self.word = w.words(WORDS)
         self.source, self.target, self.at = (w.pointer(self.word[k]) for k in (FROM, TO, AT))
-        self.dims = [Window(w, self.word[DIMS + d * DIM_WORDS :]) for d in range(RANK)]
+        self.dims = [PoolingWindow(w, self.word[DIMS + d * DIM_WORDS :]) for d in range(RANK)]
 
     def text(self, name: str) -> Text:
         w = self.w
@@ -168,7 +168,7 @@ def whole_windows_text(name: str, kind: str) -> Text:
     taps = w.at("%args", "i64", w.whole(W_TAPS))
     sizes, steps = word[W_SIZES:W_STEPS], word[W_STEPS:W_TAPS]
     table = w.reserve("i64", CHUNK)
-    walk = Walk(w, sizes, ([w.whole(0), *steps],))
+    walk = PositionWalk(w, sizes, ([w.whole(0), *steps],))
     number = "i32" if kind == "f32" else "i64"  # as wide as an element: one mask does for both
     low, high = w.share(word[W_PLANES])
 

@@ -47,7 +47,7 @@ def copied(kind: str, across: bool = False) -> int:
     return (SIDE_BYTES if across else COPY_BYTES) // (width(kind) // 8)
 
 
-class Product:
+class ProductKernel:
     """Writes the kernel of Note [products]."""
 
     def __init__(self, kind: str, tile: Tile) -> None:
@@ -204,7 +204,7 @@ class Product:
 
 def product_text(name: str, kind: str, tile: Tile) -> Text:
     """The kernel of Note [products]; its words are named above."""
-    return Product(kind, tile).text(name)
+    return ProductKernel(kind, tile).text(name)
 
 
 # -- an operand in another order, for all pieces ------------------------------------------------

@@ -94,7 +94,7 @@ def matrix(place: Place, dims: Dims, which: int) -> Matrix:
 
 
 @dataclass(slots=True)
-class Product:
+class TiledProduct:
     """C = A B, and the launches that make it."""
 
     kind: str
@@ -115,7 +115,7 @@ class Product:
         return *self.c.shape, self.a.shape[1]
 
     @property
-    def turned(self) -> Product:
+    def turned(self) -> TiledProduct:
         """C^T = B^T A^T."""
         return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
 
@@ -127,7 +127,7 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
     sizes = (*c.shape[-2:], a.shape[-1])
     label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
     x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
-    made = Product(kind_of(c), x, y, z, ranges, label, [])
+    made = TiledProduct(kind_of(c), x, y, z, ranges, label, [])
     if is_thin(made):
         thin(made)
     elif is_thin(made.turned):
@@ -139,7 +139,7 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
     return made.launches
 
 
-def is_thin(p: Product) -> bool:
+def is_thin(p: TiledProduct) -> bool:
     """Whether there are few columns, and rows to go along."""
     m, n, _ = map(typical, p.sizes)
     lies = p.b.turned.rows_lie or m >= MANY
@@ -149,7 +149,7 @@ def is_thin(p: Product) -> bool:
 # -- launches -----------------------------------------------------------------------------------
 
 
-def thin(p: Product) -> None:
+def thin(p: TiledProduct) -> None:
     """A product with few columns: sums along the depth (Note [thin products])."""
     m, n, k = p.sizes
     if not p.b.turned.rows_lie:
@@ -164,7 +164,7 @@ def thin(p: Product) -> None:
     launch(p, f"dots_{tiled(p.kind)}", partial(dots.dots_text, kind=p.kind), words, p.batch * parts)
 
 
-def tiles(p: Product) -> None:
+def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
     tile = flat_tile(p.kind) if typical(m) == 1 else outer_tile(p.kind)
@@ -195,7 +195,7 @@ def tiles(p: Product) -> None:
     launch(p, name, text, words, pieces)
 
 
-def piece_of(p: Product, tile: Tile) -> tuple[int, int]:
+def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
     """Rows and columns of a piece."""
     m, n, k = p.sizes
     group = rounded(GROUP, tile.rows)
@@ -207,7 +207,7 @@ def piece_of(p: Product, tile: Tile) -> tuple[int, int]:
     return part, computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
 
 
-def reads_columns(p: Product) -> bool:
+def reads_columns(p: TiledProduct) -> bool:
     """Whether B is read where it lies, unpacked."""
     m, n, k = map(typical, p.sizes)
     compact = k * n <= SMALL and typical(p.b.row) == n
@@ -234,7 +234,7 @@ def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int
     return computed(min, panel, room if across else room - product.SKEW)
 
 
-def launch(p: Product, name: str, text: partial[Text], words: list[Any], pieces: int) -> None:
+def launch(p: TiledProduct, name: str, text: partial[Text], words: list[Any], pieces: int) -> None:
     """The launch of a product itself."""
     m, n, k = p.sizes
     p.launches.append(
@@ -254,7 +254,7 @@ def launch(p: Product, name: str, text: partial[Text], words: list[Any], pieces:
 # -- operands in another order ------------------------------------------------------------------
 
 
-def in_rows(p: Product, given: Matrix) -> Matrix:
+def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
     """A matrix with contiguous rows."""
     m, k = given.shape
     wide = outer_tile(p.kind).columns
@@ -262,7 +262,7 @@ def in_rows(p: Product, given: Matrix) -> Matrix:
     return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
-def in_panels(p: Product, tile: Tile) -> Matrix:
+def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
     """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
     k, n = p.b.shape
     columns = tile.columns
@@ -277,7 +277,7 @@ def in_panels(p: Product, tile: Tile) -> Matrix:
 
 
 def order(
-    p: Product,
+    p: TiledProduct,
     given: Matrix,
     to: tuple[int, int, int],
     part: tuple[int, int],

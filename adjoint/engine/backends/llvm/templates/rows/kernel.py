@@ -22,7 +22,7 @@ OUT, VALUES, COUNT, LENGTH, PARTS, WRAP, STATUS, FIXED = range(8)
 INDEX, SIZE, FAULT, EACH = range(4)
 
 
-class Writer:
+class RowsKernel:
     """Writes one kernel."""
 
     def __init__(self, dtype: DType, indices: int, accumulate: bool) -> None:
@@ -119,4 +119,4 @@ class Writer:
 
 def rows_text(name: str, dtype: DType, indices: int, accumulate: bool) -> tuple[str, set[str]]:
     """The kernel under a given name, and the declarations it needs."""
-    return Writer(dtype, indices, accumulate).text(name)
+    return RowsKernel(dtype, indices, accumulate).text(name)

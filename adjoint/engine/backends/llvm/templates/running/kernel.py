@@ -86,7 +86,7 @@ class Running:
         return int64 if self.name in EXTREMES else self.dtype
 
 
-class Writer:
+class RunningKernel:
     """Writes one kernel."""
 
     def __init__(self, what: Running) -> None:
@@ -201,4 +201,4 @@ class Writer:
 
 def running_text(name: str, what: Running) -> tuple[str, set[str]]:
     """The kernel under a given name, and the declarations it needs."""
-    return Writer(what).text(name)
+    return RunningKernel(what).text(name)

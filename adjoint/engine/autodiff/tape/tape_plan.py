@@ -19,14 +19,14 @@ SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONA
 )
 NEEDED, PARAMS = 11, 12  # joint rules only
 Argument = tuple[int, Any]
-_CERTAIN = (
+_ALWAYS_FLOATING = (
     "same",
     "float",
     "real",
 )  # promotions that give an inexact result for an inexact operand
 
 
-class Step(NamedTuple):
+class RuleCall(NamedTuple):
     """One operand's rule: `fn` of arguments, or the constant partial `factor`."""
 
     position: int
@@ -36,12 +36,12 @@ class Step(NamedTuple):
     arguments: tuple[Argument, ...]
 
 
-class Plan:
+class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "certain", "elementwise", "joint", "node_class", "outputs", "record", "saves", "steps",
-        "wants_out_specs", "wants_specs",
+        "always_floating", "elementwise", "joint", "node_class", "outputs", "record", "saves",
+        "steps", "wants_out_specs", "wants_specs",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -49,22 +49,22 @@ class Plan:
         self.node_class = node_class
         self.outputs = outputs
         self.elementwise = record.family == "elementwise"
-        self.certain = self.elementwise and record.promotion in _CERTAIN
+        self.always_floating = self.elementwise and record.promotion in _ALWAYS_FLOATING
         self.wants_specs = False
         self.wants_out_specs = False
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
-        self.joint: Step | None = None  # the one rule of all operands
+        self.joint: RuleCall | None = None  # the one rule of all operands
         if record.joint is not None:
             self.joint = self._joint(record, record.joint, tracked)
-        self.steps: tuple[Step, ...] = tuple(
+        self.steps: tuple[RuleCall, ...] = tuple(
             self._step(record, rule, position, len(tracked))
             for position, wanted in enumerate(tracked)
             if wanted and (rule := record.rule_at(position)) is not None
         )
 
-    def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> Step:
+    def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:
         if isinstance(rule, float):
-            return Step(position, None, rule, -1, ())
+            return RuleCall(position, None, rule, -1, ())
         arguments: tuple[Argument, ...] = tuple(
             (OPTIONAL, (n, rule.defaults[n]))
             if n in rule.defaults
@@ -72,9 +72,9 @@ class Plan:
             for n in rule.names
         )
         alone = len(arguments) == 1 and arguments[0][0] == SAVED
-        return Step(position, rule.fn, 1.0, arguments[0][1] if alone else -1, arguments)
+        return RuleCall(position, rule.fn, 1.0, arguments[0][1] if alone else -1, arguments)
 
-    def _joint(self, record: Record, rule: Rule, tracked: list[bool]) -> Step:
+    def _joint(self, record: Record, rule: Rule, tracked: list[bool]) -> RuleCall:
         """The step of a joint rule, without what only untracked operands would need."""
         unused = {
             name
@@ -85,7 +85,7 @@ class Plan:
             (CONSTANT, None) if n in unused else self._argument(record, n, -1, len(tracked))
             for n in rule.names
         )
-        return Step(-1, rule.fn, 1.0, -1, arguments)
+        return RuleCall(-1, rule.fn, 1.0, -1, arguments)
 
     def _save(self, code: int) -> int:
         if code not in self.saves:
@@ -155,14 +155,14 @@ def node_class_of(record: Record, base: type) -> type:
     return found
 
 
-def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> Plan | None:
+def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> TapePlan | None:
     """The plan for operands tracked as the bits of `key` say; None where none has a rule.
 
     Where the number of results varies from call to call, the key is (bits, number of results).
     """
     bits = key if isinstance(key, int) else key[0]
     tracked = [bool(bits >> (count - 1 - i) & 1) for i in range(count)]
-    plan = Plan(record, tracked, outputs, node_class_of(record, base))
+    plan = TapePlan(record, tracked, outputs, node_class_of(record, base))
     made = plan if plan.steps or plan.joint is not None else None
     record.tape[key] = made
     return made

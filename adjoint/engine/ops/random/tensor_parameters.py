@@ -43,7 +43,7 @@ MULTINOMIAL = primitive(
     lambda x, noise, *, count, replacement: Spec((*x.shape[:-1], count), dt.int64, x.device),
     None,
     None,
-    shift=lambda params, size: params,
+    batched_params=lambda params, size: params,
 )
 
 

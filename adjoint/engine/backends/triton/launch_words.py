@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.triton.emit import Emitter
+from adjoint.engine.backends.triton.emit import TileEmitter
 from adjoint.engine.backends.triton.schedule import PROCESSORS
-from adjoint.engine.compiler.loops.ir import Kernel, Ref
+from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
 from adjoint.engine.compiler.memory.places import INPUT, OWN
 from adjoint.engine.compiler.package.naming import digest
-from adjoint.engine.compiler.schedule.steps import Address, Launch, Number, Status, double_bits
+from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
 
 ALIGN = 16  # bytes that one instruction can load
@@ -43,7 +43,7 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     aligned = [all(aligns(k.refs[r], is_aligned) for k in kernels) for r in range(len(form.refs))]
     stores = {r for _, r in form.stores}
     guarded = any(k.refs[r].buffer.kind not in OWN for k in kernels for r in stores)
-    emitter = Emitter(form, kernels, aligned, guarded)
+    emitter = TileEmitter(form, kernels, aligned, guarded)
     source = emitter.text(NAME)
     tiles = emitter.tiles
     blocks = max(-(-prod(k.outer) // tiles.x) for k in kernels)
@@ -54,7 +54,7 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     step.pieces = grid[0] * grid[1]
 
 
-def aligns(ref: Ref, is_aligned: Callable[[int], bool]) -> bool:
+def aligns(ref: AffineReference, is_aligned: Callable[[int], bool]) -> bool:
     """Whether a reference's address is a multiple of 16 bytes."""
     buffer = ref.buffer
     if buffer is None or (ref.offset * ref.dtype.itemsize) % ALIGN:
@@ -87,6 +87,6 @@ def word_of(kernel: Kernel, what: tuple[Any, ...]) -> Any:
         case ("host", h):
             host = kernel.hosts[h]
             if isinstance(host, Value):
-                return Number(host)
+                return HostNumber(host)
             return double_bits(host) if host.__class__ is float else host
     raise KeyError(what)

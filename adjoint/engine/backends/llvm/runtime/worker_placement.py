@@ -7,7 +7,7 @@ are told to stay off the new one; the caller itself is free to move.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.runtime.layout import (
+from adjoint.engine.backends.llvm.runtime.shared_words import (
     ALLOWED,
     CPU_BYTES,
     CPUS,

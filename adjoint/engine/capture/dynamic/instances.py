@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.program.program import Program
-from adjoint.engine.capture.program.recipes import Ref
+from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.extents import Extent, ExtentFloat, Scope, Sizes, evaluate
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.extents import Extent, ExtentFloat, Sizes, SizeScope, evaluate
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 
 _LEFT_OUT = frozenset(
@@ -40,24 +40,24 @@ def resized(x: Any, sizes: Sizes) -> Any:
     return _Rebuild(sizes, set())(x)
 
 
-def again(graph: Graph, sizes: Sizes, scope: Scope) -> Graph:
-    """A graph with the same extents at other sizes and in another scope (`Scope.again`)."""
+def again(graph: DataflowGraph, sizes: Sizes, scope: SizeScope) -> DataflowGraph:
+    """A graph with the same extents at other sizes and in another scope (`SizeScope.again`)."""
     return _Again(sizes, scope).graph(graph)
 
 
-class Later(Graph):
+class Later(DataflowGraph):
     """A graph that is made when somebody looks at it."""
 
     __slots__ = ("make",)
 
-    def __init__(self, make: Callable[[], Graph]) -> None:
+    def __init__(self, make: Callable[[], DataflowGraph]) -> None:
         self.make = make
 
     def __getattr__(self, name: str) -> Any:
-        if name not in Graph.__slots__:
+        if name not in DataflowGraph.__slots__:
             raise AttributeError(name)
         made = self.make()
-        for slot in Graph.__slots__:
+        for slot in DataflowGraph.__slots__:
             setattr(self, slot, getattr(made, slot))
         return getattr(made, name)
 
@@ -107,7 +107,7 @@ class _Rebuild:
         return made if type(x) is list else type(x)(made)
 
     def _object(self, x: Any) -> Any:
-        if isinstance(x, Graph):
+        if isinstance(x, DataflowGraph):
             return self.later(x) if self.lazy else self.graph(x)
         if isinstance(x, HostScalar):
             return self._host(x)
@@ -129,15 +129,15 @@ class _Rebuild:
         made = self(args)
         return x if made is args else HostScalar.computed(fn, *made)
 
-    def later(self, graph: Graph) -> Graph:
+    def later(self, graph: DataflowGraph) -> DataflowGraph:
         """A graph of the program's: most are never looked at."""
         sizes, static = self.sizes, self.static
         return Later(lambda: _Rebuild(sizes, static).graph(graph))
 
-    def graph(self, graph: Graph) -> Graph:
+    def graph(self, graph: DataflowGraph) -> DataflowGraph:
         """A graph with those inside it."""
         self.lazy = False
-        made = Graph()
+        made = DataflowGraph()
         for value in graph.inputs:
             self.memo[id(value)] = made.add_input(self(value.spec), host=value.host)
         for node in graph:
@@ -156,7 +156,7 @@ class _Rebuild:
 class _Again(_Rebuild):
     """Copies whatever holds an extent, with the extent at other sizes in its place."""
 
-    def __init__(self, sizes: Sizes, scope: Scope) -> None:
+    def __init__(self, sizes: Sizes, scope: SizeScope) -> None:
         super().__init__(sizes, set())
         self.scope = scope
 
@@ -205,13 +205,13 @@ class _Describe:
             return tuple([self(v) for v in x])
         if isinstance(x, dict):
             return tuple([(str(k), self(v)) for k, v in x.items()])
-        if isinstance(x, Graph):
+        if isinstance(x, DataflowGraph):
             return self._graph(x)
         if isinstance(x, HostScalar):
             return x.key if x.parts is None else (x.parts[0].__name__, self(x.parts[1]))
         if isinstance(x, Source):
             return self._source(x)
-        if isinstance(x, Ref):
+        if isinstance(x, OutsideTensor):
             return ("tensor", x.position, id(x.tensor))
         if isinstance(x, slice):
             return ("slice", self(x.start), self(x.stop), self(x.step))
@@ -228,7 +228,7 @@ class _Describe:
             return number_key(float(x))  # of sizes or not
         return number_key(x) if isinstance(x, (bool, complex)) else x
 
-    def _graph(self, graph: Graph) -> Any:
+    def _graph(self, graph: DataflowGraph) -> Any:
         inputs = tuple([(self(v), self(v.spec), v.host) for v in graph.inputs])
         nodes = tuple(
             [

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 
-class Epoch:
-    """The counter; `EPOCH` is the one instance."""
+class StructureVersion:
+    """The counter; `STRUCTURE_VERSION` is the one instance."""
 
     __slots__ = ("count",)
 
@@ -20,7 +20,7 @@ class Epoch:
         self.count = 0
 
 
-EPOCH = Epoch()
+STRUCTURE_VERSION = StructureVersion()
 
 
 class TrackedDict(dict[Any, Any]):
@@ -29,36 +29,36 @@ class TrackedDict(dict[Any, Any]):
     __slots__ = ()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         super().__delitem__(key)
 
     def pop(self, *args: Any) -> Any:
         """Remove a key and return its value."""
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         return super().pop(*args)
 
     def popitem(self) -> tuple[Any, Any]:
         """Remove the last item and return it."""
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         return super().popitem()
 
     def clear(self) -> None:
         """Remove everything."""
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         super().clear()
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add the items of another mapping."""
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         super().update(*args, **kwargs)
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """The value of a key, set first if it was not there."""
-        EPOCH.count += 1
+        STRUCTURE_VERSION.count += 1
         return super().setdefault(key, default)
 
     def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint.engine.graph.flow.derive import Pulled, Reverse, carried
 from adjoint.engine.graph.flow.hoist import Outside, taken_out
-from adjoint.engine.graph.ir import Graph, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 
 
@@ -22,11 +22,11 @@ class Back:
 
 
 @dataclass(slots=True)
-class Plan:
+class ScanDerivative:
     """How a scan is run forward so that it can run backward."""
 
     reverse: Reverse
-    forward: Graph  # the body, with residuals among its rows
+    forward: DataflowGraph  # the body, with residuals among its rows
     count: int  # of results that are the scan's own
     residuals: list[Value]
     wanted: tuple[bool, ...]
@@ -70,7 +70,7 @@ class Plan:
         return self.reverse.position[value] >= self.first
 
 
-def _varying(graph: Graph, fixed: set[Value]) -> set[Value]:
+def _varying(graph: DataflowGraph, fixed: set[Value]) -> set[Value]:
     """The values that may differ between iterations."""
     found = {v for v in graph.inputs if v not in fixed and not v.host}
     for node in graph:
@@ -79,7 +79,9 @@ def _varying(graph: Graph, fixed: set[Value]) -> set[Value]:
     return found
 
 
-def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: bool = False) -> Plan:
+def make_plan(
+    params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: bool = False
+) -> ScanDerivative:
     """The plan for a scan differentiated by the `wanted` operands."""
     body, carries, xs = params["body"], params["carries"], params["xs"]
     wanted = carried(body, carries, wanted)
@@ -99,6 +101,6 @@ def make_plan(params: dict[str, Any], wanted: Sequence[bool], *, checkpoint: boo
         needs = made.pull(given).needs
         residuals = [v for v in needs if v not in made.held]
         forward = made.forward(residuals)
-        found = Plan(made, forward, len(body.outputs), residuals, wanted, carries, first)
+        found = ScanDerivative(made, forward, len(body.outputs), residuals, wanted, carries, first)
         forward.derived["plan"] = body.derived[key] = found
     return found

@@ -16,15 +16,15 @@ from typing import Any
 from adjoint.engine.backends.triton.templates.attention import BACKWARD
 from adjoint.engine.core.dtype import DType, bfloat16, float32
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.ir import Graph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
-from adjoint.engine.graph.passes.rewrite import Builder
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 VIEWS = {"reshape", "permute", "expand", "slice"}
 SMALL, LARGE = 2.0**-16, 2.0**16  # factors that lose nothing of a bfloat16 worth having
 
 
-def narrow(graph: Graph) -> Graph:
+def narrow(graph: DataflowGraph) -> DataflowGraph:
     """The graph with products of halves as such."""
     return dce(Narrowing(graph).run())
 
@@ -32,9 +32,9 @@ def narrow(graph: Graph) -> Graph:
 class Narrowing:
     """Builds the new graph."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: DataflowGraph) -> None:
         self.source = graph
-        self.builder = Builder(graph)
+        self.builder = GraphBuilder(graph)
         self.users: dict[Value, int] = {}
         for node in graph.nodes:
             for x in node.inputs:
@@ -44,7 +44,7 @@ class Narrowing:
             self.users[value] = self.users.get(value, 0) + 2
         self.narrowed: set[Value] = set()
 
-    def run(self) -> Graph:
+    def run(self) -> DataflowGraph:
         builder = self.builder
         for node in self.source.nodes:
             builder.graph.where = node.where

@@ -15,7 +15,7 @@ Namer = Callable[[Any], str]  # gives an object a name in generated code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Location:
     """An object and a key of it."""
 
     owner: Any
@@ -48,7 +48,7 @@ class Place:
         raise NotImplementedError
 
 
-class Item(Place):
+class Item(Location):
     """A key of a dict; a variable of a module, an attribute of an object."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Item(Place):
         return f"[{short(self.key)}]"
 
 
-class Index(Place):
+class Index(Location):
     """An element of a list or deque."""
 
     __slots__ = ()
@@ -84,7 +84,7 @@ class Index(Place):
         return f"[{self.key}]"
 
 
-class Length(Place):
+class Length(Location):
     """How many elements a container has."""
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class Length(Place):
         return "its length"
 
 
-class Contents(Place):
+class Contents(Location):
     """All that is in a container, in order: a tuple of keys, elements, or keys and values.
 
     Of a set, whose order means nothing, the members and their types.
@@ -127,7 +127,7 @@ def members(given: Any) -> frozenset[Any]:
     return frozenset((type(x), x) for x in given)
 
 
-class Member(Place):
+class Member(Location):
     """Whether something is in a set or among the keys of a dict."""
 
     __slots__ = ()
@@ -145,7 +145,7 @@ class Member(Place):
         return f"whether {short(self.key)} is in it"
 
 
-class Cell(Place):
+class Cell(Location):
     """A variable that functions share."""
 
     __slots__ = ()
@@ -163,7 +163,7 @@ class Cell(Place):
         return f"the variable {self.key}"
 
 
-class Slot(Place):
+class Slot(Location):
     """An attribute that a descriptor of C keeps: a slot, or a field of a builtin object."""
 
     __slots__ = ()
@@ -184,7 +184,7 @@ class Slot(Place):
         return f".{self.key.__name__}"
 
 
-class Kind(Place):
+class Kind(Location):
     """The class of an object."""
 
     __slots__ = ()
@@ -199,7 +199,7 @@ class Kind(Place):
         return "its class"
 
 
-class Table(Place):
+class Table(Location):
     """The dict of an object's attributes."""
 
     __slots__ = ()
@@ -214,7 +214,7 @@ class Table(Place):
         return ".__dict__"
 
 
-class Order(Place):
+class Order(Location):
     """The classes in which attributes of a class are looked for."""
 
     __slots__ = ()
@@ -229,7 +229,7 @@ class Order(Place):
         return "its base classes"
 
 
-class ClassAttribute(Place):
+class ClassAttribute(Location):
     """An attribute in the dict of a class."""
 
     __slots__ = ()
@@ -244,7 +244,7 @@ class ClassAttribute(Place):
         return f".{self.key}"
 
 
-class Answer(Place):
+class Answer(Location):
     """What a call that changes nothing answers: the owner is called with the key."""
 
     __slots__ = ()

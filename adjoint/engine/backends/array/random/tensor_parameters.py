@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.random import portable
-from adjoint.engine.backends.array.random.laws import below, centered, unit
+from adjoint.engine.backends.array.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.random.philox import scattered
 from adjoint.engine.backends.array.table import lowers
-from adjoint.engine.ops.random.counts import BERNOULLI, BINOMIAL, MULTINOMIAL, NORMAL, POISSON
+from adjoint.engine.ops.random.tensor_parameters import (
+    BERNOULLI,
+    BINOMIAL,
+    MULTINOMIAL,
+    NORMAL,
+    POISSON,
+)
 
 Array = Any
 # The key of the streams that words name; any fixed number will do (these are digits of pi).

@@ -10,10 +10,10 @@ from adjoint.engine.capture.history import history
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.retracing import Retraces
 from adjoint.engine.graph.drawing.svg import to_svg
-from adjoint.engine.graph.ir import Graph
+from adjoint.engine.graph.ir import DataflowGraph
 
 
-class Shown:
+class Inspection:
     """What a compiled function can be asked about its programs."""
 
     families: Families
@@ -59,7 +59,7 @@ class Shown:
         return "\n".join([*lines, *tests])
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> DataflowGraph:
         """The latest program's graph; `print` shows it as Python, a notebook as a picture."""
         return self.latest.graph
 

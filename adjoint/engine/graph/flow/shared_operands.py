@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.graph.flow.trees import spec_of
-from adjoint.engine.graph.ir import Graph, Value, extract
-from adjoint.engine.graph.record.body import Body
+from adjoint.engine.graph.ir import DataflowGraph, Value, extract
+from adjoint.engine.graph.record.body import BodyTrace
 
 
-class Columns:
+class SharedOperands:
     """Operands being put together, each with its input in every graph (None: not used there)."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Columns:
         self.operands.append(operand)
         self.inputs.append(inputs)
 
-    def add_lifted(self, *bodies: Body) -> None:
+    def add_lifted(self, *bodies: BodyTrace) -> None:
         """What recordings reached from outside, each thing once."""
         keys = dict.fromkeys(key for body in bodies for key in body.lifted)
         for key in keys:
@@ -30,7 +30,9 @@ class Columns:
             source = next(x.source for x in found if x is not None)
             self.add(source, *(None if x is None else x.value for x in found))
 
-    def graphs(self, graphs: Sequence[Graph], outputs: Sequence[Sequence[Value]]) -> list[Graph]:
+    def graphs(
+        self, graphs: Sequence[DataflowGraph], outputs: Sequence[Sequence[Value]]
+    ) -> list[DataflowGraph]:
         """Of each graph what computes its outputs, all taking the same inputs."""
         made = []
         for k, (graph, wanted) in enumerate(zip(graphs, outputs, strict=True)):
@@ -43,7 +45,7 @@ class Columns:
         return made
 
 
-def check_operands(name: str, operands: Sequence[Any], graph: Graph) -> None:
+def check_operands(name: str, operands: Sequence[Any], graph: DataflowGraph) -> None:
     """Refuse operands that are not what a graph takes."""
     if len(operands) != len(graph.inputs):
         raise RuntimeError(f"{name}: {len(operands)} operands for {len(graph.inputs)} inputs")

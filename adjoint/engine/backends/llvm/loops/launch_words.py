@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.loops.columns import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
 from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Kernel
-from adjoint.engine.compiler.schedule.steps import Address, Launch, Number, Status, double_bits
+from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.extents import computed, is_extent
 from adjoint.engine.graph.ir import Value
 
@@ -48,7 +48,7 @@ def fill_words(step: Launch) -> None:
             else:
                 host = kernel.hosts[k]
                 if isinstance(host, Value):
-                    host = Number(host)
+                    host = HostNumber(host)
                 words.append(double_bits(host) if host.__class__ is float else host)
         first += pieces
     words[1] = first

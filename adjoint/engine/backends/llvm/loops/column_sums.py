@@ -18,7 +18,7 @@ from adjoint.engine.backends.llvm.ir.vector import V, type_text
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, REDUCE, SHORT, WHOLE, Form
 
 if TYPE_CHECKING:
-    from adjoint.engine.backends.llvm.loops.kernels import Emitter
+    from adjoint.engine.backends.llvm.loops.kernels import LoopEmitter
     from adjoint.engine.backends.llvm.loops.nests import Env
 
 STRIP = 256  # columns, at most
@@ -39,10 +39,10 @@ def sums_columns(form: Form) -> bool:
     )
 
 
-class Columns:
+class ColumnSums:
     """Writes one strip of such a kernel."""
 
-    def __init__(self, emitter: Emitter, shared: Callable[[int], Env]) -> None:
+    def __init__(self, emitter: LoopEmitter, shared: Callable[[int], Env]) -> None:
         self.emitter, self.shared = emitter, shared
         self.code, self.blocks, self.form = emitter.code, emitter.blocks, emitter.form
         self.sums = [k for k, op in enumerate(self.form.ops) if op.kind == REDUCE]
