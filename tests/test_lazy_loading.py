@@ -110,6 +110,21 @@ assert not changed, changed
 print("done")
 """
 
+LATE_METHODS = """
+import sys
+import adjoint as ad
+from adjoint.engine import assembly
+
+before = {*dir(ad.Tensor)}
+assert not hasattr(ad.ones(2), "no_such_method")
+assert not sys.modules.keys() & assembly.WAITING and "scipy" not in sys.modules
+assembly.load_lazy()
+late = {name for name in {*dir(ad.Tensor)} - before if not name.startswith("_")}
+assert late == assembly.LATE_METHODS, late ^ assembly.LATE_METHODS
+assert "scipy" not in sys.modules
+print("done")
+"""
+
 
 def run(source: str) -> None:
     done = subprocess.run(
@@ -136,3 +151,7 @@ def test_families_ask_for_nothing_while_they_load() -> None:
 
 def test_loading_leaves_the_methods_that_are_there() -> None:
     run(SAME_METHODS)
+
+
+def test_names_that_no_tensor_has_load_nothing() -> None:
+    run(LATE_METHODS)

@@ -166,6 +166,17 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.backends.array.sparse",
 )
 WAITING = frozenset(LAZY) - {*NETWORKS}
+# Methods that those bring: a tensor asked for another name that it has not loads nothing.
+LATE_METHODS = frozenset(
+    """
+    bincount cholesky cholesky_inverse cholesky_solve coalesce col_indices corrcoef cov
+    crow_indices dense_dim det diff digamma digamma_ geqrf hash_tensor histc histogram i0 i0_
+    igamma igamma_ igammac igammac_ indices inverse is_coalesced is_shared istft lgamma lgamma_
+    logdet lu lu_solve matrix_exp matrix_power mvlgamma mvlgamma_ nanquantile orgqr ormqr
+    pinverse polygamma polygamma_ qr quantile share_memory_ slogdet sparse_dim sparse_mask stft
+    svd to_sparse to_sparse_coo to_sparse_csr triangular_solve unique unique_consecutive values
+    """.split()
+)
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
 SUBMODULES = (
     "_C",
@@ -380,7 +391,8 @@ def find_method(cls: type[Tensor], name: str) -> Any:
     It may have come since, by another thread, or be a property that raised AttributeError.
     """
     if not name.startswith("_"):
-        load_lazy()
+        if name in LATE_METHODS:
+            load_lazy()
         for base in cls.__mro__:
             if name in base.__dict__:
                 return base.__dict__[name]

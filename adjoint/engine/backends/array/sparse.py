@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.index.indexing import add_at
@@ -25,5 +24,7 @@ def sparse_matmul(xp: Any, x: Array, y: Array, rows: Array, columns: Array, size
     if xp is not np or not x.size or not y.size:
         terms = x.astype(wide)[:, None] * y[columns].astype(wide)
         return add_at(xp, xp.zeros(shape, wide), (), (0,), (rows,), terms).astype(x.dtype)
+    from scipy.sparse import coo_array  # takes a third of a second to load
+
     matrix = coo_array((x.astype(wide, copy=False), (rows, columns)), shape=(size, y.shape[0]))
     return (matrix @ y.astype(wide, copy=False)).astype(x.dtype, copy=False)

@@ -72,6 +72,8 @@ class Recorder:
         self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
         self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
         self.lookups: dict[tuple[type, str], Any] = {}
+        self.ordinary: dict[tuple[type, str], Any] = {}  # see `attributes.get`
+        self.kinds: set[int] = set()  # objects whose class is guarded
         self.draws: list[DrawnNumber] = []  # numbers that are read or drawn when a call begins
         self.moved: dict[Location, Any] = {}
         self.met_moving: set[Location] = set()
@@ -135,7 +137,7 @@ class Recorder:
 
     def read(self, place: Location, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
-        if place in self.moving:
+        if self.moving and place in self.moving:
             if type(value) in NUMBERS and type(value) is not bool:
                 return self._moving(place, value)
             if self.engine.moves(value):
