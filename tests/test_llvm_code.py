@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import operator
 import platform
 import sys
 import threading
@@ -83,24 +82,17 @@ define ptr @same(ptr %self, ptr %x) { call void @Py_IncRef(ptr %x) ret ptr %x }"
 
 
 def test_native_looks_agree_with_python() -> None:
-    """Addresses of arrays of any kind, and whether lists hold the same objects."""
-    address, differ = peeking.looks()
+    """Addresses of arrays of any kind."""
+    address, guard = peeking.looks()
     if sys.implementation.name == "cpython" and peeking.COUNTED:
         assert address is not peeking.slow_address  # the quick way is taken where it can be
+        assert guard is not None
     base = np.arange(24.0)
     arrays = [base, base[3:], base[::-2], base.reshape(4, 6).T, base[:0], np.ones(()), base[5:6]]
     arrays += [np.ones(3, kind) for kind in (bool, np.int8, np.float16, np.complex128)]
     arrays += [np.frombuffer(b"readonly"), np.broadcast_to(base, (2, 24))]
     for array in arrays:
         assert address(array) == array.__array_interface__["data"][0]
-    things = [None, 1, 10**30, "x", base, object(), (), 0.5]
-    random = np.random.default_rng(0)
-    for _ in range(300):
-        these = [things[i] for i in random.integers(0, len(things), random.integers(0, 5))]
-        those = [things[i] for i in random.integers(0, len(things), random.integers(0, 5))]
-        same = len(these) == len(those) and all(map(operator.is_, these, those))
-        assert differ(these, those) == (not same)
-        assert differ(these, [*these]) == 0
 
 
 # -- code -----------------------------------------------------------------------------------------

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any
 
-from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 
@@ -24,13 +21,6 @@ def _is_host(key: Any, value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(_is_number(key, v) for v in value)
     return _is_number(key, value)
-
-
-def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """A function that takes the elements at these places."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda values: tuple([values[i] for i in places])
 
 
 class ParamGroup(dict[str, Any]):
@@ -70,31 +60,10 @@ class ParamGroup(dict[str, Any]):
             )
         dict.__setitem__(self, key, value)
 
-    def capture_watch(self) -> Callable[[], list[Any]]:
-        """The same for a quick look: a function that lists what must stay identical."""
-        values, count = partial(dict.values, self), len(self)
-        host = [_is_host(k, dict.__getitem__(self, k)) for k in self]
-        static = _picker([i for i in range(count) if not host[i]])
-        numbers = _picker([i for i in range(count) if host[i]])
-
-        seen: list[Any] = []
-        told: list[Any] = []
-
-        def contents() -> list[Any]:
-            nonlocal seen, told
-            listed = [*values()]
-            if not HOOKS.lists_differ(listed, seen):
-                return told
-            now = tuple(listed)
-            if len(now) != count:
-                return []
-            held: list[Any] = [*static(now)]
-            for x in numbers(now):
-                held += map(type, x) if x.__class__ is tuple else (x.__class__,)
-            seen, told = listed, held
-            return held
-
-        return contents
+    def capture_watch(self) -> list[tuple[Any, ...]]:
+        """The same as places: what must stay identical there; of numbers, their kind."""
+        kinds = [("kind" if _is_host(k, v) else "item", self, k) for k, v in self.items()]
+        return [("length", self), *kinds]
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: all but the numbers it reads at each call."""

@@ -170,20 +170,14 @@ class Optimizer:
             if table:
                 yield "hooks", table
 
-    def capture_watch(self) -> Callable[[], list[Any]]:
-        """The same for a quick look: a function that lists what must stay identical."""
+    def capture_watch(self) -> list[tuple[Any, ...]]:
+        """The same as places: what must stay identical there."""
         own = self.__dict__
-        names = [k for k in own if k not in _NOT_CAPTURED]
-        if not self.capture_covers():
-            return lambda: [len(own), *map(own.get, names)]
-        state, each = self.state, dict.values
-
-        def contents() -> list[Any]:
-            now = [len(own), *map(own.get, names), *state]
-            now += chain.from_iterable(map(each, state.values()))
-            return now
-
-        return contents
+        places: list[tuple[Any, ...]] = [("length", own)]
+        places += [("item", own, name) for name in own if name not in _NOT_CAPTURED]
+        if self.capture_covers():
+            places += [("items", held, "items") for held in (self.state, *self.state.values())]
+        return places
 
     def capture_covers(self) -> tuple[str, ...]:
         """The attributes whose inside `capture_watch` lists too: the state, if it is flat."""

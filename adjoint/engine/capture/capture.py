@@ -15,14 +15,13 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, RecordingFailed
-from adjoint.engine.capture.declared import Declared
+from adjoint.engine.capture.declared import declared
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
-from adjoint.engine.capture.program.python_state import Dependence
 from adjoint.engine.capture.python import Location, Observation, observe
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
@@ -443,8 +442,8 @@ class Captured(Inspection):
         engine.end()
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None
-        program.dependence = Dependence(
-            found.guards(HOOKS.lists_differ), Declared(list(engine.holders.values()), tensors)
+        program.dependence = found.guards(
+            HOOKS.guard, declared(list(engine.holders.values()), tensors)
         )
         return program
 

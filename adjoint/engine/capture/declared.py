@@ -1,96 +1,128 @@
-"""What a recording depends on besides guards: what the framework's objects declare, and tensors."""
+"""What a recording depends on besides what was read: what objects declare, and tensors' fields.
+
+Objects of the framework that run natively say what a recording that met them depends on: those with
+`capture_watch` name places, of the others all that is in them counts.
+"""
 
 from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any
 
-from adjoint.engine.capture.python.plain import has, is_plain, same
-from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
+from adjoint.engine.capture.python.guards import Guard
+from adjoint.engine.capture.python.locations import (
+    Answer,
+    Contents,
+    Item,
+    ItemKind,
+    Length,
+    Location,
+    Slot,
+)
+from adjoint.engine.capture.python.plain import has, is_plain
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, StructureVersion
+from adjoint.engine.tensor.tensor import Tensor
+
+_FLAG = Tensor.__dict__["_requires_grad"]
+_COUNT = StructureVersion.__dict__["count"]
+_NAMED = {"item": Item, "kind": ItemKind, "length": Length, "items": Contents}
 
 
-class Declared:
-    """What the framework's objects said of themselves, and the tensors met: compared quickly."""
+def declared(holders: list[Any], tensors: list[Any]) -> list[Guard]:
+    """Guards on what objects declare, on flags of tensors, and on what moves with the epoch."""
+    places, met = looked_at(holders, tensors)
+    found = [Guard(place, place.now()) for place in places]
+    found += [Guard(Slot(tensor, _FLAG), tensor._requires_grad) for tensor in met]
+    found.append(Structure(holders, tensors, places, met))
+    return found
 
-    __slots__ = ("epoch", "fields", "flags", "given", "list_things", "tensors", "things")
 
-    def __init__(self, holders: list[Any], tensors: list[Any]) -> None:
+class Structure(Guard):
+    """That the epoch has not moved; or that nothing of what is looked at moved with it.
+
+    Hooks of tensors, the memory they show, and which places objects declare are looked at again
+    only when the epoch says that some may have changed.
+    """
+
+    __slots__ = ("behind", "fields", "given", "tokens")
+
+    def __init__(
+        self, holders: list[Any], tensors: list[Any], places: list[Location], met: list[Any]
+    ) -> None:
+        super().__init__(Slot(STRUCTURE_VERSION, _COUNT), STRUCTURE_VERSION.count)
         self.given = holders, tensors
-        listings: list[Callable[[], list[Any]]] = []
-        found = {id(t): t for t in tensors}
-        for holder in holders:
-            for listed, met in _listings(holder, set()):
-                listings.append(listed)
-                found |= {id(t): t for t in met}
-        self.list_things = listings
-        self.things = self._look()
-        self.tensors = list(found.values())
-        self.flags = [t._requires_grad for t in self.tensors]
-        self.fields = tensor_fields(self.tensors)
-        self.epoch = STRUCTURE_VERSION.count
+        self.tokens = [place.token() for place in places]
+        self.behind, self.fields = tensor_fields(met)
 
-    def _look(self) -> list[Any]:
-        return list(chain.from_iterable([listed() for listed in self.list_things]))
-
-    def holds(self) -> bool:
-        """Whether everything is as it was."""
-        if self.list_things:
-            now = self._look()
-            if HOOKS.lists_differ(now, self.things) and not (
-                len(now) == len(self.things) and all(map(same, now, self.things))
-            ):
-                return False
-        if [t._requires_grad for t in self.tensors] != self.flags:
+    def accepts(self, now: Any) -> bool:
+        """Whether everything is as it was at this count of the epoch."""
+        if now == self.value:
+            return True
+        places, met = looked_at(*self.given)
+        if [place.token() for place in places] != self.tokens:
             return False
-        return STRUCTURE_VERSION.count == self.epoch or self._holds_in_full()
-
-    def _holds_in_full(self) -> bool:
-        """The same after something moved: hooks, memory, what objects have to say."""
-        epoch, now = STRUCTURE_VERSION.count, Declared(*self.given)
-        alike = len(now.things) == len(self.things) and all(map(same, now.things, self.things))
-        if not alike or now.fields[1] != self.fields[1]:
+        if tensor_fields(met)[1] != self.fields:
             return False
-        self.epoch = epoch
+        self.value = now
         return True
 
+    def failure(self) -> str:
+        """What changed, in words."""
+        return "an optimizer's state, or a tensor's memory or hooks changed"
 
-def _listings(holder: Any, seen: set[int]) -> Iterator[tuple[Callable[[], list[Any]], list[Any]]]:
-    """Functions that list what an object and what is in it depend on, and the tensors there."""
+
+def looked_at(holders: list[Any], tensors: list[Any]) -> tuple[list[Location], list[Any]]:
+    """The places that objects declare, and the tensors there and elsewhere."""
+    places: list[Location] = []
+    found = {id(t): t for t in tensors}
+    seen: set[int] = set()
+    for holder in holders:
+        for place, met in _declares(holder, seen):
+            places += place
+            found |= {id(t): t for t in met}
+    return places, list(found.values())
+
+
+def _declares(holder: Any, seen: set[int]) -> Iterator[tuple[list[Location], list[Any]]]:
+    """Places that an object and what is in it depend on, and the tensors there."""
     if id(holder) in seen:
         return
     seen.add(id(holder))
-    kind = type(holder)
-    parts: list[Any] = []
-    if has(kind, "capture_children"):
-        children = dict(holder.capture_children())
-        if has(kind, "capture_watch"):
-            covered = holder.capture_covers() if has(kind, "capture_covers") else ()
-            yield holder.capture_watch(), []
-            for name in covered:
-                parts += [v for held in children.get(name, {}).values() for v in held.values()]
-            parts += [v for name, v in children.items() if name not in covered]
-        else:
-            yield (lambda: [v for _, v in holder.capture_children()]), []
-            parts = list(children.values())
-    elif isinstance(holder, dict):
-        yield (lambda: [*holder, *holder.values()]), []
-        parts = [*holder, *holder.values()]
-    elif isinstance(holder, (list, tuple, deque)):
-        yield (lambda: [*holder]), []
-        parts = list(holder)
-    elif isinstance(own := getattr(holder, "__dict__", None), dict) and not isinstance(
-        holder, (type, types.ModuleType, types.FunctionType)
-    ):
-        yield (lambda: [*own, *own.values()]), []
-        parts = list(own.values())
-    yield list, [p for p in parts if is_tensor(p)]
+    places, parts = _of(holder)
+    yield places, [part for part in parts if is_tensor(part)]
     for part in parts:
         if not is_tensor(part) and not is_plain(part):
-            yield from _listings(part, seen)
+            yield from _declares(part, seen)
+
+
+def _of(holder: Any) -> tuple[list[Location], list[Any]]:
+    """The places an object depends on itself, and what there may have places of its own."""
+    kind = type(holder)
+    if has(kind, "capture_children"):
+        children = dict(holder.capture_children())
+        if not has(kind, "capture_watch"):
+            return [Answer(_children, (holder,))], list(children.values())
+        covered = holder.capture_covers() if has(kind, "capture_covers") else ()
+        parts = [v for n in covered for held in children.get(n, {}).values() for v in held.values()]
+        parts += [value for name, value in children.items() if name not in covered]
+        return [_NAMED[name](*where) for name, *where in holder.capture_watch()], parts
+    if isinstance(holder, dict):
+        return [Contents(holder, "items")], [*holder, *holder.values()]
+    if isinstance(holder, (list, tuple, deque)):
+        return ([] if kind is tuple else [Contents(holder)]), list(holder)
+    own = getattr(holder, "__dict__", None)
+    if isinstance(own, dict) and not isinstance(
+        holder, (type, types.ModuleType, types.FunctionType)
+    ):
+        return [Contents(own, "items")], list(own.values())
+    return [], []
+
+
+def _children(holder: Any) -> tuple[Any, ...]:
+    return tuple([value for _, value in holder.capture_children()])
 
 
 def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -102,7 +134,7 @@ def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         for i, t in enumerate(tensors)
         if (m := t._meta) is not None and (m.hooks or m.accumulate_hooks)
     ]
-    return behind, ([*map(id, behind)], [t._requires_grad for t in tensors], hooks)
+    return behind, ([*map(id, behind)], hooks)
 
 
 def _array_of(tensor: Any) -> Any:

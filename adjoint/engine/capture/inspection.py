@@ -54,7 +54,7 @@ class Inspection:
         Of `ad.compile(lambda x: x * rates["lr"])` a line says: the variable rates['lr'] is 0.5.
         """
         dependence = self.latest.dependence
-        lines = [] if dependence is None else [str(guard) for guard in dependence.guards.entries]
+        lines = [] if dependence is None else [str(guard) for guard in dependence.entries]
         tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
         return "\n".join([*lines, *tests])
 

@@ -64,9 +64,9 @@ class Retraces:
     def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
         if key in programs:
             last = programs[key][-1]
-            changed = None if last.dependence is None else last.dependence.difference()
+            changed = [] if last.dependence is None else last.dependence.failures()
             if changed:
-                return f"something it reads changed ({changed})"
+                return f"something it reads changed ({'; '.join(changed[:3])})"
             moved = [
                 f"{test.name} came out as {outcome!r} and does no longer"
                 for test, outcome in last.host_guards

@@ -12,9 +12,9 @@ from adjoint.engine.capture.backward.derivative import Derivative, differentiate
 from adjoint.engine.capture.backward.program_node import ProgramNode
 from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.overlaps import Overlaps
-from adjoint.engine.capture.program.python_state import Dependence, PythonState, python_state
+from adjoint.engine.capture.program.python_state import PythonState, python_state
 from adjoint.engine.capture.program.recipes import Made, Outputs, OutsideTensor, Recipe, Root
-from adjoint.engine.capture.python import Observation
+from adjoint.engine.capture.python import Guards, Observation
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
@@ -61,7 +61,7 @@ class Program:
     pattern: tuple[Any, ...]
     python: PythonState | None  # what is done to Python's state
     derivative: Derivative | None
-    dependence: Dependence | None = None  # what the function read; set after the trace
+    dependence: Guards | None = None  # what the function read; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
     rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
     sizing: Sizing | None = None  # of a program made from one with dynamic sizes

@@ -1,4 +1,4 @@
-"""What a program does to Python's state, and what of it a recording depends on."""
+"""What a program does to Python's state."""
 
 from __future__ import annotations
 
@@ -6,41 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.declared import Declared
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.program.recipes import Outputs
-from adjoint.engine.capture.python import Guard, Guards, Observation, Replay
+from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.rebuilding import CallObjects
 from adjoint.engine.capture.python.recorder import Effect
 from adjoint.engine.core.operations.record import is_tensor
-
-
-class Dependence:
-    """What a recording read: places, objects that declare themselves, tensors' fields."""
-
-    __slots__ = ("declared", "guards")
-
-    def __init__(self, guards: Guards, declared: Declared) -> None:
-        self.guards = guards
-        self.declared = declared
-
-    def holds(self) -> bool:
-        """Whether all of it is as it was."""
-        return self.declared.holds() and self.guards.holds()
-
-    def failed(self) -> list[Guard]:
-        """The guards that do not hold."""
-        return self.guards.failed()
-
-    def difference(self) -> str | None:
-        """What changed, in words."""
-        found = self.guards.failures()
-        if found:
-            return "; ".join(found[:3])
-        if not self.declared.holds():
-            return "an optimizer's state, or a tensor's memory, flags or hooks changed"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +76,7 @@ def _left_by_body(recorder: Any, effect: Effect) -> bool:
         if trace is None or not trace.closes:
             continue
         owner, name = effect.args[:2]
-        read = recorder.guards.get(Item(owner, name)) if isinstance(owner, dict) else None
+        read = recorder.guards.get(Item(owner, name).token()) if isinstance(owner, dict) else None
         if read is not None and id(read.value) in trace.lifted:
             raise RuntimeError(
                 f"{trace.what}: a captured body reads and assigns the attribute {name!r} "

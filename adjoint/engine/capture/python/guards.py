@@ -1,41 +1,63 @@
 """What a recording depends on: places and what they held, checked together.
 
 Note [checking]
-    The first checks look at the guards one by one. Once a recording is used again, all places are
-    read by one generated expression into a list, which is compared with the list that is wanted by
-    the identity of its elements. Only where that fails are plain values compared: an equal number
-    is as good as the same one.
+    Guards become rows of numbers that native code walks, comparing by identity (`rows`). Where a
+    row is otherwise, its guard is looked at in Python: an equal number is as good as the same one,
+    and from then on the one that is looked for. Guards without a row, and all of them where there
+    is no native code, are looked at one by one.
 """
 
 from __future__ import annotations
 
+import types
+from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from operator import is_, itemgetter
 from typing import Any
 
-from .locations import ClassAttribute, Contents, Item, Length, Location
+from .decoding import plan_of
+from .locations import Contents, Item, Location, Member
 from .plain import MISSING, same, short
+from .rows import WORDS, row_of
+from .ways import Ways
 
-Differ = Callable[[list[Any], list[Any]], Any]
-_LOOKS = 2  # checks one by one before the expression is generated
+# Walks rows from one on: the number of the first that is otherwise, or less than nothing.
+Check = Callable[[int, int, int], int]
+Where = tuple[types.CodeType, int] | None  # a step of some code
 
 
-@dataclass(frozen=True, slots=True)
 class Guard:
     """A place, what it held, and where that was read."""
 
-    place: Location
-    value: Any
-    line: str
-    way: str
+    __slots__ = ("place", "value", "ways", "where")
+
+    def __init__(self, place: Location, value: Any, where: Where = None, ways: Ways | None = None):
+        self.place = place
+        self.value = value
+        self.where = where
+        self.ways = ways
+
+    @property
+    def line(self) -> str:
+        """The line of code that read it."""
+        if self.where is None:
+            return "the call"
+        code, step = self.where
+        return f"{code.co_filename}:{plan_of(code).line(code, step)}"
+
+    @property
+    def way(self) -> str:
+        """The place in words."""
+        return (self.ways or Ways()).described(self.place)
 
     def holds(self) -> bool:
         """Whether the place holds the same."""
         try:
-            now = self.place.now()
+            return self.accepts(self.place.now())
         except Exception:  # what cannot be looked at any more has changed
             return False
+
+    def accepts(self, now: Any) -> bool:
+        """Whether what a place holds is as good as what it held."""
         if isinstance(self.place, Contents):
             if self.place.key == "set":
                 return bool(now == self.value)
@@ -62,139 +84,100 @@ class Guard:
         return f"{self.way} was {short(self.value)} and is {short(now)} (read at {self.line})"
 
 
-def slow_differ(now: list[Any], then: list[Any]) -> bool:
-    """Whether two lists differ in the identity of an element."""
-    return len(now) != len(then) or not all(map(is_, now, then))
-
-
 class Guards:
-    """The guards of one recording."""
+    """The guards of one recording.
 
-    def __init__(self, entries: Iterable[Guard], differ: Differ = slow_differ) -> None:
+    `declared` are those that objects asked for themselves; nobody's line read them.
+    """
+
+    __slots__ = ("_check", "_table", "declared", "entries")
+
+    def __init__(
+        self,
+        entries: Iterable[Guard],
+        check: Check | None = None,
+        declared: Iterable[Guard] = (),
+    ) -> None:
         self.entries = tuple(entries)
-        self.differ = differ
-        self._looks = 0
-        self._read: Callable[[], list[Any]] | None = None
-        self._wanted: list[Any] = []
-        self._plain: list[tuple[int, Guard]] = []
+        self.declared = tuple(declared)
+        self._check = check
+        self._table: _Table | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def holds(self) -> bool:
         """Whether every place holds what it held."""
-        if self._read is None:
-            self._looks += 1
-            if self._looks <= _LOOKS:
-                return all(guard.holds() for guard in self.entries)
-            self._read, self._wanted = _GuardWriter(self.entries).function()
-        try:
-            now = self._read()
-        except Exception:  # something is not there any more
-            return False
-        if not self.differ(now, self._wanted):
-            return True
-        if len(now) != len(self._wanted):
-            return False
-        return all(map(same, now, self._wanted))
+        check = self._check
+        if check is None:
+            return all(guard.holds() for guard in (*self.entries, *self.declared))
+        table = self._table
+        if table is None:
+            table = self._table = _Table((*self.entries, *self.declared))
+        address, count = table.address, table.count
+        at = check(address, 0, count)
+        while at >= 0:
+            if not table.adopt(at):
+                return False
+            at = check(address, at + 1, count)
+        return not table.others or all(guard.holds() for guard in table.others)
 
     def failures(self) -> list[str]:
         """What changed, in words."""
-        return [guard.failure() for guard in self.entries if not guard.holds()]
+        return [g.failure() for g in (*self.entries, *self.declared) if not g.holds()]
 
     def failed(self) -> list[Guard]:
-        """The guards that do not hold."""
+        """The guards on what was read that do not hold."""
         return [guard for guard in self.entries if not guard.holds()]
 
 
-class _GuardWriter:
-    """Writes the function that reads all places into one list."""
+class _Table:
+    """Guards as rows, and those that have none."""
+
+    __slots__ = ("address", "count", "guards", "held", "others", "rows")
 
     def __init__(self, entries: tuple[Guard, ...]) -> None:
-        self.entries = entries
-        self.scope: dict[str, Any] = {}
-        self.names: dict[int, str] = {}
-        self.terms: list[str] = []
-        self.wanted: list[Any] = []
-
-    def name(self, value: Any) -> str:
-        """A variable of the function."""
-        known = self.names.get(id(value))
-        if known is None:
-            known = self.names[id(value)] = f"c{len(self.scope)}"
-            self.scope[known] = value
-        return known
-
-    def function(self) -> tuple[Callable[[], list[Any]], list[Any]]:
-        """The function and the list it is to give."""
-        present: dict[int, list[Guard]] = {}
-        absent: dict[int, list[Guard]] = {}
-        for guard in self.entries:
+        self.guards: list[Guard] = []
+        self.others: list[Guard] = []
+        self.held: list[Any] = []  # by row: what must live as long as it
+        found: list[int] = []
+        read = {
+            (id(guard.place.owner), guard.place.key)
+            for guard in entries
+            if type(guard.place) is Item and type(guard.place.key) is str
+        }
+        for guard in entries:
             place = guard.place
-            if isinstance(place, (Item, ClassAttribute)):
-                where = absent if guard.value is MISSING else present
-                where.setdefault(id(place.owner), []).append(guard)
-            elif isinstance(place, Contents):
-                self._splat(guard)
-            elif isinstance(place, Length):
-                self._add(f"{place.text(self.name)} == {guard.value}", True)
-            elif guard.value is MISSING:
-                self._add(f"{self.name(guard.place.now)}()", MISSING)
-            else:
-                self._add(place.text(self.name), guard.value)
-        for guards in present.values():
-            self._present(guards)
-        for guards in absent.values():
-            self._absent(guards)
-        given = ", ".join(f"{name}={name}" for name in self.scope)
-        text = f"def read({given}):\n    return [{', '.join(self.terms)}]\n"
-        scope = dict(self.scope)
-        exec(compile(text, "<guards>", "exec"), scope)
-        return scope.pop("read"), self.wanted
+            if (
+                type(place) is Member
+                and type(place.key) is str
+                and (id(place.owner), place.key) in read
+            ):
+                continue  # what is there under the key is looked at
+            kept: list[Any] = []
+            row = row_of(place, guard.value, kept)
+            if row is None:
+                self.others.append(guard)
+                continue
+            self.guards.append(guard)
+            self.held.append(kept)
+            found += row
+        self.rows = array("q", found)
+        self.address = self.rows.buffer_info()[0]
+        self.count = len(self.guards)
 
-    def _add(self, term: str, value: Any) -> None:
-        self.terms.append(term)
-        self.wanted.append(value)
-
-    def _splat(self, guard: Guard) -> None:
-        """Contents: elements by identity, and how many there are."""
-        owner = guard.place.owner
-        count = len(guard.value)
-        if guard.place.key == "set":
-            self._add(f"{self.name(guard.place.now)}() == {self.name(guard.value)}", True)
-            return
-        values = guard.place.key == "items"
-        self._add(f"len({self.name(owner)}) == {count // 2 if values else count}", True)
-        if count:
-            self.terms.append(f"*{guard.place.text(self.name)}")
-            self.wanted.extend(guard.value)
-
-    def _mapping(self, place: Location) -> Any:
-        return place.owner if isinstance(place, Item) else place.owner.__dict__
-
-    def _present(self, guards: list[Guard]) -> None:
-        """Several keys of one dict in one step."""
-        if type(guards[0].place) is Item and type(guards[0].place.owner) is not dict:
-            for guard in guards:
-                self._add(guard.place.text(self.name), guard.value)
-            return
-        owner = self.name(self._mapping(guards[0].place))
-        self.names.pop(id(self.scope[owner]), None)  # a class's dict is made anew at each asking
-        if len(guards) == 1:
-            self._add(f"{owner}[{self.name(guards[0].place.key)}]", guards[0].value)
-            return
-        getter = itemgetter(*[guard.place.key for guard in guards])
-        self.terms.append(f"*{self.name(getter)}({owner})")
-        self.wanted.extend(guard.value for guard in guards)
-
-    def _absent(self, guards: list[Guard]) -> None:
-        """Several keys that one dict must not have."""
-        owner = self._mapping(guards[0].place)
-        keys = frozenset(guard.place.key for guard in guards)
-        name = self.name(owner.keys() if isinstance(owner, dict) else owner)
-        self.names.pop(id(self.scope[name]), None)
-        if isinstance(owner, dict) and type(owner) is dict:
-            self._add(f"{name}.isdisjoint({self.name(keys)})", True)
-        else:
-            for key in keys:
-                self._add(f"{self.name(key)} in {name}", False)
+    def adopt(self, at: int) -> bool:
+        """Whether a guard holds whose row does not; the row then looks for what is there."""
+        guard = self.guards[at]
+        try:
+            now = guard.place.now()
+            if not guard.accepts(now):
+                return False
+        except Exception:
+            return False
+        kept: list[Any] = [now]
+        row = row_of(guard.place, now, kept)
+        if row is not None:
+            self.held[at] = kept
+            self.rows[WORDS * at : WORDS * at + WORDS] = array("q", row)
+        return True

@@ -207,7 +207,7 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     if isinstance(owner, dict):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
-        if Item(owner, key) in recorder.guards or id(owner) in recorder.journal.copies:
+        if Item(owner, key).token() in recorder.guards or id(owner) in recorder.journal.copies:
             return recorder.item(owner, key) is not MISSING
         return recorder.member(owner, key)
     if isinstance(owner, (set, frozenset)):

@@ -1,46 +1,36 @@
-"""Places where Python keeps values: each can be looked at again and says so in one expression.
+"""Places where Python keeps values: each can be looked at again.
 
 A place is an object and a key, never a path: what led to the object was itself a place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from .plain import MISSING, short
 
-Namer = Callable[[Any], str]  # gives an object a name in generated code
 
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Location:
     """An object and a key of it."""
 
-    owner: Any
-    key: Any = None
+    __slots__ = ("key", "owner")
+
+    def __init__(self, owner: Any, key: Any = None) -> None:
+        self.owner = owner
+        self.key = key
 
     def __hash__(self) -> int:
-        return hash((type(self), id(self.owner), self.identity()))
+        return hash(self.token())
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is type(self)
-            and other.owner is self.owner
-            and self.identity() == other.identity()
-        )
+        return isinstance(other, Location) and self.token() == other.token()
 
-    def identity(self) -> Any:
-        """What tells keys apart: 1, True and 1.0 are three."""
-        return type(self.key), self.key
+    def token(self) -> tuple[Any, ...]:
+        """What tells places apart while their owners live: 1, True and 1.0 are three keys."""
+        return self.__class__, id(self.owner), self.key.__class__, self.key
 
     def now(self) -> Any:
         """What is there; MISSING: nothing."""
-        raise NotImplementedError
-
-    def text(self, name: Namer) -> str:
-        """An expression for what is there; it may raise where nothing is."""
         raise NotImplementedError
 
     def way(self) -> str:
@@ -56,13 +46,21 @@ class Item(Location):
     def now(self) -> Any:
         return dict.get(self.owner, self.key, MISSING)
 
-    def text(self, name: Namer) -> str:
-        if type(self.owner) is dict:
-            return f"{name(self.owner)}[{name(self.key)}]"
-        return f"{name(dict.__getitem__)}({name(self.owner)}, {name(self.key)})"
-
     def way(self) -> str:
         return f"[{short(self.key)}]"
+
+
+class ItemKind(Location):
+    """The class of what a dict has under a key; of a tuple, the classes of what is in it."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        value = dict.get(self.owner, self.key, MISSING)
+        return tuple(map(type, value)) if type(value) is tuple else type(value)
+
+    def way(self) -> str:
+        return f"the kind of [{short(self.key)}]"
 
 
 class Index(Location):
@@ -77,9 +75,6 @@ class Index(Location):
         except IndexError:
             return MISSING
 
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}[{self.key}]"
-
     def way(self) -> str:
         return f"[{self.key}]"
 
@@ -91,9 +86,6 @@ class Length(Location):
 
     def now(self) -> Any:
         return len(self.owner)
-
-    def text(self, name: Namer) -> str:
-        return f"len({name(self.owner)})"
 
     def way(self) -> str:
         return "its length"
@@ -114,10 +106,6 @@ class Contents(Location):
             return (*self.owner, *self.owner.values())
         return tuple(self.owner)
 
-    def text(self, name: Namer) -> str:
-        owner = name(self.owner)
-        return f"(*{owner}, *{owner}.values())" if self.key == "items" else f"(*{owner},)"
-
     def way(self) -> str:
         return "its contents"
 
@@ -132,14 +120,12 @@ class Member(Location):
 
     __slots__ = ()
 
-    def identity(self) -> Any:
-        return type(self.key), id(self.key) if self.key.__hash__ is None else self.key
+    def token(self) -> tuple[Any, ...]:
+        key = self.key
+        return Member, id(self.owner), type(key), id(key) if key.__hash__ is None else key
 
     def now(self) -> Any:
         return self.key in self.owner
-
-    def text(self, name: Namer) -> str:
-        return f"{name(self.key)} in {name(self.owner)}"
 
     def way(self) -> str:
         return f"whether {short(self.key)} is in it"
@@ -156,9 +142,6 @@ class Cell(Location):
         except ValueError:
             return MISSING
 
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}.cell_contents"
-
     def way(self) -> str:
         return f"the variable {self.key}"
 
@@ -168,17 +151,14 @@ class Slot(Location):
 
     __slots__ = ()
 
-    def identity(self) -> Any:
-        return id(self.key)
+    def token(self) -> tuple[Any, ...]:
+        return Slot, id(self.owner), id(self.key)
 
     def now(self) -> Any:
         try:
             return self.key.__get__(self.owner, type(self.owner))
         except AttributeError:
             return MISSING
-
-    def text(self, name: Namer) -> str:
-        return f"{name(self.key.__get__)}({name(self.owner)})"
 
     def way(self) -> str:
         return f".{self.key.__name__}"
@@ -192,11 +172,8 @@ class Kind(Location):
     def now(self) -> Any:
         return type(self.owner)
 
-    def text(self, name: Namer) -> str:
-        return f"type({name(self.owner)})"
-
     def way(self) -> str:
-        return "its class"
+        return ".__class__"
 
 
 class Table(Location):
@@ -206,9 +183,6 @@ class Table(Location):
 
     def now(self) -> Any:
         return self.owner.__dict__
-
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}.__dict__"
 
     def way(self) -> str:
         return ".__dict__"
@@ -222,11 +196,8 @@ class Order(Location):
     def now(self) -> Any:
         return self.owner.__mro__
 
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}.__mro__"
-
     def way(self) -> str:
-        return "its base classes"
+        return ".__mro__"
 
 
 class ClassAttribute(Location):
@@ -237,9 +208,6 @@ class ClassAttribute(Location):
     def now(self) -> Any:
         return type.__dict__["__dict__"].__get__(self.owner).get(self.key, MISSING)
 
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}.__dict__[{self.key!r}]"
-
     def way(self) -> str:
         return f".{self.key}"
 
@@ -249,17 +217,14 @@ class Answer(Location):
 
     __slots__ = ()
 
-    def identity(self) -> Any:
-        return tuple(map(id, self.key))
+    def token(self) -> tuple[Any, ...]:
+        return Answer, id(self.owner), *map(id, self.key)
 
     def now(self) -> Any:
         try:
             return self.owner(*self.key)
         except Exception:
             return MISSING
-
-    def text(self, name: Namer) -> str:
-        return f"{name(self.owner)}({', '.join(map(name, self.key))})"
 
     def way(self) -> str:
         called = getattr(self.owner, "__qualname__", type(self.owner).__name__)

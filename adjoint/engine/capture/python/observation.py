@@ -10,7 +10,7 @@ from typing import Any
 from .calls import call
 from .engine import Engine, NoEngine
 from .errors import Refusal
-from .guards import Differ, Guards, slow_differ
+from .guards import Check, Guard, Guards
 from .locations import Location
 from .rebuilding import CallObjects, Describer, Recipe
 from .recorder import DrawnNumber, Effect, Recorder
@@ -70,9 +70,10 @@ class Observation:
         """What was written, in order."""
         return self.recorder.effects
 
-    def guards(self, differ: Differ = slow_differ) -> Guards:
+    def guards(self, check: Check | None = None, declared: Iterable[Guard] = ()) -> Guards:
         """What was read."""
-        return Guards(self.recorder.guards.values(), differ)
+        self.recorder.ways.close()
+        return Guards(self.recorder.guards.values(), check, declared)
 
     def roll_back(self) -> None:
         """Have Python's state as it was before."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .engine import Engine
 from .errors import Refusal
-from .guards import Guard
+from .guards import Guard, Where
 from .journal import Journal
 from .locations import Answer, Cell, Contents, Index, Item, Length, Location, Member, Table, members
-from .plain import MISSING, NUMBERS, can_change, is_plain, short
+from .plain import MISSING, NUMBERS, PLAIN, can_change
+from .ways import Ways
 
 if TYPE_CHECKING:
     from .frames import Frame
@@ -61,19 +62,17 @@ class Recorder:
         self.call = call  # follows a function; see `calling`
         self.refusal: Refusal | None = None
         self.raised: dict[int, list[tuple[Any, int]]] = {}
-        self.guards: dict[Location, Guard] = {}
+        self.guards: dict[tuple[Any, ...], Guard] = {}  # by the place's token
         self.effects: list[Effect] = []
         self.journal = Journal()
         self.fresh: dict[int, Any] = {}
         self.given = given or {}  # containers of the call's arguments: the caller vouches for them
         self.moving = frozenset(moving)  # places whose numbers are read at each call
         self.frames: list[Frame] = []
-        self.found: dict[int, Location] = {}  # where an object was first met
-        self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
+        self.ways = Ways()
+        self.tables = self.ways.tables
         self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
         self.lookups: dict[tuple[type, str], Any] = {}
-        self.ordinary: dict[tuple[type, str], Any] = {}  # see `attributes.get`
-        self.kinds: set[int] = set()  # objects whose class is guarded
         self.draws: list[DrawnNumber] = []  # numbers that are read or drawn when a call begins
         self.moved: dict[Location, Any] = {}
         self.met_moving: set[Location] = set()
@@ -86,6 +85,13 @@ class Recorder:
         """The line of the observed code."""
         return self.frames[-1].line() if self.frames else "the call"
 
+    def where(self) -> Where:
+        """The step of the observed code."""
+        if not self.frames:
+            return None
+        frame = self.frames[-1]
+        return frame.code, max(frame.pc - 1, 0)
+
     def refuse(self, what: str, why: str, remedy: str) -> Refusal:
         """An error that names the line."""
         self.refusal = Refusal(what, why, remedy, self.line())
@@ -95,28 +101,6 @@ class Recorder:
         """Remember the lines an exception passes on its way out."""
         self.raised.setdefault(id(error), []).append((code, line))
         self.kept.append(error)
-
-    def way(self, owner: Any) -> str:
-        """How an object was reached."""
-        parts: list[str] = []
-        seen: set[int] = set()
-        while id(owner) not in seen:
-            seen.add(id(owner))
-            attributes = self.tables.get(id(owner))
-            if attributes is not None:
-                owner = attributes
-            place = self.found.get(id(owner))
-            if place is None:
-                break
-            table = id(place.owner) in self.tables and isinstance(place, Item)
-            parts.append(f".{place.key}" if table else place.way())
-            owner = place.owner
-        known = getattr(owner, "__name__", None) if not isinstance(owner, dict) else None
-        if isinstance(owner, dict):
-            known = owner.get("__name__")
-            if parts and parts[-1].startswith("["):
-                parts[-1] = f".{parts[-1][2:-2]}"
-        return f"{known or short(owner)}{''.join(reversed(parts))}"
 
     # -- what is new --------------------------------------------------------------------------
 
@@ -137,7 +121,7 @@ class Recorder:
 
     def read(self, place: Location, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
-        if self.moving and place in self.moving:
+        if place in self.moving:
             if type(value) in NUMBERS and type(value) is not bool:
                 return self._moving(place, value)
             if self.engine.moves(value):
@@ -147,11 +131,11 @@ class Recorder:
 
     def guard(self, place: Location, value: Any) -> Any:
         """Have the recording depend on what a place holds."""
-        if place not in self.guards:
-            self.guards[place] = Guard(place, value, self.line(), self._described(place))
-            if not is_plain(value) and not isinstance(place, Contents):
-                self.found.setdefault(id(value), place)
-                self.kept.append(value)
+        token = place.token()
+        if token not in self.guards:
+            self.guards[token] = Guard(place, value, self.where(), self.ways)
+            if type(value) not in PLAIN and not isinstance(place, Contents):
+                self.ways.found.setdefault(id(value), place)
         return value
 
     def _moving(self, place: Location, value: Any) -> Any:
@@ -161,21 +145,11 @@ class Recorder:
             reader = DrawnNumber(place.now, value, place)
             self.draws.append(reader)
             kind = Answer(kind_at, (place,))
-            self.guards[kind] = Guard(kind, type(value), self.line(), self._described(place))
-            found = self.engine.symbol(self, place.now, reader.now, value, self._described(place))
+            self.guards[kind.token()] = Guard(kind, type(value), self.where(), self.ways)
+            described = self.ways.described(place)
+            found = self.engine.symbol(self, place.now, reader.now, value, described)
             self.moved[place] = found
         return found
-
-    def _described(self, place: Location) -> str:
-        if isinstance(place, (Length, Contents, Member)):
-            return f"{place.way()} of {self.way(place.owner)}"
-        if isinstance(place, Item) and id(place.owner) in self.tables:
-            return f"{self.way(self.tables[id(place.owner)])}.{place.key}"
-        if isinstance(place, Item) and "__name__" in place.owner and isinstance(place.key, str):
-            return f"{place.owner['__name__']}.{place.key}"
-        if isinstance(place, Cell):
-            return place.way()
-        return f"{self.way(place.owner)}{place.way()}"
 
     def item(self, table: dict[Any, Any], key: Any) -> Any:
         """What a dict holds under a key, or MISSING."""
@@ -186,6 +160,8 @@ class Recorder:
         if written is None:
             self.contents(table)
         elif written is MISSING or key not in written:
+            if (Item, id(table), key.__class__, key) in self.guards:
+                return value
             return self.read(Item(table, key), value)
         return value
 
@@ -232,7 +208,7 @@ class Recorder:
         mapping = isinstance(container, dict)
         unordered = isinstance(container, (set, frozenset))
         place = Contents(container, "items" if mapping else "set" if unordered else None)
-        if place in self.guards:
+        if place.token() in self.guards:
             return
         if before is MISSING:
             self.guard(place, place.now())

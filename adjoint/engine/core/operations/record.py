@@ -28,7 +28,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import is_
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
@@ -156,11 +155,6 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
 
-def lists_differ(these: list[Any], those: list[Any]) -> int:
-    """Whether two lists differ in some object, by identity."""
-    return int(len(these) != len(those) or not all(map(is_, these, those)))
-
-
 @dataclass(slots=True)
 class Hooks:
     """What core calls in the layers above; each layer fills its part when it is imported."""
@@ -187,9 +181,7 @@ class Hooks:
     sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
-    lists_differ: Callable[[list[Any], list[Any]], int] = (
-        lists_differ  # native, once a compiler is loaded
-    )
+    guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name

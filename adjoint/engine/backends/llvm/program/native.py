@@ -272,7 +272,7 @@ def get_ready() -> None:
     """
     disk_prefix()
     the_pool()
-    HOOKS.lists_differ = looks()[1]
+    HOOKS.guard = looks()[1]
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:

@@ -20,10 +20,22 @@ METH_O = 0x0008  # PyObject *f(PyObject *self, PyObject *arg)
 IMPORTED = (
     "PyLong_AsLongLong",
     "PyLong_FromLongLong",
+    "PyErr_Clear",
     "PyErr_Occurred",
     "PyErr_SetString",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
+    "PyCell_Get",
+    "PyDict_GetItemWithError",
+    "PyDict_Next",
+    "PyDict_Size",
+    "PyList_GetItem",
+    "PyList_Size",
+    "PyObject_CallObject",
+    "PyObject_GenericGetDict",
+    "PyObject_Size",
+    "PySequence_Contains",
+    "Py_DecRef",
 )
 
 

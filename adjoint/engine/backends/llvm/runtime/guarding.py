@@ -1,0 +1,241 @@
+"""Looking at all that a recording depends on, as native code that walks a table of rows.
+
+A row (`capture.python.rows`) says what to look at: a key of a dict, a field of an object, a length,
+what is in a container. What is there is compared by identity, which holds on most calls; the number
+of the first row that is otherwise goes back to Python, which knows what else is as good.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from adjoint.engine.capture.python.guards import Check
+from adjoint.engine.capture.python.locations import Contents, Item, Kind, Length, Location, Table
+from adjoint.engine.capture.python.rows import KINDS, WORDS, row_of
+
+HELD = -1  # every row is as wanted
+
+_BLOCKS = """
+item:
+  %item.v = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %key)
+  %item.w = ptrtoint ptr %item.v to i64
+  %item.n = icmp eq i64 %item.w, 0
+  br i1 %item.n, label %doubt, label %judge
+item_kind:
+  %kind.v = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %key)
+  %kind.n = icmp eq ptr %kind.v, null
+  br i1 %kind.n, label %clear, label %kind.there
+kind.there:
+  %kind.p = getelementptr i8, ptr %kind.v, i64 TYPE
+  %kind.w = load i64, ptr %kind.p
+  br label %judge
+field:
+  %field.p = getelementptr i8, ptr %owner, i64 %word
+  %field.w = load i64, ptr %field.p
+  br label %judge
+table:
+  %table.v = call ptr @PyObject_GenericGetDict(ptr %owner, ptr null)
+  br label %given
+cell:
+  %cell.v = call ptr @PyCell_Get(ptr %owner)
+  br label %given
+call:
+  %call.v = call ptr @PyObject_CallObject(ptr %owner, ptr %key)
+  br label %given
+given:  ; a reference that is ours to give back
+  %given.v = phi ptr [ %table.v, %table ], [ %cell.v, %cell ], [ %call.v, %call ]
+  %given.w = ptrtoint ptr %given.v to i64
+  %given.n = icmp eq ptr %given.v, null
+  br i1 %given.n, label %doubt, label %given.there
+given.there:
+  call void @Py_DecRef(ptr %given.v)
+  br label %judge
+length:
+  %length.w = call i64 @PyObject_Size(ptr %owner)
+  %length.n = icmp slt i64 %length.w, 0
+  br i1 %length.n, label %clear, label %judge
+member:
+  %member.c = call i32 @PySequence_Contains(ptr %owner, ptr %key)
+  %member.w = sext i32 %member.c to i64
+  %member.n = icmp slt i64 %member.w, 0
+  br i1 %member.n, label %clear, label %judge
+index:
+  %index.s = call i64 @PyList_Size(ptr %owner)
+  %index.n = icmp slt i64 %word, 0
+  %index.f = add i64 %word, %index.s
+  %index.i = select i1 %index.n, i64 %index.f, i64 %word
+  %index.v = call ptr @PyList_GetItem(ptr %owner, i64 %index.i)
+  %index.w = ptrtoint ptr %index.v to i64
+  %index.m = icmp eq ptr %index.v, null
+  br i1 %index.m, label %clear, label %judge
+list:
+  %list.s = call i64 @PyList_Size(ptr %owner)
+  %list.e = icmp eq i64 %list.s, %wanted
+  br i1 %list.e, label %list.loop, label %clear
+list.loop:
+  %list.i = phi i64 [ 0, %list ], [ %list.next, %list.same ]
+  %list.over = icmp eq i64 %list.i, %wanted
+  br i1 %list.over, label %good, label %list.look
+list.look:
+  %list.v = call ptr @PyList_GetItem(ptr %owner, i64 %list.i)
+  %list.p = getelementptr ptr, ptr %key, i64 %list.i
+  %list.x = load ptr, ptr %list.p
+  %list.ok = icmp eq ptr %list.v, %list.x
+  br i1 %list.ok, label %list.same, label %clear
+list.same:
+  %list.next = add i64 %list.i, 1
+  br label %list.loop
+items:
+  %items.s = call i64 @PyDict_Size(ptr %owner)
+  %items.e = icmp eq i64 %items.s, %wanted
+  store i64 0, ptr %at
+  br i1 %items.e, label %items.loop, label %clear
+items.loop:
+  %items.i = phi i64 [ 0, %items ], [ %items.next, %items.same ]
+  %items.more = call i32 @PyDict_Next(ptr %owner, ptr %at, ptr %k, ptr %v)
+  %items.over = icmp eq i32 %items.more, 0
+  br i1 %items.over, label %items.end, label %items.look
+items.look:
+  %items.k = load ptr, ptr %k
+  %items.p = getelementptr ptr, ptr %key, i64 %items.i
+  %items.x = load ptr, ptr %items.p
+  %items.a = icmp eq ptr %items.k, %items.x
+  br i1 %items.a, label %items.value, label %clear
+items.value:
+  %items.v = load ptr, ptr %v
+  %items.f = add i64 %items.i, %wanted
+  %items.q = getelementptr ptr, ptr %key, i64 %items.f
+  %items.y = load ptr, ptr %items.q
+  %items.b = icmp eq ptr %items.v, %items.y
+  br i1 %items.b, label %items.same, label %clear
+items.same:
+  %items.next = add i64 %items.i, 1
+  br label %items.loop
+items.end:
+  br label %judge
+keys:
+  %keys.s = call i64 @PyDict_Size(ptr %owner)
+  %keys.e = icmp eq i64 %keys.s, %wanted
+  store i64 0, ptr %at
+  br i1 %keys.e, label %keys.loop, label %clear
+keys.loop:
+  %keys.i = phi i64 [ 0, %keys ], [ %keys.next, %keys.same ]
+  %keys.more = call i32 @PyDict_Next(ptr %owner, ptr %at, ptr %k, ptr null)
+  %keys.over = icmp eq i32 %keys.more, 0
+  br i1 %keys.over, label %keys.end, label %keys.look
+keys.look:
+  %keys.k = load ptr, ptr %k
+  %keys.p = getelementptr ptr, ptr %key, i64 %keys.i
+  %keys.x = load ptr, ptr %keys.p
+  %keys.a = icmp eq ptr %keys.k, %keys.x
+  br i1 %keys.a, label %keys.same, label %clear
+keys.same:
+  %keys.next = add i64 %keys.i, 1
+  br label %keys.loop
+keys.end:
+  br label %judge
+"""
+
+
+def text(type_offset: int) -> str:
+    """The IR of `guard(rows, first, count)`, which gives the first row that does not hold."""
+    cases = " ".join(f"i64 {number}, label %{name}" for number, name in enumerate(KINDS))
+    return f"""
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
+declare i64 @PyDict_Size(ptr)
+declare ptr @PyObject_GenericGetDict(ptr, ptr)
+declare i64 @PyObject_Size(ptr)
+declare ptr @PyCell_Get(ptr)
+declare i32 @PySequence_Contains(ptr, ptr)
+declare i64 @PyList_Size(ptr)
+declare ptr @PyList_GetItem(ptr, i64)
+declare ptr @PyObject_CallObject(ptr, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
+declare void @Py_DecRef(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+define ptr @guard(ptr %self, ptr %args, i64 %given) {{
+  %a1 = getelementptr ptr, ptr %args, i64 1
+  %a2 = getelementptr ptr, ptr %args, i64 2
+  %o0 = load ptr, ptr %args
+  %o1 = load ptr, ptr %a1
+  %o2 = load ptr, ptr %a2
+  %rows = call i64 @PyLong_AsLongLong(ptr %o0)
+  %first = call i64 @PyLong_AsLongLong(ptr %o1)
+  %count = call i64 @PyLong_AsLongLong(ptr %o2)
+  %row.number = call i64 @walk(i64 %rows, i64 %first, i64 %count)
+  %out = call ptr @PyLong_FromLongLong(i64 %row.number)
+  ret ptr %out
+}}
+define internal i64 @walk(i64 %rows, i64 %first, i64 %count) {{
+entry:
+  %at = alloca i64
+  %k = alloca ptr
+  %v = alloca ptr
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %next, %good ]
+  %over = icmp sge i64 %i, %count
+  br i1 %over, label %held, label %row
+held:
+  ret i64 {HELD}
+row:
+  %skip = mul i64 %i, {8 * WORDS}
+  %place = add i64 %rows, %skip
+  %p0 = inttoptr i64 %place to ptr
+  %p1 = getelementptr i64, ptr %p0, i64 1
+  %p2 = getelementptr i64, ptr %p0, i64 2
+  %p3 = getelementptr i64, ptr %p0, i64 3
+  %kind = load i64, ptr %p0
+  %owner = load ptr, ptr %p1
+  %word = load i64, ptr %p2
+  %key = inttoptr i64 %word to ptr
+  %wanted = load i64, ptr %p3
+  switch i64 %kind, label %bad [ {cases} ]
+{_BLOCKS.replace("TYPE", str(type_offset))}
+doubt:  ; nothing is there, or there was an error
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %judge, label %clear
+judge:
+  %found = phi i64 [ %item.w, %item ], [ %kind.w, %kind.there ], [ %field.w, %field ],
+    [ %given.w, %given.there ], [ %length.w, %length ], [ %member.w, %member ],
+    [ %index.w, %index ], [ %items.i, %items.end ], [ %keys.i, %keys.end ], [ 0, %doubt ]
+  %same = icmp eq i64 %found, %wanted
+  br i1 %same, label %good, label %bad
+good:
+  %next = add i64 %i, 1
+  br label %loop
+clear:
+  call void @PyErr_Clear()
+  br label %bad
+bad:
+  ret i64 %i
+}}"""
+
+
+class _Sample:
+    pass
+
+
+def right(guard: Check) -> bool:
+    """Whether rows are walked as expected: tried on a few places, as they are and otherwise."""
+    thing, listed = _Sample(), [1, 2]
+    own = thing.__dict__
+    own["a"] = 1
+    places: list[Location] = [
+        Item(own, "a"), Item(own, "b"), Kind(thing), Table(thing), Length(own),
+        Contents(own, "items"), Contents(listed),
+    ]  # fmt: skip
+    for place in places:
+        kept: list[Any] = [place.now()]
+        row = row_of(place, kept[0], kept)
+        if row is None:
+            return False
+        rows = array("q", [*row, *row[:-1], row[-1] + 1])
+        address = rows.buffer_info()[0]
+        if [guard(address, 0, 1), guard(address, 0, 2), guard(address, 1, 2)] != [HELD, 1, 1]:
+            return False
+    return True

@@ -1,0 +1,233 @@
+"""Guards as rows of numbers, which native code walks: what to look at, where, and what is wanted.
+
+Objects are told by their addresses, so whoever keeps rows keeps the objects too. Where a layout is
+not what it is expected to be, a guard has no row and is looked at in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import types
+from array import array
+from functools import cache, lru_cache
+from typing import Any
+
+from .locations import (
+    Answer,
+    Cell,
+    ClassAttribute,
+    Contents,
+    Index,
+    Item,
+    ItemKind,
+    Kind,
+    Length,
+    Location,
+    Member,
+    Order,
+    Slot,
+    Table,
+)
+from .plain import MISSING
+
+# What a row has native code look at; its other words are the owner, the key and what is wanted.
+KINDS = "item item_kind field table length cell member items keys list index call".split()
+ITEM, ITEM_KIND, FIELD, TABLE, LENGTH, CELL, MEMBER, ITEMS, KEYS, LIST, INDEX, CALL = range(12)
+WORDS = 4  # of a row
+
+Row = tuple[int, int, int, int]
+_HEAD = object.__basicsize__
+_SIZE_OF_CLASSES: int = type.__dict__["__basicsize__"].__get__(type)
+_OBJECT_SLOT = 16  # the type of a member that is an object and may be absent: Py_T_OBJECT_EX
+
+
+def word_at(address: int) -> int:
+    """The word of memory at an address."""
+    return ctypes.c_size_t.from_address(address).value
+
+
+class _MemberDef(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+    ]
+
+
+def _offset(samples: list[tuple[Any, Any]], size: int) -> int | None:
+    """Where in objects like these the second of each pair is kept, if that is one place."""
+    found = [
+        offset
+        for offset in range(0, size, 8)
+        if all(word_at(id(obj) + offset) == id(value) for obj, value in samples)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+class _A:
+    pass
+
+
+class _B(_A):
+    pass
+
+
+@cache
+def type_offset() -> int | None:
+    """Where objects keep their class."""
+    samples: list[Any] = [_A(), _B(), [], 1.5, "a"]
+    return _offset([(x, type(x)) for x in samples], _HEAD)
+
+
+@cache
+def _order_offset() -> int | None:
+    return _offset([(x, x.__mro__) for x in (_A, _B, Location)], _SIZE_OF_CLASSES)
+
+
+@cache
+def _function_offset(name: str) -> int | None:
+    def first(a: int = 1000, *, b: int = 1000) -> None:
+        return None
+
+    def second(a: int = 2000, *, b: int = 2000) -> int:
+        return a
+
+    samples = [(fn, getattr(fn, name)) for fn in (first, second)]
+    return _offset(samples, types.FunctionType.__basicsize__)
+
+
+@lru_cache(maxsize=1024)
+def _slot_offset(descriptor: Any) -> int | None:
+    """Where objects keep what a descriptor of `__slots__` gives."""
+    place = id(descriptor) + _HEAD + 24  # behind the class and the two names
+    if type(descriptor) is not types.MemberDescriptorType:
+        return None
+    if word_at(id(descriptor) + _HEAD) != id(descriptor.__objclass__):
+        return None
+    member = _MemberDef.from_address(word_at(place))
+    named = member.name == descriptor.__name__.encode()
+    return int(member.offset) if named and member.type == _OBJECT_SLOT else None
+
+
+def dict_of(cls: type) -> dict[str, Any] | None:
+    """The dict behind `cls.__dict__`."""
+    found = gc.get_referents(cls.__dict__)
+    return found[0] if len(found) == 1 and type(found[0]) is dict else None
+
+
+@lru_cache(maxsize=1024)
+def _has_own_dict(cls: Any) -> bool:
+    """Whether `__dict__` of a class's objects is Python's own."""
+    for base in cls.__mro__:
+        if "__dict__" in base.__dict__:
+            return type(base.__dict__["__dict__"]) is types.GetSetDescriptorType
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _iterates_as(cls: Any, kind: Any) -> bool:
+    """Whether objects of a class are gone through as those of a builtin one."""
+    names = ("__iter__", "values") if kind is dict else ("__iter__",)
+    return issubclass(cls, kind) and all(getattr(cls, n) is getattr(kind, n) for n in names)
+
+
+def row_of(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    """The row of a guard, if it has one; `kept` is given what must live as long."""
+    make = _ROWS.get(type(place))
+    return None if make is None else make(place, value, kept)
+
+
+def _item(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return ITEM, id(place.owner), id(place.key), 0 if value is MISSING else id(value)
+
+
+def _item_kind(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    held = dict.get(place.owner, place.key)
+    if type(held) is tuple and tuple(map(type, held)) == value:  # the same has the same in it
+        kept.append(held)
+        return ITEM, id(place.owner), id(place.key), id(held)
+    return ITEM_KIND, id(place.owner), id(place.key), id(value)
+
+
+def _class_attribute(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    table = dict_of(place.owner)
+    if table is None:
+        return None
+    kept.append(table)
+    return ITEM, id(table), id(place.key), 0 if value is MISSING else id(value)
+
+
+def _field(owner: Any, offset: int | None, value: Any) -> Row | None:
+    if offset is None or value is MISSING:
+        return None
+    return FIELD, id(owner), offset, id(value)
+
+
+def _kind(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return _field(place.owner, type_offset(), value)
+
+
+def _order(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return _field(place.owner, _order_offset(), value)
+
+
+def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    owner, descriptor = place.owner, place.key
+    offset = None
+    if type(owner) is types.FunctionType and descriptor.__name__ in _OF_FUNCTIONS:
+        offset = None if value is None else _function_offset(descriptor.__name__)
+    elif isinstance(owner, descriptor.__objclass__):
+        offset = _slot_offset(descriptor)
+    if offset is not None:
+        return _field(owner, offset, value)
+    get, given = descriptor.__get__, (owner,)
+    kept += get, given
+    return None if value is MISSING else (CALL, id(get), id(given), id(value))
+
+
+def _table(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return (TABLE, id(place.owner), 0, id(value)) if _has_own_dict(type(place.owner)) else None
+
+
+def _length(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return (LENGTH, id(place.owner), 0, value) if type(value) is int else None
+
+
+def _cell(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return CELL, id(place.owner), 0, 0 if value is MISSING else id(value)
+
+
+def _member(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    return MEMBER, id(place.owner), id(place.key), int(value)
+
+
+def _contents(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    kind = dict if place.key in ("items", "keys") else list
+    if place.key == "set" or not _iterates_as(type(place.owner), kind):
+        return None
+    block = array("Q", map(id, value))
+    kept.append(block)
+    count = len(value) // 2 if place.key == "items" else len(value)
+    how = {"items": ITEMS, "keys": KEYS, None: LIST}[place.key]
+    return how, id(place.owner), block.buffer_info()[0], count
+
+
+def _index(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    if not isinstance(place.owner, list) or value is MISSING or type(place.key) is not int:
+        return None
+    return INDEX, id(place.owner), place.key, id(value)
+
+
+def _answer(place: Location, value: Any, kept: list[Any]) -> Row | None:
+    if value is MISSING or type(value) is tuple:  # made anew by each call
+        return None
+    return CALL, id(place.owner), id(place.key), id(value)
+
+
+_OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__")
+_ROWS = {
+    Answer: _answer, Cell: _cell, ClassAttribute: _class_attribute, Contents: _contents,
+    Index: _index, Item: _item, ItemKind: _item_kind, Kind: _kind, Length: _length,
+    Member: _member, Order: _order, Slot: _slot, Table: _table,
+}  # fmt: skip
