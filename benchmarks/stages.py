@@ -71,7 +71,7 @@ def timed(stages: dict[str, float], found: list[Place]) -> Iterator[None]:
             finally:
                 stages[label] = stages.get(label, 0.0) + time.process_time() - start
 
-        # Under the name of the module it stands in for: a recorder follows what is not the engine's.
+        # Named as what it stands in for: a recorder follows what is not the engine's.
         within = {"__name__": fn.__module__, "__builtins__": __builtins__, "time": time}
         return FunctionType(run.__code__, within, fn.__name__, None, run.__closure__)
 

@@ -187,7 +187,8 @@ def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
 
 
 def _table(place: Location, value: Any, kept: list[Any]) -> Row | None:
-    return (TABLE, id(place.owner), 0, id(value)) if _has_own_dict(type(place.owner)) else None
+    cls: Any = type(place.owner)
+    return (TABLE, id(place.owner), 0, id(value)) if _has_own_dict(cls) else None
 
 
 def _length(place: Location, value: Any, kept: list[Any]) -> Row | None:
@@ -203,8 +204,8 @@ def _member(place: Location, value: Any, kept: list[Any]) -> Row | None:
 
 
 def _contents(place: Location, value: Any, kept: list[Any]) -> Row | None:
-    kind = dict if place.key in ("items", "keys") else list
-    if place.key == "set" or not _iterates_as(type(place.owner), kind):
+    cls: Any = type(place.owner)
+    if place.key == "set" or not _iterates_as(cls, dict if place.key else list):
         return None
     block = array("Q", map(id, value))
     kept.append(block)
