@@ -42,7 +42,7 @@ _FOLLOWED = tuple(
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
         "distributions", "vision", "engine.compiler.modules", "engine.autodiff.transforms.modules",
-        "engine.core.state.epoch",
+        "engine.core.state.structure_version",
     )
 )  # fmt: skip
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
