@@ -55,6 +55,9 @@ class SmallTarget(Target):
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return not compute.is_half
 
+    def reduces(self, name: str, compute: DType) -> bool:
+        return True
+
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         return False
 
@@ -180,7 +183,7 @@ class Evaluation:
     def reduce(self, op: Op, x: Any) -> Any:
         wide = [self.sizes[d] if d in self.inner else n for d, n in enumerate(np.shape(x))]
         x = np.broadcast_to(x, wide)
-        record = REGISTRY[OF_BOOLS[op.name] if op.compute == "bool" else op.name]
+        record = REGISTRY[OF_BOOLS.get(op.name, op.name) if op.compute == "bool" else op.name]
         return self.eager(record, [x], {"dims": self.inner, "keepdim": True}, op)
 
     def eager(self, record: Any, args: list[Any], params: Mapping[str, Any], op: Op) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
-from adjoint.engine.core.operations.autocast import CPU_RECORDS
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -58,11 +57,10 @@ class Casting:
     def __call__(self, record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """An operation's operands as its record's policy wants them; None: as they are."""
         device = _device_type(operands)
-        if device is None or (device == "cpu" and record.name not in CPU_RECORDS):
+        policy = (record.policies or {}).get(device or "")
+        if device is None or policy is None or not self.settings.of(device).enabled:
             return None
-        if not self.settings.of(device).enabled:
-            return None
-        return tuple(self.cast(record.policy or "keep", device, operands))
+        return tuple(self.cast(policy, device, operands))
 
     def call(
         self,

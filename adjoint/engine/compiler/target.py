@@ -71,6 +71,10 @@ class Target(ABC):
         """Whether kernels know an elementwise operation in a dtype."""
 
     @abstractmethod
+    def reduces(self, name: str, compute: DType) -> bool:
+        """Whether kernels know a reduction of a dtype."""
+
+    @abstractmethod
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         """Whether kernels can draw from a law."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from adjoint.engine.backends.llvm.ir import distributions
-from adjoint.engine.backends.llvm.ir.operations import KIND, supports
+from adjoint.engine.backends.llvm.ir.operations import KIND, reduces_in, supports
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
@@ -43,6 +43,9 @@ class LlvmTarget(Target):
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))
+
+    def reduces(self, name: str, compute: DType) -> bool:
+        return reduces_in(name, compute)
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         return distributions.supports(law, args, dtype)

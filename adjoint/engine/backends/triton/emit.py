@@ -24,6 +24,7 @@ from adjoint.engine.core.dtype import named
 
 Env = dict[int, V]
 REDUCERS = {"sum": "plus", "prod": "times"}
+REDUCTIONS = {*REDUCERS, "amax", "amin", "any", "all"}  # that there are functions for
 LARGE = 1 << 31  # elements that 32 bits cannot count
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir import distributions
 from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.triton.emit import REDUCTIONS
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
@@ -43,6 +44,9 @@ class TritonTarget(Target):
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return computes(name, compute, params)
+
+    def reduces(self, name: str, compute: DType) -> bool:
+        return name in REDUCTIONS
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         return distributions.supports(law, args, dtype)

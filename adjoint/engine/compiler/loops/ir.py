@@ -21,21 +21,22 @@ from typing import Any
 
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.operations.record import REGISTRY
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
 # Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
 # latter two is about half of that for the first.
 ANY, WHOLE, SHORT = "any", "whole", "short"
-# Elementwise operations that can fail: an index out of bounds, an integer divided by zero, a
-# probability that is none, a condition that does not hold.
-CHECKED = {"scatter", "bernoulli", "require"}
-DIVIDES = {"floor_divide", "remainder", "fmod", "trunc_divide"}
 
 
 def can_fail(name: str, compute: str) -> bool:
-    """Whether an elementwise operation can report an error."""
-    divides = name in DIVIDES and "int" in compute
-    return divides or name in CHECKED
+    """Whether an elementwise operation can report an error.
+
+    An index out of bounds, an integer divided by zero, a probability that is none, a condition that
+    does not hold.
+    """
+    fails = REGISTRY[name].fails if name in REGISTRY else ""
+    return fails == "values" or (fails == "divisor" and "int" in compute)
 
 
 @dataclass(eq=False, slots=True)

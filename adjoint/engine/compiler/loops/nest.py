@@ -27,10 +27,11 @@ from adjoint.engine.compiler.loops.ir import (
 )
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.engine.compiler.memory.places import INPUT, Buffer, Place, expand_to, show
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import DType, bool_, int64
 from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.promotion import promote
-from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.extents import Extent, ExtentFloat, is_extent
 from adjoint.engine.graph.ir import Node, Value
 
@@ -215,8 +216,7 @@ class Nest:
         if self.is_reduction(node):
             where = self.unit.sources.get(node)
             arg = self.operand(node.inputs[0], node, where)  # type: ignore[arg-type]
-            logical = node.record.name in ("any", "all")
-            dtype = "bool" if logical else node.inputs[0].spec.dtype.name
+            dtype = reduced_dtype(node.record, node.inputs[0].spec).name
             self.add(
                 out,
                 kind=REDUCE, name=node.record.name, args=(arg,), params=None,
@@ -344,6 +344,11 @@ def host_dtype(value: Value | float) -> str:
     if isinstance(value, Value):
         return "float64" if value.spec.dtype.is_floating_point else value.spec.dtype.name
     return "int64" if isinstance(value, int) else "float64"
+
+
+def reduced_dtype(record: Record, operand: Spec) -> DType:
+    """The dtype a reduction is computed in."""
+    return bool_ if record.logical else operand.dtype
 
 
 def as_operand(x: Any) -> Any:

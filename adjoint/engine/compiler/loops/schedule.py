@@ -16,10 +16,13 @@ from typing import Any
 from adjoint.engine.compiler.loops.ir import AffineReference, Form, Kernel, LoopKernel
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.graph.extents import typical
-from adjoint.engine.graph.passes.recompute import FUNCTIONS
 
-COSTLY = FUNCTIONS - {"div", "sqrt", "rsqrt"}
+
+def is_costly(name: str) -> bool:
+    """Whether an operation takes more than a load and a store: a function, not one instruction."""
+    return name in REGISTRY and REGISTRY[name].cost == "function"
 
 
 def schedule(kernel: LoopKernel) -> Kernel:
@@ -69,7 +72,7 @@ def kept_values(kernel: LoopKernel) -> list[tuple[int, AffineReference]]:
     }
     kept = []
     for k, op in enumerate(kernel.ops):
-        if op.name not in COSTLY or not op.full or any(v == k for v, _ in kernel.stores):
+        if not is_costly(op.name) or not op.full or any(v == k for v, _ in kernel.stores):
             continue
         users = users_of(kernel, k)
         last = max([kernel.ops[m].stage for m in users], default=0)

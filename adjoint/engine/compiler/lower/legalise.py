@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
-from adjoint.engine.compiler.loops.nest import as_operand
+from adjoint.engine.compiler.loops.nest import as_operand, reduced_dtype
 from adjoint.engine.compiler.lower.half_precision import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
 from adjoint.engine.compiler.lower.substitutes import (
@@ -32,10 +32,6 @@ from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
-
-# Where the extreme is: by the record that says what it is.
-POSITIONS = {"argmax": "amax", "argmin": "amin"}
-REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
 
 
 class Legal:
@@ -61,7 +57,7 @@ class Legal:
             self.keep(node, inputs, CALL)
         elif record.is_view or record.name == "flip":
             self.view(node, inputs)
-        elif record.name in POSITIONS and known:
+        elif record.position_of and known:
             self.position(node, inputs[0])
         elif record.name == "roll" and known:
             self.roll(node, inputs[0])
@@ -69,7 +65,7 @@ class Legal:
             self.put(node, inputs)
         elif record.name == "index" and known:
             self.pick(node, inputs)
-        elif record.name in REDUCTIONS and known:
+        elif record.reduces and known and self.can_reduce(node, inputs[0]):
             self.reduction(node, inputs)
         elif known and is_point(self.setting, node, inputs):
             self.keep(node, inputs, POINT)
@@ -170,6 +166,10 @@ class Legal:
         shown = self.show("as_strided", laid, **{**params, "x_stride": (1,)})
         self.builder.replace(node, (shown,))
 
+    def can_reduce(self, node: Node, x: Any) -> bool:
+        """Whether the target's loops know the reduction."""
+        return self.setting.target.reduces(node.record.name, reduced_dtype(node.record, x.spec))
+
     def reduction(self, node: Node, inputs: tuple[Any, ...]) -> None:
         """A reduction, which may become several."""
         dims, keepdim = node.params["dims"], node.params["keepdim"]
@@ -200,7 +200,7 @@ class Legal:
     def position(self, node: Node, x: Value) -> None:
         """argmax: the least of the positions where x is its largest; a NaN is above everything."""
         dim, shape = node.params["dim"], x.spec.shape
-        best = self.reduce(REGISTRY[POSITIONS[node.record.name]], x, (dim,), keepdim=True)
+        best = self.reduce(REGISTRY[node.record.position_of], x, (dim,), keepdim=True)
         hit = self.emit(POINT, REGISTRY["eq"], x, best)
         if x.spec.dtype.is_floating_point:
             # With the sign of the best, which is in the kernel already: so this stays in it too.

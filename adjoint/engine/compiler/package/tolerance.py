@@ -30,19 +30,6 @@ from adjoint.engine.tensor.tensor import DTYPE_OF
 RUNS = 4  # pairs of runs, up and down
 MARGIN = 16
 FUNCTION = 4  # last places: a function of the backend or of the library may be off by so many
-# Results that are the same bits however they are computed: taken, compared, rounded to a grid.
-EXACT = frozenset(
-    "neg abs sign relu maximum minimum fmax fmin where clamp clamp_min clamp_max eq ne lt le gt ge "
-    "logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit copysign floor "
-    "ceil trunc round cast clone full fill arange triu tril amax amin any all argmax argmin "
-    "gather index cat stack view_scatter unfold_windows require cumextreme heaviside nextafter "
-    "max_pool bernoulli".split()
-)
-PUT = frozenset(["scatter", "index_put"])  # exact, unless they add to what is there
-ARITHMETIC = frozenset("add sub mul div sqrt lerp addcmul addcdiv frac".split())
-SUMS = frozenset(["scatter_reduce", "linear_scan"])  # besides what is linear
-RUNNING = frozenset(["cumsum", "cumprod", "logcumsumexp", "linear_scan"])  # along a dimension
-PRODUCTS = frozenset(["prod", "cumprod"])
 
 
 def unit(dtype: np.dtype[Any]) -> float:
@@ -51,15 +38,16 @@ def unit(dtype: np.dtype[Any]) -> float:
 
 
 def exact(record: Record, params: dict[str, Any]) -> bool:
-    """Whether results are the same bits however they are computed."""
-    if record.name in PUT:
-        return not params.get("accumulate")
-    return record.is_view or record.name in EXACT
+    """Whether results are the same bits however they are computed.
+
+    They are taken, compared, rounded to a grid; or put somewhere, unless added to what is there.
+    """
+    return record.rounding == "exact" and not params.get("accumulate")
 
 
 def terms(record: Record, floats: list[Any], params: dict[str, Any], size: int) -> float:
     """About how many terms each of `size` elements is made of."""
-    if record.name in RUNNING:
+    if record.running:
         return float(floats[0].shape[params["dim"]])
     sizes = prod(max(prod(x.shape), 1) for x in floats) / max(size, 1)
     return max(sqrt(sizes) if len(floats) > 1 else sizes, 1.0)
@@ -81,7 +69,7 @@ class Noise:
         """A function's operands, a last place off; others as they are."""
         if (
             record.family != "elementwise"
-            or record.name in ARITHMETIC
+            or record.rounding == "arithmetic"
             or exact(record, params)
         ):  # fmt: skip
             return operands
@@ -103,13 +91,13 @@ class Noise:
     def size(self, record: Record, operands: list[Any], params: dict[str, Any], out: Any) -> Any:
         """How wrong a result may be, in last places times a magnitude."""
         value = abs(wide(out))
-        if record.name in ARITHMETIC:
+        if record.rounding == "arithmetic":
             return value
         floats = [x for x in operands if is_float(x)]
-        if record.family in ("linear", "bilinear") or record.name in SUMS:
+        if record.rounding == "sum" or params.get("accumulate"):
             total = record(*[ABS(x) if is_float(x) else x for x in operands], **params)
             return abs(wide(total)) * (1 + sqrt(terms(record, floats, params, value.size)) / 4)
-        if record.name in PRODUCTS or record.name in RUNNING:
+        if record.rounding == "product":
             return value * terms(record, floats, params, value.size)
         return FUNCTION * (value + 1 if record.name == "random" else value)
 

@@ -2,8 +2,8 @@
 
 Note [autocast]
     While autocast is on, a public function named here casts its tensors and then runs with autocast
-    off, as PyTorch's does; the entry for the tensors' device counts. Records state a policy of
-    their own for what is reached without such a function: operators, layers, compositions.
+    off, as PyTorch's does; the entry for the tensors' device counts. A record has the policies of
+    the function of its name, for what is reached without it: operators, layers, compositions.
         lower    to the region's dtype        fp32   halves to float32
         promote  to the widest of the tensors' dtypes
         keep     no cast, and none inside     banned  an error: unsafe in half precision
@@ -72,16 +72,29 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 FUNCTIONS = _table()  # function name -> device type -> policy
-# Records whose policy holds on the CPU too; all hold on CUDA.
-CPU_RECORDS = frozenset(
-    """
-    matmul linear scaled_dot_product_attention convolution convolution_transpose
-    convolution_weight prod grid_sampler mse_loss l1_loss huber_loss smooth_l1_loss
-    poisson_nll_loss nll_loss cross_entropy binary_cross_entropy binary_cross_entropy_with_logits
-    kl_div ctc_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss
-    soft_margin_loss multi_margin_loss multilabel_margin_loss cat stack
-    """.split()
-)
+# Functions whose records leave operands as they are: the function has cast them, or the record
+# of that name is another operation.
+_FUNCTIONS_ALONE = """
+    view_as_complex cholesky cholesky_solve inv fft rfft irfft cond solve geqrf qr svd
+    triangular_solve eig eigh lstsq index_put
+"""
+# Records that differ from the function of their name, or that no function is named after.
+_RECORDS_ALONE = {
+    "cat": {"cpu": "promote", "cuda": "promote"},
+    "stack": {"cpu": "promote", "cuda": "promote"},
+    "p_norm": {"cuda": "fp32"},
+    "convolution": {"cpu": "lower", "cuda": "lower"},
+    "convolution_transpose": {"cpu": "lower", "cuda": "lower"},
+    "convolution_weight": {"cpu": "lower", "cuda": "lower"},
+    "grid_sampler": {"cpu": "fp32", "cuda": "fp32"},
+    "binary_cross_entropy": {"cpu": "fp32", "cuda": "fp32"},
+    "ctc_loss": {"cpu": "fp32", "cuda": "fp32"},
+    "bilinear": {"cuda": "lower"},
+}
+RECORDS = {  # record name -> device type -> policy
+    **{name: row for name, row in FUNCTIONS.items() if name not in _FUNCTIONS_ALONE.split()},
+    **_RECORDS_ALONE,
+}
 
 
 def with_autocast(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:

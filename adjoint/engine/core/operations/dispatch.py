@@ -37,7 +37,7 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
         return HOOKS.sparse.process(record, operands, params)
     if context.capture is not None and context.capture.closes:
         operands = context.capture.enter(operands)
-    if context.autocast is not None and record.policy is not None:
+    if context.autocast is not None and record.policies is not None:
         cast = context.autocast(record, operands)
         if cast is not None:  # inside, precision is settled
             with context.having(autocast=None):

@@ -3,6 +3,7 @@
 elementwise  one partial per operand; gives vjp, jvp and batching
 linear       a transpose per operand; gives vjp and jvp (views and reductions by sum are linear)
 bilinear     a transpose per operand; linear in each
+reduction    elements over dimensions, combined two at a time (`core.operations.reductions`)
 primitive    anything else: vjp written out; jvp too, or derived by transposing the vjp twice
 composite    made of other operations
 """
@@ -273,7 +274,7 @@ def push(
         return record.jvp(look_up)
     if record.family == "elementwise":
         return _push_elementwise(record, tangents, look_up)
-    if record.family == "linear":
+    if record.linear:
         return record(*_fill_tangents(record, operands, tangents), **params)
     if record.family == "bilinear":
         x, y = operands

@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.engine.core.operations.autocast import RECORDS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
@@ -83,33 +84,58 @@ class Record:
     # Operations with subgraphs compute results and tangents together: push(operands, ts, params).
     push: Callable[..., Any] | None = None
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
-    batched_params: Callable[..., dict[str, Any]] | None = (
-        None  # parameters of the batched operation
-    )
+    batched_params: Callable[..., dict[str, Any]] | None = None  # of the batched operation
     batch: Callable[..., Any] | None = None  # when moving the batch to the front is not enough
     batch_mixed: Callable[..., Any] | None = None  # batching that profits from unbatched operands
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
     is_view: bool = False  # whether it states a window
     keeps_layout: bool = False  # the result lies in memory as operands of its shape do
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
-    policy: str | None = None  # autocast: "lower", "fp32", "promote"
     compose: Callable[..., Any] | None = None  # composites
-    infer_specs: Callable[..., Any] | None = (
-        None  # their results' specs, or None: compose it and see
-    )
+    infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see
     decompose: Callable[..., Any] | None = None
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
     module: str = ""
 
+    # What passes and compilers ask about it; a lowering is a row of a backend's own table.
+    linear: bool = False  # in all its operands jointly
+    cost: str = "cheap"  # of an element: "free", "cheap", "slow" (one instruction), "function"
+    rounding: str = ""  # "exact", "arithmetic", "sum", "product", "function" (Note [tolerance])
+    running: bool = False  # element by element along its parameter `dim`
+    fails: str = ""  # "divisor": an integer zero; "values": what its operands hold
+    draws: bool = False  # its results are random, whatever its operands are
+    creates: bool = False  # it takes no tensors
+    pointwise: bool = False  # element by element, though of no such family
+    never_negative_zero: bool = False  # -0.0 is not among its results
+    logical: bool = False  # of a reduction: elements are true or false to it
+    position_of: str = ""  # it says where the result of this reduction is
+    # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
+    policies: dict[str, str] | None = None
+
     def __post_init__(self) -> None:
+        self.linear = self.linear or self.family == "linear"
+        if self.policies is None:
+            self.policies = RECORDS.get(self.name)
+        if not self.rounding:
+            self.rounding = self._usual_rounding()
         self.rules = self.partials or self.vjp
         self.is_view = self.window is not None
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:
             raise ValueError(f"record {self.name!r} is declared twice")
+
+    def _usual_rounding(self) -> str:
+        if self.window is not None or self.promotion in ("compare", "logical"):
+            return "exact"
+        return "sum" if self.linear or self.family == "bilinear" else "function"
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it combines elements over its parameter `dims`, two at a time."""
+        return self.family == "reduction"
 
     @property
     def differentiable(self) -> bool:
@@ -166,9 +192,7 @@ class Hooks:
     bind: Callable[..., Any] = _unset  # everything else: core.dispatch.bind
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
     sequence_now: Callable[..., Any] = _unset  # the tape's clock
-    keep_overwritten: Callable[..., Any] = (
-        _unset  # keep what an in-place operation saved of its target
-    )
+    keep_overwritten: Callable[..., Any] = _unset  # what an in-place operation saved of its target
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet

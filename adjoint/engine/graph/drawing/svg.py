@@ -45,8 +45,6 @@ TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     'orient="auto"><path d="M0 0L8 4L0 8z" style="fill:#93a0ae;stroke:none"/></marker></defs>'
 )
-_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "all", "any", "argmax", "argmin"})
-_MADE = frozenset({"full", "arange", "empty", "random", "eye", "linspace"})
 
 
 @dataclass(slots=True)
@@ -222,9 +220,9 @@ def _kind(node: Node) -> str:
         return "product"
     if record.is_view:
         return "view"
-    if record.name in _REDUCTIONS:
+    if record.reduces or record.position_of:
         return "reduction"
-    return "made" if record.name in _MADE else record.family
+    return "made" if record.creates else record.family
 
 
 def _short(text: str, most: int = 34) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import BOOL, FLOAT, INT, DType
 from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.extents import is_extent
 from adjoint.engine.graph.ir import Node, Value
@@ -20,7 +21,7 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.elementwise.arithmetic import ADD, MUL, NEG, SUB
 from adjoint.engine.ops.elementwise.division import DIV
 from adjoint.engine.ops.elementwise.power import SQRT
-from adjoint.engine.ops.reduce.reduction import SUM, reduced_shape
+from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.views import RESHAPE
 
 Inputs = tuple[Any, ...]
@@ -64,7 +65,6 @@ def is_real(dtype: DType) -> bool:
     return dtype.category == FLOAT
 
 
-_NEVER_NEGATIVE = frozenset({"exp", "exp2", "abs", "sigmoid", "erfc", "cosh", "sum", "arange"})
 _SAME_ELEMENTS = frozenset({"reshape", "permute", "expand", "slice", "clone", "index", "gather"})
 
 
@@ -77,7 +77,7 @@ def never_negative_zero(x: Any, depth: int = 4) -> bool:
     if node is None or depth == 0:
         return False
     name = node.record.name
-    if name in _NEVER_NEGATIVE:  # a sum begins with 0.0
+    if node.record.never_negative_zero:
         return True
     if name in _SAME_ELEMENTS:
         return never_negative_zero(node.inputs[0], depth - 1)

@@ -18,8 +18,6 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.ops.create.creation import FULL
 
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "clone", "diagonal", "unfold"})
-# Elementwise, but not functions of their operands' elements alone.
-_DRAWS = frozenset({"bernoulli", "normal", "poisson", "binomial", "standard_gamma"})
 
 
 def fold(graph: DataflowGraph) -> DataflowGraph:
@@ -31,7 +29,7 @@ def _visit(b: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value,
     record = node.record
     if not (record.family == "elementwise" or record.name == "cast" or record.name in _VIEWS):
         return None
-    if not inputs or len(node.outputs) != 1 or record.name in _DRAWS:
+    if not inputs or len(node.outputs) != 1 or record.draws:
         return None
     if not all(x.__class__ is not Value or _is_filled(x) for x in inputs):
         return None

@@ -13,14 +13,14 @@ from math import prod
 from adjoint.engine.graph.extents import typical
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
-REDUCTIONS = {"sum", "amax", "amin", "prod", "any", "all"}
-LIGHT = {"cast", "clone", "full", "arange", "triu", "tril", "random", "gather", "index", "scatter"}
+INDEXED = {"gather", "index", "scatter"}  # that kernels do among other operations
 
 
 def is_light(node: Node) -> bool:
     """Whether a node may become part of a kernel with others."""
     record = node.record
-    return record.family == "elementwise" or record.name in LIGHT or record.name in REDUCTIONS
+    pointwise = record.family == "elementwise" or record.pointwise
+    return pointwise or record.reduces or record.name in INDEXED
 
 
 def nbytes(value: Value) -> int:

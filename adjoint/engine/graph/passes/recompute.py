@@ -14,22 +14,15 @@ from typing import Any
 from adjoint.engine.graph.extents import typical
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
-from adjoint.engine.graph.passes.lifetimes import REDUCTIONS, Lifetimes
+from adjoint.engine.graph.passes.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 STRATEGIES = ("memory", "speed", "balanced")
 DEFAULT = "balanced"
 NEAR = 3  # a reader at most so many heavy nodes on does not count as late
 SMALLEST = 1 << 12  # bytes: smaller values are not worth a node
-# Work per element; what is not here counts as one addition.
+# Work per element; what is cheap counts as one addition.
 ADDITION, FUNCTION, DRAW = 1, 16, 16
-FUNCTIONS = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p tanh erf erfc sigmoid pow sin cos tan rsqrt sqrt div "
-    "atan asin acos sinh cosh logaddexp".split()
-)
-SIMPLE = {"cast", "clone", "full", "arange", "triu", "tril", "random"}
-FREE = {"full", "arange", "cast", "eq", "ne", "lt", "le", "gt", "ge", "logical_not"}
-FAILS = {"floor_divide", "trunc_divide", "remainder", "fmod"}  # of integers, by zero
 
 
 @dataclass(slots=True)
@@ -52,9 +45,9 @@ class Recomputed:
 
 def work(node: Node) -> int:
     """What computing a node again costs."""
-    name = node.record.name
-    per = FUNCTION if name in FUNCTIONS else ADDITION
-    if name == "random" or name in ("bernoulli", "normal", "poisson", "binomial"):
+    record = node.record
+    per = FUNCTION if record.cost in ("slow", "function") else ADDITION
+    if record.draws:
         per = DRAW
     return per * typical(prod(node.outputs[0].spec.shape))
 
@@ -62,16 +55,16 @@ def work(node: Node) -> int:
 def repeatable(node: Node, strategy: str) -> bool:
     """Whether a strategy computes a node again."""
     record = node.record
-    if record.name in FAILS or len(node.outputs) != 1:
+    if record.fails == "divisor" or len(node.outputs) != 1:
         return False
-    if record.is_view or record.family == "elementwise" or record.name in SIMPLE:
+    if record.is_view or record.family == "elementwise" or record.pointwise:
         return True
-    return strategy == "memory" and record.name in REDUCTIONS
+    return strategy == "memory" and record.reduces
 
 
 def is_free(node: Node) -> bool:
     """Whether a node costs nothing where its result is used: constants, casts, comparisons."""
-    return node.record.is_view or node.record.name in FREE
+    return node.record.is_view or node.record.cost == "free"
 
 
 def rewritten(

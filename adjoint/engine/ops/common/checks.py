@@ -25,6 +25,8 @@ REQUIRE = primitive(
     jvp=lambda tx: tx,
     batched_params=lambda params, size: params,
     native_check=True,
+    rounding="exact",
+    fails="values",
 )
 
 

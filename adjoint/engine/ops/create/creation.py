@@ -31,16 +31,26 @@ FULL = primitive(
     lambda *v, shape, dtype, device, strides=None: Spec(shape, dtype, device),
     None,
     native_check=True,
+    cost="free",
+    rounding="exact",
+    pointwise=True,
+    creates=True,
 )
 ARANGE = primitive(
     "arange",
     lambda *, start, step, length, dtype, device: Spec((length,), dtype, device),
     native_check=True,
+    cost="free",
+    rounding="exact",
+    never_negative_zero=True,
+    pointwise=True,
+    creates=True,
 )
 EMPTY = primitive(
     "empty",
     lambda *, shape, dtype, device, strides: Spec(shape, dtype, device),
     native_check=True,
+    creates=True,
 )
 
 

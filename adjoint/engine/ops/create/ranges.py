@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 LINSPACE = primitive(
-    "linspace", lambda *, start, end, steps, dtype, device: Spec((steps,), dtype, device)
+    "linspace",
+    lambda *, start, end, steps, dtype, device: Spec((steps,), dtype, device),
+    creates=True,
 )
 LOGSPACE = primitive(
     "logspace", lambda *, start, end, steps, base, dtype, device: Spec((steps,), dtype, device)
 )
-EYE = primitive("eye", lambda *, n, m, dtype, device: Spec((n, m), dtype, device))
+EYE = primitive("eye", lambda *, n, m, dtype, device: Spec((n, m), dtype, device), creates=True)
 
 
 def _number(x: Any) -> Any:

@@ -35,10 +35,10 @@ def _refuse_bool_negation(x: Any) -> None:
         )
 
 
-ADD = elementwise("add", 1, 1)
-SUB = elementwise("sub", 1, -1, check=_refuse_bool)
-MUL = elementwise("mul", lambda y: y, lambda x: x)
-NEG = elementwise("neg", -1, check=_refuse_bool_negation)
+ADD = elementwise("add", 1, 1, rounding="arithmetic")
+SUB = elementwise("sub", 1, -1, check=_refuse_bool, rounding="arithmetic")
+MUL = elementwise("mul", lambda y: y, lambda x: x, rounding="arithmetic")
+NEG = elementwise("neg", -1, check=_refuse_bool_negation, rounding="exact")
 LERP = elementwise(
     "lerp",
     lambda z: 1 - z,
@@ -46,16 +46,11 @@ LERP = elementwise(
     lambda x, y: y - x,
     accepts="fc",
     tensors=2,
+    rounding="arithmetic",
 )
 # x + w y z and x + w y / z in one pass, with one rounding; w is a number.
 ADDCMUL = elementwise(
-    "addcmul",
-    1,
-    lambda z, w: z * w,
-    lambda y, w: y * w,
-    None,
-    policy="promote",
-    tensors=3,
+    "addcmul", 1, lambda z, w: z * w, lambda y, w: y * w, None, tensors=3, rounding="arithmetic"
 )
 ADDCDIV = elementwise(
     "addcdiv",
@@ -63,8 +58,8 @@ ADDCDIV = elementwise(
     lambda z, w: w / z,
     lambda y, z, w: -w * y / (z * z),
     None,
-    policy="promote",
     tensors=3,
+    rounding="arithmetic",
 )
 
 

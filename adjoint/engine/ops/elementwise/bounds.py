@@ -36,6 +36,7 @@ MAXIMUM = elementwise(
     lambda x, y: _share(y, x, x > y),
     accepts="bif",
     tensors=2,
+    rounding="exact",
 )
 MINIMUM = elementwise(
     "minimum",
@@ -43,6 +44,7 @@ MINIMUM = elementwise(
     lambda x, y: _share(y, x, x < y),
     accepts="bif",
     tensors=2,
+    rounding="exact",
 )
 FMAX = elementwise(
     "fmax",
@@ -50,6 +52,7 @@ FMAX = elementwise(
     lambda x, y: _first(x, y, x >= y).logical_not(),
     accepts="bif",
     tensors=2,
+    rounding="exact",
 )
 FMIN = elementwise(
     "fmin",
@@ -57,6 +60,7 @@ FMIN = elementwise(
     lambda x, y: _first(x, y, x <= y).logical_not(),
     accepts="bif",
     tensors=2,
+    rounding="exact",
 )
 # The bounds themselves pass the gradient to x, as in PyTorch.
 CLAMP = elementwise(
@@ -66,14 +70,15 @@ CLAMP = elementwise(
     lambda x, y, z: (x > z) | (z < y),
     accepts="if",
     tensors=1,
+    rounding="exact",
 )
 CLAMP_MIN = elementwise(
-    "clamp_min", lambda x, y: x >= y, lambda x, y: x < y, accepts="bif", tensors=1
+    "clamp_min", lambda x, y: x >= y, lambda x, y: x < y, accepts="bif", tensors=1, rounding="exact"
 )
 CLAMP_MAX = elementwise(
-    "clamp_max", lambda x, y: x <= y, lambda x, y: x > y, accepts="bif", tensors=1
+    "clamp_max", lambda x, y: x <= y, lambda x, y: x > y, accepts="bif", tensors=1, rounding="exact"
 )
-RELU = elementwise("relu", lambda out: out != 0, accepts="if", check=_refuse_bool)
+RELU = elementwise("relu", lambda out: out != 0, accepts="if", check=_refuse_bool, rounding="exact")
 
 
 @public(method=True, out=True)

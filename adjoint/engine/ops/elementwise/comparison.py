@@ -13,12 +13,12 @@ from adjoint.engine.ops.common.scalars import require_tensors
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
-EQ = elementwise("eq", None, None, promotion="compare", tensors=1)
-NE = elementwise("ne", None, None, promotion="compare", tensors=1)
-LT = elementwise("lt", None, None, promotion="compare", accepts="bif", tensors=1)
-LE = elementwise("le", None, None, promotion="compare", accepts="bif", tensors=1)
-GT = elementwise("gt", None, None, promotion="compare", accepts="bif", tensors=1)
-GE = elementwise("ge", None, None, promotion="compare", accepts="bif", tensors=1)
+EQ = elementwise("eq", None, None, promotion="compare", tensors=1, cost="free")
+NE = elementwise("ne", None, None, promotion="compare", tensors=1, cost="free")
+LT = elementwise("lt", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
+LE = elementwise("le", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
+GT = elementwise("gt", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
+GE = elementwise("ge", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
 ISNAN = elementwise("isnan", None, promotion="logical")
 ISINF = elementwise("isinf", None, promotion="logical")
 ISFINITE = elementwise("isfinite", None, promotion="logical")

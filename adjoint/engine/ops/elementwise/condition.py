@@ -35,6 +35,7 @@ WHERE = elementwise(
     promotes_from=1,
     check=_require_mask,
     tensors=1,
+    rounding="exact",
 )
 
 

@@ -12,14 +12,25 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 # Operands, not the result, are saved: the result may then be written to, as PyTorch's may.
-DIV = elementwise("div", lambda y: inverse(y), lambda x, y: -(x / y) / y, promotion="float")
+DIV = elementwise(
+    "div",
+    lambda y: inverse(y),
+    lambda x, y: -(x / y) / y,
+    promotion="float",
+    cost="slow",
+    rounding="arithmetic",
+)
 # Quotients rounded down or towards zero are step functions. Integers divided by zero raise.
-FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if")
+FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if", fails="divisor")
 # "exact": a half's quotient is rounded to a half before it is truncated, as PyTorch has it.
-TRUNC_DIVIDE = elementwise("trunc_divide", 0, 0, promotion="exact", accepts="if")
+TRUNC_DIVIDE = elementwise("trunc_divide", 0, 0, promotion="exact", accepts="if", fails="divisor")
 # x - y q with the quotient q constant: the derivative in y is -q.
-REMAINDER = elementwise("remainder", 1, lambda x, y: -FLOOR_DIVIDE(x, y), accepts="if")
-FMOD = elementwise("fmod", 1, lambda x, y: -TRUNC_DIVIDE(x, y), accepts="if", tensors=1)
+REMAINDER = elementwise(
+    "remainder", 1, lambda x, y: -FLOOR_DIVIDE(x, y), accepts="if", fails="divisor"
+)
+FMOD = elementwise(
+    "fmod", 1, lambda x, y: -TRUNC_DIVIDE(x, y), accepts="if", tensors=1, fails="divisor"
+)
 GCD = elementwise("gcd", None, None, accepts="i", tensors=2)
 LCM = elementwise("lcm", None, None, accepts="i", tensors=2)
 

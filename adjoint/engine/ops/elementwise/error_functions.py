@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 _ERF = 2 / math.sqrt(math.pi)
 _BOTH = ("", "special")
 
-ERF = elementwise("erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f")
-ERFC = elementwise("erfc", lambda x: -_ERF * (-x * x).exp(), promotion="float", accepts="f")
+ERF = elementwise(
+    "erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f", cost="function"
+)
+ERFC = elementwise(
+    "erfc",
+    lambda x: -_ERF * (-x * x).exp(),
+    promotion="float",
+    accepts="f",
+    cost="function",
+    never_negative_zero=True,
+)
 ERFINV = elementwise(
     "erfinv",
     lambda x: x.erfinv().square().exp() / _ERF,
     promotion="float",
     accepts="f",
-    policy="fp32",
 )
 
 

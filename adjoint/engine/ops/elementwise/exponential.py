@@ -30,14 +30,24 @@ def _logit_partial(x: Any) -> Any:
     return (1 / (x * (1 - x))).masked_fill((x < 0) | (x > 1), math.nan)
 
 
-EXP = elementwise("exp", lambda out: out, promotion="float", policy="fp32")
-EXP2 = elementwise("exp2", lambda out: out * LN2, promotion="float")
-EXPM1 = elementwise("expm1", lambda out: out + 1, promotion="float", policy="fp32")
-LOG = elementwise("log", lambda x: 1 / x, promotion="float", policy="fp32")
-LOG2 = elementwise("log2", lambda x: 1 / (x * LN2), promotion="float", policy="fp32")
-LOG10 = elementwise("log10", lambda x: 1 / (x * LN10), promotion="float", policy="fp32")
-LOG1P = elementwise("log1p", lambda x: 1 / (x + 1), promotion="float", policy="fp32")
-SIGMOID = elementwise("sigmoid", lambda out: out * (1 - out), promotion="float")
+EXP = elementwise(
+    "exp", lambda out: out, promotion="float", cost="function", never_negative_zero=True
+)
+EXP2 = elementwise(
+    "exp2", lambda out: out * LN2, promotion="float", cost="function", never_negative_zero=True
+)
+EXPM1 = elementwise("expm1", lambda out: out + 1, promotion="float", cost="function")
+LOG = elementwise("log", lambda x: 1 / x, promotion="float", cost="function")
+LOG2 = elementwise("log2", lambda x: 1 / (x * LN2), promotion="float", cost="function")
+LOG10 = elementwise("log10", lambda x: 1 / (x * LN10), promotion="float", cost="function")
+LOG1P = elementwise("log1p", lambda x: 1 / (x + 1), promotion="float", cost="function")
+SIGMOID = elementwise(
+    "sigmoid",
+    lambda out: out * (1 - out),
+    promotion="float",
+    cost="function",
+    never_negative_zero=True,
+)
 LOGIT = elementwise("logit", _logit_partial, promotion="float", accepts="f")
 LOGADDEXP = elementwise(
     "logaddexp",
@@ -45,6 +55,7 @@ LOGADDEXP = elementwise(
     lambda x, y: (y - x).sigmoid(),
     accepts="fc",
     tensors=2,
+    cost="function",
 )
 LOGADDEXP2 = elementwise(
     "logaddexp2",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LOGICAL_AND = elementwise("logical_and", None, None, promotion="logical", tensors=2)
 LOGICAL_OR = elementwise("logical_or", None, None, promotion="logical", tensors=2)
 LOGICAL_XOR = elementwise("logical_xor", None, None, promotion="logical", tensors=2)
-LOGICAL_NOT = elementwise("logical_not", None, promotion="logical")
+LOGICAL_NOT = elementwise("logical_not", None, promotion="logical", cost="free")
 BITWISE_AND = elementwise("bitwise_and", None, None, accepts="bi")
 BITWISE_OR = elementwise("bitwise_or", None, None, accepts="bi")
 BITWISE_XOR = elementwise("bitwise_xor", None, None, accepts="bi")

@@ -38,9 +38,11 @@ def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
     return out * x.masked_fill((x == 0) & (y.real >= 0), 1).log()
 
 
-POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", policy="fp32")
-SQRT = elementwise("sqrt", lambda out: 0.5 / out, promotion="float")
-RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", policy="fp32")
+POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", cost="function")
+SQRT = elementwise(
+    "sqrt", lambda out: 0.5 / out, promotion="float", cost="slow", rounding="arithmetic"
+)
+RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", cost="slow")
 
 
 # x * 2**y for whole y, without overflow on the way.

@@ -14,13 +14,13 @@ from adjoint.engine.ops.common.scalars import require_tensors
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
-FLOOR = elementwise("floor", 0, accepts="if")
-CEIL = elementwise("ceil", 0, accepts="if")
-TRUNC = elementwise("trunc", 0, accepts="if")
-ROUND = elementwise("round", 0, accepts="if")  # halves to even
-FRAC = elementwise("frac", 1, accepts="f")
+FLOOR = elementwise("floor", 0, accepts="if", rounding="exact")
+CEIL = elementwise("ceil", 0, accepts="if", rounding="exact")
+TRUNC = elementwise("trunc", 0, accepts="if", rounding="exact")
+ROUND = elementwise("round", 0, accepts="if", rounding="exact")  # halves to even
+FRAC = elementwise("frac", 1, accepts="f", rounding="arithmetic")
 NEXTAFTER = elementwise(
-    "nextafter", lambda x, y: x != y, 0, promotion="exact", accepts="f", tensors=2
+    "nextafter", lambda x, y: x != y, 0, promotion="exact", accepts="f", tensors=2, rounding="exact"
 )
 
 

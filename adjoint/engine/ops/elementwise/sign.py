@@ -12,8 +12,15 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 # |x| of complex x: d|x| is the real part of conj(sgn x) dx.
-ABS = elementwise("abs", lambda x: x.sgn().conj(), promotion="real", accepts="ifc")
-SIGN = elementwise("sign", 0, accepts="bif")
+ABS = elementwise(
+    "abs",
+    lambda x: x.sgn().conj(),
+    promotion="real",
+    accepts="ifc",
+    rounding="exact",
+    never_negative_zero=True,
+)
+SIGN = elementwise("sign", 0, accepts="bif", rounding="exact")
 COPYSIGN = elementwise(
     "copysign",
     lambda x, out: x.sign() * out.sign(),
@@ -21,8 +28,9 @@ COPYSIGN = elementwise(
     promotion="float",
     accepts="f",
     tensors=1,
+    rounding="exact",
 )
-HEAVISIDE = elementwise("heaviside", None, None, accepts="bif", tensors=2)
+HEAVISIDE = elementwise("heaviside", None, None, accepts="bif", tensors=2, rounding="exact")
 
 
 @public(inplace=True, function=False, name="abs", aliases=("absolute",))

@@ -24,15 +24,17 @@ def _atan2_partial(numerator: Any, x: Any, y: Any) -> Any:
     return (numerator / norm).masked_fill(norm == 0, 0)
 
 
-SIN = elementwise("sin", lambda x: x.cos(), promotion="float")
-COS = elementwise("cos", lambda x: -x.sin(), promotion="float")
-TAN = elementwise("tan", lambda out: 1 + out * out, promotion="float", policy="fp32")
-ASIN = elementwise("asin", lambda x: (1 - x * x).rsqrt(), promotion="float", policy="fp32")
-ACOS = elementwise("acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", policy="fp32")
-ATAN = elementwise("atan", lambda x: 1 / (x * x + 1), promotion="float")
-SINH = elementwise("sinh", lambda x: x.cosh(), promotion="float", policy="fp32")
-COSH = elementwise("cosh", lambda x: x.sinh(), promotion="float", policy="fp32")
-TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float")
+SIN = elementwise("sin", lambda x: x.cos(), promotion="float", cost="function")
+COS = elementwise("cos", lambda x: -x.sin(), promotion="float", cost="function")
+TAN = elementwise("tan", lambda out: 1 + out * out, promotion="float", cost="function")
+ASIN = elementwise("asin", lambda x: (1 - x * x).rsqrt(), promotion="float", cost="function")
+ACOS = elementwise("acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", cost="function")
+ATAN = elementwise("atan", lambda x: 1 / (x * x + 1), promotion="float", cost="function")
+SINH = elementwise("sinh", lambda x: x.cosh(), promotion="float", cost="function")
+COSH = elementwise(
+    "cosh", lambda x: x.sinh(), promotion="float", cost="function", never_negative_zero=True
+)
+TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float", cost="function")
 ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float")
 ACOSH = elementwise("acosh", _acosh_partial, promotion="float")
 ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float")
@@ -42,7 +44,6 @@ ATAN2 = elementwise(
     lambda x, y: _atan2_partial(-x, x, y),
     promotion="float",
     accepts="f",
-    policy="promote",
     tensors=2,
 )
 HYPOT = elementwise("hypot", lambda x, out: x / out, lambda y, out: y / out, accepts="f", tensors=2)

@@ -197,7 +197,6 @@ CONVOLUTION: Record = bilinear(
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION)(*args, **params),
     batch_mixed=_share,
-    policy="lower",
 )
 
 # x (N, G O, L...), y (G O, I, K...) -> (N, G I, S...)
@@ -212,7 +211,6 @@ CONVOLUTION_TRANSPOSE: Record = bilinear(
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION_TRANSPOSE)(*args, **params),
     batch_mixed=_share_transpose,
-    policy="lower",
 )
 
 # x (N, G I, S...), y (N, G O, L...) -> (G O, I, K...)
@@ -227,5 +225,4 @@ CONVOLUTION_WEIGHT: Record = bilinear(
     ),
     batch=_batch_weight,
     batch_mixed=_share_weight,
-    policy="lower",
 )

@@ -47,6 +47,7 @@ UNFOLD_WINDOWS: Record = linear(
         g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
     ),
     batch=_batch("unfold"),
+    rounding="exact",
 )
 
 # x (N, C, K..., L...) -> (N, C, S...)

@@ -67,6 +67,7 @@ MAX_POOL: Record = primitive(
     jvp=_max_jvp,
     batched_params=lambda params, size: params,
     outputs=2,
+    rounding="exact",
 )
 
 

@@ -33,6 +33,7 @@ GATHER: Record = linear(
     operands=("x", "index"),
     batched_params=shift_dim,
     native_check=True,
+    rounding="exact",
 )
 
 
@@ -53,6 +54,8 @@ SCATTER: Record = linear(
     operands=("x", "y", "index"),
     batched_params=shift_dim,
     native_check=True,
+    rounding="exact",
+    fails="values",
 )
 
 

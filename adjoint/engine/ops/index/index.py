@@ -74,6 +74,7 @@ INDEX: Record = linear(
     operands=("x", "*indices"),
     batch=_index_batch,
     native_check=True,
+    rounding="exact",
 )
 
 
@@ -124,6 +125,7 @@ INDEX_PUT: Record = linear(
     operands=("x", "y", "*indices"),
     batch=_put_batch,
     native_check=True,
+    rounding="exact",
 )
 
 

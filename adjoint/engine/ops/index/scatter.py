@@ -72,6 +72,7 @@ SCATTER_REDUCE: Record = primitive(
     operands=("x", "y", "index"),
     batched_params=shift_dim,
     native_check=True,
+    rounding="sum",
 )
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, promote_types
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.core.spec import wrap_dims
 from adjoint.engine.ops.linalg.common import check_inexact, check_matrix
 from adjoint.engine.ops.linalg.solve import INV
 from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.reduce.norms import p_norm
-from adjoint.engine.ops.reduce.reduction import reduced_shape
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

@@ -110,7 +110,7 @@ def _softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor
 
 SILU = composite("silu", in_float32(lambda x: x * x.sigmoid()), in_float32(_silu_vjp))
 MISH = activation("mish", _mish, _mish_vjp)
-SOFTPLUS = activation("softplus", _softplus, _softplus_vjp, policy="fp32")
+SOFTPLUS = activation("softplus", _softplus, _softplus_vjp)
 LOG_SIGMOID = activation(
     "log_sigmoid",
     lambda x: x.clamp_max(0) - (-x.abs()).exp().log1p(),

@@ -58,7 +58,6 @@ ATTENTION: Record = composite(
     joint=_joint,
     operands=("query", "key", "value", "*extras"),
     outputs=2,
-    policy="lower",
 )
 
 

@@ -97,7 +97,6 @@ NLL_LOSS = composite(
     None,
     _refuse_weight,
     operands=("x", "target", "*weight"),
-    policy="fp32",
 )
 
 
@@ -184,7 +183,6 @@ CROSS_ENTROPY = composite(
     joint=_cross_entropy_joint,
     operands=("x", "target", "*weight"),
     outputs=3,
-    policy="fp32",
 )
 
 
@@ -429,7 +427,6 @@ BINARY_CROSS_ENTROPY = composite(
     in_float32(lambda g, x, y: g * (x - y) / ((1 - x) * x).clamp_min(1e-12)),
     in_float32(lambda g, x: g * (_log_rest(x) - _log(x))),
     operands=("x", "y"),
-    policy="fp32",
 )
 
 
@@ -474,7 +471,6 @@ BCE_WITH_LOGITS = composite(
     "binary_cross_entropy_with_logits",
     in_float32(_with_logits),
     operands=("x", "y", "*pos_weight"),
-    policy="fp32",
 )
 
 

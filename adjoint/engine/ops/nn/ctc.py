@@ -107,7 +107,6 @@ CTC_LOSS = composite(
     "ctc_loss",
     in_float32(_ctc),
     operands=("x", "targets", "input_lengths", "target_lengths"),
-    policy="fp32",
 )
 
 

@@ -26,7 +26,6 @@ COSINE_SIMILARITY = composite(
         lambda x, y, dim, eps: ((x / _length(x, dim, eps)) * (y / _length(y, dim, eps))).sum(dim)
     ),
     operands=("x", "y"),
-    policy="fp32",
 )
 
 
@@ -74,7 +73,7 @@ def _pdist(x: Tensor, p: float) -> Tensor:
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 
-PDIST = composite("pdist", in_float32(_pdist), policy="fp32")
+PDIST = composite("pdist", in_float32(_pdist))
 
 
 @public(namespaces=BOTH)
@@ -107,7 +106,7 @@ def _bilinear(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return product(half, y.unsqueeze(-1)).squeeze(-1)
 
 
-BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"), policy="lower")
+BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"))
 
 
 @public(namespaces=BOTH)

@@ -146,7 +146,6 @@ LAYER_NORM = composite(
     _layer_norm_affine,
     operands=("x", "*affine"),
     outputs=3,
-    policy="fp32",
     infer_specs=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
 )
 
@@ -248,7 +247,6 @@ RMS_NORM = composite(
     _rms_norm_input,
     _rms_norm_weight,
     operands=("x", "*affine"),
-    policy="fp32",
 )
 
 
@@ -338,7 +336,6 @@ GROUP_NORM = composite(
     _group_norm_affine,
     operands=("x", "*affine"),
     outputs=3,
-    policy="fp32",
 )
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import Dims, reduced_shape, shift_reduction
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.reduce.extremes import refuse_complex, refuse_empty
-from adjoint.engine.ops.reduce.reduction import Dims, all_dims, reduced_shape, shift_reduction
+from adjoint.engine.ops.reduce.reduction import all_dims
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

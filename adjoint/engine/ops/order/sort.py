@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.reduce.extremes import (
@@ -17,7 +18,6 @@ from adjoint.engine.ops.reduce.extremes import (
     share,
     share_tangent,
 )
-from adjoint.engine.ops.reduce.reduction import infer_reduction, shift_reduction
 from adjoint.engine.ops.reduce.scan import along, infer_positions, like, shift_dim
 
 if TYPE_CHECKING:

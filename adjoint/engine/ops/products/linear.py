@@ -39,7 +39,6 @@ LINEAR = composite(
     lambda g, y: _input_gradient(g, y),
     _weight_gradient,
     lambda g, z_spec: g.sum_to_size(z_spec.shape),
-    policy="lower",
     native_check=True,  # `linear` checks shapes, the kernel dtypes
     infer_specs=lambda x, y, z=None: _spec(x, y, z),
 )

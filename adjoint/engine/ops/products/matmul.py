@@ -54,7 +54,6 @@ MATMUL: Record = bilinear(
     lambda g, x, y_spec: MATMUL(adjoint_of(x), g).sum_to_size(y_spec.shape),
     batch=lambda size, x, y: _batched(x, y),
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
-    policy="lower",
     native_check=True,
 )
 

@@ -34,6 +34,7 @@ STANDARD_GAMMA = elementwise(
     lambda y, out: STANDARD_GAMMA_GRAD(y, out),
     promotes_from=1,
     accepts="f",
+    draws=True,
 )
 
 

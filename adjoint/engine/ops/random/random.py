@@ -27,6 +27,9 @@ RANDOM = primitive(
     lambda seed, offset, *, law, args, shape, dtype, device: Spec(shape, dtype, device),
     None,
     None,
+    draws=True,
+    pointwise=True,
+    creates=True,
 )
 PERMUTATION = primitive(
     "random_permutation",

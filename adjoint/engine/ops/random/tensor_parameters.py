@@ -31,12 +31,23 @@ def _first_dtype(words: Any, x: Any, *_: Any) -> DType:
 
 
 # BERNOULLI(fractions, p): 1 where the fraction, uniform on (0, 1), is below p.
-BERNOULLI = elementwise("bernoulli", None, 0.0, infer_dtype=_first_dtype, native_check=False)
+BERNOULLI = elementwise(
+    "bernoulli",
+    None,
+    0.0,
+    infer_dtype=_first_dtype,
+    native_check=False,
+    rounding="exact",
+    fails="values",
+    draws=True,
+)
 # NORMAL(z, mean, std): mean + std * z, each operation rounded on its own.
-NORMAL = elementwise("normal", None, 0.0, 0.0, promotes_from=1, infer_dtype=lambda z, *_: z.dtype)
+NORMAL = elementwise(
+    "normal", None, 0.0, 0.0, promotes_from=1, infer_dtype=lambda z, *_: z.dtype, draws=True
+)
 # POISSON(words, rate), BINOMIAL(words, count, prob): each word names a stream of its own.
-POISSON = elementwise("poisson", None, 0.0, promotes_from=1, accepts="f")
-BINOMIAL = elementwise("binomial", None, 0.0, 0.0, promotes_from=1, accepts="f")
+POISSON = elementwise("poisson", None, 0.0, promotes_from=1, accepts="f", draws=True)
+BINOMIAL = elementwise("binomial", None, 0.0, 0.0, promotes_from=1, accepts="f", draws=True)
 # MULTINOMIAL(weights, noise, replacement): categories, chosen by words or by exponential numbers.
 MULTINOMIAL = primitive(
     "multinomial",

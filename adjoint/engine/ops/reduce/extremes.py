@@ -8,18 +8,11 @@ from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.elementwise.records import EQ
-from adjoint.engine.ops.reduce.reduction import (
-    SUM,
-    Dims,
-    all_dims,
-    infer_reduction,
-    reduced_shape,
-    restore,
-    shift_reduction,
-)
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 from adjoint.engine.ops.reduce.scan import along, shift_dim
 
 if TYPE_CHECKING:
@@ -76,20 +69,29 @@ def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
 
 def _picking(name: str) -> Any:
     """A reduction to one of its elements."""
-    return primitive(
-        name,
-        infer_reduction,
-        share,
-        jvp=share_tangent,
-        batched_params=shift_reduction,
-        native_check=True,
-    )
+    return reduction(name, share, jvp=share_tangent, rounding="exact")
 
 
 AMAX = _picking("amax")
 AMIN = _picking("amin")
-ARGMAX = primitive("argmax", _position_infer, None, batched_params=shift_dim, native_check=True)
-ARGMIN = primitive("argmin", _position_infer, None, batched_params=shift_dim, native_check=True)
+ARGMAX = primitive(
+    "argmax",
+    _position_infer,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    rounding="exact",
+    position_of="amax",
+)
+ARGMIN = primitive(
+    "argmin",
+    _position_infer,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    rounding="exact",
+    position_of="amin",
+)
 
 
 def _extreme(name: str, record: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec, broadcast_shapes, wrap_dim
-from adjoint.engine.ops.reduce.reduction import SUM, Dims, all_dims, restore
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 from adjoint.engine.ops.reduce.statistics import squared
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
     return SUM.infer(x, dims=dims, keepdim=keepdim)._replace(dtype=x.dtype.to_real())
 
 
-P_NORM = composite(
-    "p_norm", _p_norm, _p_norm_vjp, policy="fp32", native_check=True, infer_specs=_p_norm_spec
-)
+P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, native_check=True, infer_specs=_p_norm_spec)
 
 
 def p_norm(

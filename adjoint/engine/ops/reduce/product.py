@@ -6,17 +6,9 @@ from math import prod as product_of
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.reduce.reduction import (
-    SUM,
-    Dims,
-    all_dims,
-    in_dtype,
-    infer_reduction,
-    restore,
-    shift_reduction,
-)
+from adjoint.engine.core.operations.reductions import Dims, reduction
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, in_dtype, restore
 from adjoint.engine.ops.reduce.scan import before
 from adjoint.engine.ops.shape.views import inverse_permutation
 
@@ -36,14 +28,11 @@ def _others(x: Tensor, dims: Dims) -> Tensor:
     return rest.reshape(moved.shape).permute(inverse_permutation(order))
 
 
-PROD = primitive(
+PROD = reduction(
     "prod",
-    infer_reduction,
     lambda g, x, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim) * _others(x, dims).conj(),
     jvp=lambda tx, x, dims, keepdim: SUM(tx * _others(x, dims), dims=dims, keepdim=keepdim),
-    batched_params=shift_reduction,
-    native_check=True,
-    policy="fp32",
+    rounding="product",
 )
 
 

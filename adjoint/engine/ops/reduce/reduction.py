@@ -8,38 +8,19 @@ from operator import index as as_int
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
-from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
 from adjoint.engine.core.spec import Spec, same_shape, wrap_dims
 from adjoint.engine.ops.common.arguments import ints
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
-Dims = tuple[int, ...]
-
-
-def reduced_shape(shape: Sequence[int], dims: Dims, keepdim: bool) -> Dims:
-    """The shape after reducing over `dims`."""
-    if keepdim:
-        return tuple(1 if d in dims else n for d, n in enumerate(shape))
-    return tuple(n for d, n in enumerate(shape) if d not in dims)
-
-
-def infer_reduction(x: Spec, dims: Dims, keepdim: bool) -> Spec:
-    """The spec of a reduction that keeps the dtype."""
-    return Spec(reduced_shape(x.shape, dims, keepdim), x.dtype, x.device)
-
 
 def infer_logical(x: Spec, dims: Dims, keepdim: bool) -> Spec:
     """The spec of `all` and `any`: booleans, but uint8 (once PyTorch's boolean) stays."""
     dtype = uint8 if x.dtype is uint8 else bool_
     return Spec(reduced_shape(x.shape, dims, keepdim), dtype, x.device)
-
-
-def shift_reduction(params: dict[str, Any], size: int) -> dict[str, Any]:
-    """The same reduction with a batch dimension in front."""
-    return {**params, "dims": tuple(d + 1 for d in params["dims"])}
 
 
 def restore(g: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
@@ -74,16 +55,14 @@ def in_dtype(input: Tensor, dtype: DType | None) -> Tensor:
     return input if dtype is None or dtype is have else input.to(dtype)
 
 
-SUM = linear(
+SUM = reduction(
     "sum",
-    infer_reduction,
     lambda g, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim).expand(x_spec.shape),
-    batched_params=shift_reduction,
-    native_check=True,
-    policy="fp32",
+    linear=True,
+    never_negative_zero=True,  # it begins with 0.0
 )
-ALL = primitive("all", infer_logical, None, batched_params=shift_reduction, native_check=True)
-ANY = primitive("any", infer_logical, None, batched_params=shift_reduction, native_check=True)
+ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact")
+ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact")
 
 
 @public(method=True, out=True)

@@ -56,7 +56,7 @@ CUMSUM: Record = linear(
     lambda g, dim, reverse: CUMSUM(g, dim=dim, reverse=not reverse),
     batched_params=shift_dim,
     native_check=True,
-    policy="fp32",
+    running=True,
 )
 
 
@@ -86,6 +86,8 @@ LINEAR_SCAN: Record = primitive(
     jvp=_scan_tangent,
     batched_params=shift_dim,
     native_check=True,
+    rounding="sum",
+    running=True,
 )
 
 
@@ -111,7 +113,8 @@ CUMPROD: Record = primitive(
     jvp=_cumprod_jvp,
     batched_params=shift_dim,
     native_check=True,
-    policy="fp32",
+    rounding="product",
+    running=True,
 )
 
 
@@ -148,10 +151,17 @@ LOGCUMSUMEXP = primitive(
     _logcumsumexp_vjp,
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
+    rounding="product",
+    running=True,
 )
 # The position of the running extreme; the latest of equal ones, a NaN being more extreme than all.
 CUMEXTREME = primitive(
-    "cumextreme", infer_positions, None, batched_params=shift_dim, native_check=True
+    "cumextreme",
+    infer_positions,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    rounding="exact",
 )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec, wrap_dim
-from adjoint.engine.ops.reduce.reduction import SUM, Dims, all_dims, restore
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -28,14 +29,12 @@ SOFTMAX = composite(
     "softmax",
     _softmax,
     lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
-    policy="fp32",
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 LOG_SOFTMAX = composite(
     "log_softmax",
     _log_softmax,
     lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True),
-    policy="fp32",
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 
@@ -88,7 +87,7 @@ def _logsumexp_vjp(
     return restore(g, x_spec, dims, keepdim) * (x - total).exp().conj()
 
 
-LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp, policy="fp32")
+LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp)
 
 
 @public(method=True, out=True)

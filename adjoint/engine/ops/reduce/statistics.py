@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.reduce.reduction import SUM, Dims, all_dims, count, restore
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, count, restore
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor

@@ -38,6 +38,9 @@ CAST = linear(
     lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
     batched_params=_same_params,
     keeps_layout=True,
+    cost="free",
+    rounding="exact",
+    pointwise=True,
 )
 TO_DEVICE: Record = linear(
     "to_device",
@@ -52,6 +55,8 @@ CLONE: Record = linear(
     lambda g: g,
     batch=lambda size, x, strides="same": CLONE(x, strides="same" if strides == "same" else None),
     keeps_layout=True,
+    rounding="exact",
+    pointwise=True,
 )
 
 

@@ -48,8 +48,8 @@ CAT = linear(
     _cat_transpose,
     operands=("*xs",),
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
-    policy="promote",
     native_check=True,
+    rounding="exact",
 )
 
 
@@ -72,8 +72,8 @@ STACK = linear(
     lambda g, position, dim: g.select(dim, position),
     operands=("*xs",),
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
-    policy="promote",
     native_check=True,
+    rounding="exact",
 )
 
 

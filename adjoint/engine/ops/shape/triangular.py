@@ -30,10 +30,20 @@ def _same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 TRIL: Record = linear(
-    "tril", _infer, lambda g, diagonal: TRIL(g, diagonal=diagonal), batched_params=_same_params
+    "tril",
+    _infer,
+    lambda g, diagonal: TRIL(g, diagonal=diagonal),
+    batched_params=_same_params,
+    rounding="exact",
+    pointwise=True,
 )
 TRIU: Record = linear(
-    "triu", _infer, lambda g, diagonal: TRIU(g, diagonal=diagonal), batched_params=_same_params
+    "triu",
+    _infer,
+    lambda g, diagonal: TRIU(g, diagonal=diagonal),
+    batched_params=_same_params,
+    rounding="exact",
+    pointwise=True,
 )
 TRIANGLE_INDICES = primitive(
     "triangle_indices",

@@ -356,5 +356,6 @@ VIEW_SCATTER: Record = linear(
     lambda g, y_spec, chain: VIEW_SCATTER(g, g.new_zeros(y_spec.shape), chain=chain),
     lambda g, chain: apply_chain(g, chain).clone(),
     batch=_scatter_batch,
+    rounding="exact",
 )
 HOOKS.view_scatter = VIEW_SCATTER

@@ -10,6 +10,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DTYPES
+from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.ops.reduce import extremes, norms, product, reduction
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
@@ -34,7 +35,7 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
         longest = max((e for e in dims if e != x.ndim - 1), key=x.shape.__getitem__, default=None)
         if longest is not None and x.shape[longest] > LONG:
             out = sum_in_blocks(x, dims, longest)
-            return out if keepdim else out.reshape(reduction.reduced_shape(x.shape, dims, False))
+            return out if keepdim else out.reshape(reduced_shape(x.shape, dims, False))
     # An array to fill spares the detour over a NumPy scalar; keywords would cost 0.3 us.
     total = _empty((), x.dtype) if xp is np and not keepdim and len(dims) == x.ndim else None
     return xp.add.reduce(x, dims, x.dtype, total, keepdim)

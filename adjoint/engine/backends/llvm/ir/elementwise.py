@@ -1,16 +1,18 @@
 """Lowerings of the elementwise primitives to vector code.
 
-`LOWER[name]` takes a record's operands as values converted to the dtype computed in (halves are
-float32 in registers, booleans i1), and its parameters; it returns the result, i1 for booleans,
-which the caller converts to the dtype the record promises. `supports` says what is covered: the
-rest runs through the eager table. Operands that are numbers come as constants (`Code.const`), so
-that lowerings can see them. Faults (an integer divided by zero) are left in `Code.faults`.
+A row, put into the table by `@lowers(EXP)`, takes a record's operands as values converted to the
+dtype computed in (halves are float32 in registers, booleans i1), and its parameters; it returns the
+result, i1 for booleans, which the caller converts to the dtype the record promises. `supports` says
+what is covered: the rest runs through the eager table. Operands that are numbers come as constants
+(`Code.const`), so that lowerings can see them. Faults (an integer divided by zero) are left in
+`Code.faults`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -38,10 +40,23 @@ from adjoint.engine.backends.llvm.ir.vector import (
 )
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.ops.elementwise import records
+from adjoint.engine.ops.random.tensor_parameters import BERNOULLI, NORMAL
 
 Lowering = Callable[..., V]
 INF = float("inf")
 NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What a lowering can be given."""
+
+    categories: str
+    halves: bool
+    params: Callable[[Mapping[str, Any]], bool]
+
 
 _KINDS = {
     dt.bool_: "i1", dt.uint8: "u8", dt.int8: "i8", dt.int16: "i16", dt.int32: "i32",
@@ -97,90 +112,108 @@ def round_to(x: V, dtype: DType) -> V:
 # -- the table ----------------------------------------------------------------------------------
 
 LOWER: dict[str, Lowering] = {}
-_ACCEPTS: dict[str, str] = {}
-# Computed in halves as they are, with a rounding after each step that float32 lacks.
-_NOT_HALF = {"trunc_divide", "nextafter"}
+_ACCEPTS: dict[str, Accepts] = {}
 
 
 def supports(name: str, compute_dtype: DType, params: Mapping[str, Any] = NO_PARAMS) -> bool:
     """Whether a record has a lowering for operands of a dtype (the one it computes in)."""
     if name not in LOWER or compute_dtype not in _KINDS:
         return False
-    if name == "polygamma" and params.get("n", 2) > 1:
+    accepts = _ACCEPTS[name]
+    if compute_dtype.is_half and not accepts.halves:
         return False
-    if compute_dtype.is_half and name in _NOT_HALF:
-        return False
-    return "bif"[compute_dtype.category] in _ACCEPTS[name]
+    return "bif"[compute_dtype.category] in accepts.categories and accepts.params(params)
 
 
-def lowers(name: str, accepts: str = "f") -> Callable[[Lowering], Lowering]:
-    """Put a function into the table, for the categories of dtype it accepts."""
+def lowers(
+    record: Record | str,
+    categories: str = "f",
+    *,
+    halves: bool = True,
+    params: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+) -> Callable[[Lowering], Lowering]:
+    """Put a function into the table: the row of a record.
+
+    Args:
+        record: whose lowering it is; by name where its family loads on first use.
+        categories: of dtype that it accepts: b(ool), i(nt), f(loat).
+        halves: whether float32 may stand for halves; not where each step rounds.
+        params: whether it accepts parameters.
+    """
+    name = record if isinstance(record, str) else record.name
 
     def put(fn: Lowering) -> Lowering:
-        LOWER[name], _ACCEPTS[name] = fn, accepts
+        LOWER[name], _ACCEPTS[name] = fn, Accepts(categories, halves, params)
         return fn
 
     return put
 
 
-def _functions(module: Any, *names: str) -> None:
-    for name in names:
-        lowers(name)(getattr(module, name))
-
-
-_functions(exponential, "exp", "exp2", "expm1", "tanh", "sigmoid", "sinh", "cosh")
-_functions(logarithm, "log", "log2", "log10", "log1p")
-_functions(trigonometric, "sin", "cos", "tan")
-_functions(inverse, "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
-_functions(error, "erf", "erfc", "erfcx", "erfinv", "ndtr", "ndtri", "log_ndtr")
-_functions(gamma, "lgamma")
-lowers("polygamma")(lambda x, n: gamma.trigamma(x) if n else gamma.digamma(x))
-lowers("pow", "if")(power.power)
+for _record, _fn in (
+    (records.EXP, exponential.exp), (records.EXP2, exponential.exp2),
+    (records.EXPM1, exponential.expm1), (records.TANH, exponential.tanh),
+    (records.SIGMOID, exponential.sigmoid), (records.SINH, exponential.sinh),
+    (records.COSH, exponential.cosh), (records.LOG, logarithm.log),
+    (records.LOG2, logarithm.log2), (records.LOG10, logarithm.log10),
+    (records.LOG1P, logarithm.log1p), (records.SIN, trigonometric.sin),
+    (records.COS, trigonometric.cos), (records.TAN, trigonometric.tan),
+    (records.ASIN, inverse.asin), (records.ACOS, inverse.acos), (records.ATAN, inverse.atan),
+    (records.ATAN2, inverse.atan2), (records.ASINH, inverse.asinh),
+    (records.ACOSH, inverse.acosh), (records.ATANH, inverse.atanh), (records.ERF, error.erf),
+    (records.ERFC, error.erfc), (records.ERFINV, error.erfinv), ("erfcx", error.erfcx),
+    ("ndtr", error.ndtr), ("ndtri", error.ndtri), ("log_ndtr", error.log_ndtr),
+    ("lgamma", gamma.lgamma),
+):  # fmt: skip
+    lowers(_record)(_fn)
+lowers("polygamma", params=lambda p: p.get("n", 2) <= 1)(
+    lambda x, n: gamma.trigamma(x) if n else gamma.digamma(x)
+)
+lowers(records.POW, "if")(power.power)
 
 # -- arithmetic ---------------------------------------------------------------------------------
 
 
-@lowers("add", "bif")
+@lowers(records.ADD, "bif")
 def lower_add(x: V, y: V) -> V:
     return x | y if x.kind == "i1" else x + y
 
 
-@lowers("mul", "bif")
+@lowers(records.MUL, "bif")
 def lower_mul(x: V, y: V) -> V:
     return x & y if x.kind == "i1" else x * y
 
 
-lowers("sub", "if")(lambda x, y: x - y)
-lowers("neg", "if")(lambda x: -x)
-lowers("abs", "if")(abs)
-lowers("div")(lambda x, y: x / y)
-lowers("sqrt")(lambda x: x.sqrt())
-lowers("rsqrt")(lambda x: 1.0 / x.sqrt())
+lowers(records.SUB, "if")(lambda x, y: x - y)
+lowers(records.NEG, "if")(lambda x: -x)
+lowers(records.ABS, "if")(abs)
+lowers(records.DIV)(lambda x, y: x / y)
+lowers(records.SQRT)(lambda x: x.sqrt())
+lowers(records.RSQRT)(lambda x: 1.0 / x.sqrt())
 
 
-@lowers("addcmul", "if")
+@lowers(records.ADDCMUL, "if")
 def lower_addcmul(x: V, y: V, z: V, w: V) -> V:
     return x + y * z * w  # one rounding after the other, as in eager execution
 
 
-@lowers("addcdiv")
+@lowers(records.ADDCDIV)
 def lower_addcdiv(x: V, y: V, z: V, w: V) -> V:
     return x + w * y / z
 
 
-@lowers("lerp")
+@lowers(records.LERP)
 def lower_lerp(x: V, y: V, z: V) -> V:
     near = abs(z) < 0.5  # from the nearer end, so that weights 0 and 1 are exact
     step = y - x
     return select(near, x + z * step, y - step * (1.0 - z))
 
 
-@lowers("normal")
+@lowers(NORMAL)
 def lower_normal(z: V, mean: V, std: V) -> V:
     return z.convert(mean.kind) * std + mean
 
 
-@lowers("bernoulli")
+@lowers(BERNOULLI)
 def lower_bernoulli(fractions: V, p: V) -> V:
     wrong = ~((p >= 0.0) & (p <= 1.0))
     p.code.faults.append((wrong, "bernoulli: expected all probabilities p to satisfy 0 <= p <= 1"))
@@ -189,15 +222,17 @@ def lower_bernoulli(fractions: V, p: V) -> V:
 
 # -- division and powers ------------------------------------------------------------------------
 
-lowers("floor_divide", "if")(division.floor_divide)
-lowers("trunc_divide", "if")(division.trunc_divide)
-lowers("remainder", "if")(division.remainder)
-lowers("fmod", "if")(lambda x, y: division.fmod(x, y) if x.is_float else division.int_fmod(x, y))
-lowers("gcd", "i")(division.gcd)
-lowers("lcm", "i")(division.lcm)
+lowers(records.FLOOR_DIVIDE, "if")(division.floor_divide)
+lowers(records.TRUNC_DIVIDE, "if", halves=False)(division.trunc_divide)
+lowers(records.REMAINDER, "if")(division.remainder)
+lowers(records.FMOD, "if")(
+    lambda x, y: division.fmod(x, y) if x.is_float else division.int_fmod(x, y)
+)
+lowers(records.GCD, "i")(division.gcd)
+lowers(records.LCM, "i")(division.lcm)
 
 
-@lowers("ldexp")
+@lowers(records.LDEXP)
 def lower_ldexp(x: V, y: V) -> V:
     # No exponent beyond these matters, from the smallest double to the largest.
     k = select(y > 2200.0, y.like(2200.0), select(y < -2200.0, y.like(-2200.0), y))
@@ -215,7 +250,7 @@ def lower_ldexp(x: V, y: V) -> V:
     return x * ((n + 1023) << 52).bitcast("f64")
 
 
-@lowers("hypot")
+@lowers(records.HYPOT)
 def lower_hypot(x: V, y: V) -> V:
     if x.kind == "f32":
         a, b = x.convert("f64"), y.convert("f64")
@@ -240,42 +275,42 @@ def _hypot64(a: V, b: V) -> V:
 
 # -- comparison, logic, bits --------------------------------------------------------------------
 
-lowers("eq", "bif")(lambda x, y: x.eq(y))
-lowers("ne", "bif")(lambda x, y: x.ne(y))
-lowers("lt", "bif")(lambda x, y: x < y)
-lowers("le", "bif")(lambda x, y: x <= y)
-lowers("gt", "bif")(lambda x, y: x > y)
-lowers("ge", "bif")(lambda x, y: x >= y)
-lowers("logical_and", "bif")(lambda x, y: x.convert("i1") & y.convert("i1"))
-lowers("logical_or", "bif")(lambda x, y: x.convert("i1") | y.convert("i1"))
-lowers("logical_xor", "bif")(lambda x, y: x.convert("i1") ^ y.convert("i1"))
-lowers("logical_not", "bif")(lambda x: ~x.convert("i1"))
-lowers("bitwise_and", "bi")(lambda x, y: x & y)
-lowers("bitwise_or", "bi")(lambda x, y: x | y)
-lowers("bitwise_xor", "bi")(lambda x, y: x ^ y)
-lowers("bitwise_not", "bi")(lambda x: ~x)
+lowers(records.EQ, "bif")(lambda x, y: x.eq(y))
+lowers(records.NE, "bif")(lambda x, y: x.ne(y))
+lowers(records.LT, "bif")(lambda x, y: x < y)
+lowers(records.LE, "bif")(lambda x, y: x <= y)
+lowers(records.GT, "bif")(lambda x, y: x > y)
+lowers(records.GE, "bif")(lambda x, y: x >= y)
+lowers(records.LOGICAL_AND, "bif")(lambda x, y: x.convert("i1") & y.convert("i1"))
+lowers(records.LOGICAL_OR, "bif")(lambda x, y: x.convert("i1") | y.convert("i1"))
+lowers(records.LOGICAL_XOR, "bif")(lambda x, y: x.convert("i1") ^ y.convert("i1"))
+lowers(records.LOGICAL_NOT, "bif")(lambda x: ~x.convert("i1"))
+lowers(records.BITWISE_AND, "bi")(lambda x, y: x & y)
+lowers(records.BITWISE_OR, "bi")(lambda x, y: x | y)
+lowers(records.BITWISE_XOR, "bi")(lambda x, y: x ^ y)
+lowers(records.BITWISE_NOT, "bi")(lambda x: ~x)
 
 
 def _never(x: V) -> V:
     return x.code.const(False, "i1", x.lanes)
 
 
-@lowers("isnan", "bif")
+@lowers(records.ISNAN, "bif")
 def lower_isnan(x: V) -> V:
     return x.isnan() if x.is_float else _never(x)
 
 
-@lowers("isinf", "bif")
+@lowers(records.ISINF, "bif")
 def lower_isinf(x: V) -> V:
     return abs(x).eq(INF) if x.is_float else _never(x)
 
 
-@lowers("isfinite", "bif")
+@lowers(records.ISFINITE, "bif")
 def lower_isfinite(x: V) -> V:
     return abs(x) < INF if x.is_float else ~_never(x)
 
 
-@lowers("signbit", "bif")
+@lowers(records.SIGNBIT, "bif")
 def lower_signbit(x: V) -> V:
     if x.is_float:
         return sign_bit(x)
@@ -287,13 +322,13 @@ def _in_width(x: V, y: V) -> V:
     return (y >= 0) & (y < width(x.kind)) if is_signed(y.kind) else y < width(x.kind)
 
 
-@lowers("bitwise_left_shift", "i")
+@lowers(records.LEFT_SHIFT, "i")
 def lower_left_shift(x: V, y: V) -> V:
     inside = _in_width(x, y)
     return select(inside, x << select(inside, y, 0), 0)
 
 
-@lowers("bitwise_right_shift", "i")
+@lowers(records.RIGHT_SHIFT, "i")
 def lower_right_shift(x: V, y: V) -> V:
     inside = _in_width(x, y)
     shifted = x >> select(inside, y, width(x.kind) - 1)
@@ -302,21 +337,21 @@ def lower_right_shift(x: V, y: V) -> V:
 
 # -- bounds and choice --------------------------------------------------------------------------
 
-lowers("maximum", "bif")(nan_max)
-lowers("minimum", "bif")(nan_min)
-lowers("clamp_min", "bif")(nan_max)
-lowers("clamp_max", "bif")(nan_min)
-lowers("fmax", "bif")(num_max)
-lowers("fmin", "bif")(num_min)
-lowers("clamp", "if")(lambda x, y, z: nan_min(nan_max(x, y), z))
-lowers("relu", "if")(lambda x: nan_max(x, 0))
-lowers("where", "bif")(lambda mask, x, y: select(mask.convert("i1"), x, y))
+lowers(records.MAXIMUM, "bif")(nan_max)
+lowers(records.MINIMUM, "bif")(nan_min)
+lowers(records.CLAMP_MIN, "bif")(nan_max)
+lowers(records.CLAMP_MAX, "bif")(nan_min)
+lowers(records.FMAX, "bif")(num_max)
+lowers(records.FMIN, "bif")(num_min)
+lowers(records.CLAMP, "if")(lambda x, y, z: nan_min(nan_max(x, y), z))
+lowers(records.RELU, "if")(lambda x: nan_max(x, 0))
+lowers(records.WHERE, "bif")(lambda mask, x, y: select(mask.convert("i1"), x, y))
 
 
 # -- sign and rounding --------------------------------------------------------------------------
 
 
-@lowers("sign", "bif")
+@lowers(records.SIGN, "bif")
 def lower_sign(x: V) -> V:
     if x.kind == "i1":
         return x
@@ -325,16 +360,16 @@ def lower_sign(x: V) -> V:
     return select(x > 0, one, below)  # a NaN has sign 0
 
 
-lowers("copysign")(lambda x, y: x.copysign(y))
-lowers("heaviside", "bif")(lambda x, y: select(x.eq(0), y, (x > 0).convert(x.kind)))
-lowers("floor", "if")(lambda x: x.floor() if x.is_float else x)
-lowers("ceil", "if")(lambda x: x.ceil() if x.is_float else x)
-lowers("trunc", "if")(lambda x: x.trunc() if x.is_float else x)
-lowers("round", "if")(lambda x: x.rint() if x.is_float else x)
-lowers("frac")(lambda x: x - x.trunc())
+lowers(records.COPYSIGN)(lambda x, y: x.copysign(y))
+lowers(records.HEAVISIDE, "bif")(lambda x, y: select(x.eq(0), y, (x > 0).convert(x.kind)))
+lowers(records.FLOOR, "if")(lambda x: x.floor() if x.is_float else x)
+lowers(records.CEIL, "if")(lambda x: x.ceil() if x.is_float else x)
+lowers(records.TRUNC, "if")(lambda x: x.trunc() if x.is_float else x)
+lowers(records.ROUND, "if")(lambda x: x.rint() if x.is_float else x)
+lowers(records.FRAC)(lambda x: x - x.trunc())
 
 
-@lowers("nextafter")
+@lowers(records.NEXTAFTER, halves=False)
 def lower_nextafter(x: V, y: V) -> V:
     bits = x.bits()
     away = (y > x) ^ (bits < 0)  # of larger size
@@ -345,7 +380,7 @@ def lower_nextafter(x: V, y: V) -> V:
     return select(x.isnan() | y.isnan(), float("nan"), out)
 
 
-@lowers("angle")
+@lowers(records.ANGLE)
 def lower_angle(x: V) -> V:
     return select(x.isnan(), x, select(x < 0.0, x.like(math.pi), x.like(0.0)))
 
@@ -353,12 +388,12 @@ def lower_angle(x: V) -> V:
 # -- made of exponentials and logarithms --------------------------------------------------------
 
 
-@lowers("logit")
+@lowers(records.LOGIT)
 def lower_logit(x: V) -> V:
     return logarithm.log(x / (1.0 - x))
 
 
-@lowers("logaddexp")
+@lowers(records.LOGADDEXP)
 def lower_logaddexp(x: V, y: V) -> V:
     larger = select(x > y, x, y)
     gap = abs(x - y)
@@ -367,7 +402,7 @@ def lower_logaddexp(x: V, y: V) -> V:
     return select(x.isnan() | y.isnan(), x + y, out)
 
 
-@lowers("logaddexp2")
+@lowers(records.LOGADDEXP2)
 def lower_logaddexp2(x: V, y: V) -> V:
     larger = select(x > y, x, y)
     out = larger + logarithm.log1p(exponential.exp2(-abs(x - y))) * (1 / math.log(2))
@@ -379,7 +414,7 @@ def _times_log(x: V, y: V, log: Lowering) -> V:
     return select(x.eq(0.0) & ~y.isnan(), x.like(0.0), x * log(y))
 
 
-lowers("xlogy")(lambda x, y: _times_log(x, y, logarithm.log))
+lowers(records.XLOGY)(lambda x, y: _times_log(x, y, logarithm.log))
 lowers("xlog1py")(lambda x, y: _times_log(x, y, logarithm.log1p))
 
 
@@ -389,7 +424,7 @@ def lower_entr(x: V) -> V:
     return select(x < 0.0, -INF, out)
 
 
-@lowers("sinc")
+@lowers(records.SINC)
 def lower_sinc(x: V) -> V:
     angle = x * math.pi
     return select(x.eq(0.0), x.like(1.0), trigonometric.sin(angle) / angle)

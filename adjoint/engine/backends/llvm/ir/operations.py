@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir import distributions, philox
@@ -16,8 +18,12 @@ from adjoint.engine.backends.llvm.ir.vector import (
     select,
 )
 from adjoint.engine.compiler.loops.ir import Op
-from adjoint.engine.core.dtype import DTYPES, named
+from adjoint.engine.core.dtype import DTYPES, DType, named
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.random.random import word_bits
+from adjoint.engine.ops.reduce.extremes import AMAX, AMIN
+from adjoint.engine.ops.reduce.product import PROD
+from adjoint.engine.ops.reduce.reduction import ALL, ANY, SUM
 
 # dtype -> kind in registers, kind in memory
 KIND = {d.name: (kind_of(d), stored_kind(d)) for d in DTYPES if not d.is_complex}
@@ -92,40 +98,74 @@ SPECIAL = {
 # -- reductions ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """One step of a reduction, and what it starts from in a kind of register."""
+
+    combine: Callable[[V, V], V]
+    identity: Callable[[str], float | int | bool]
+    categories: str = "bif"  # of dtype: b(ool), i(nt), f(loat)
+
+
+REDUCERS: dict[str, Reducer] = {}
+
+
+def reduces(
+    record: Record, identity: Callable[[str], float | int | bool], categories: str = "bif"
+) -> Callable[[Callable[[V, V], V]], Callable[[V, V], V]]:
+    """Put the step of a reduction into the table: its row, as `lowers` is an operation's."""
+
+    def put(step: Callable[[V, V], V]) -> Callable[[V, V], V]:
+        REDUCERS[record.name] = Reducer(step, identity, categories)
+        return step
+
+    return put
+
+
+def reduces_in(name: str, compute: DType) -> bool:
+    """Whether there is a row for operands of a dtype."""
+    row = REDUCERS.get(name)
+    return row is not None and "bif"[compute.category] in row.categories
+
+
+def lowest(kind: str) -> float | int | bool:
+    """What is below everything of a kind, or equal to it."""
+    if kind[0] == "f":
+        return float("-inf")
+    return False if kind == "i1" else 0 if kind[0] == "u" else -(2 ** (int(kind[1:]) - 1))
+
+
+def highest(kind: str) -> float | int | bool:
+    """What is above everything of a kind, or equal to it."""
+    if kind[0] == "f":
+        return float("inf")
+    return True if kind == "i1" else 2 ** (int(kind[1:]) - (kind[0] != "u")) - 1
+
+
+reduces(SUM, lambda kind: 0)(lambda a, b: a + b if a.kind != "i1" else a | b)
+reduces(PROD, lambda kind: 1)(lambda a, b: a * b)
+reduces(ANY, lambda kind: 0)(lambda a, b: a | b)
+reduces(ALL, lambda kind: 1)(lambda a, b: a & b)
+
+
+@reduces(AMAX, lowest)
+def _larger(a: V, b: V) -> V:
+    return nan_max(a, b) if a.is_float else (a | b if a.kind == "i1" else int_max(a, b))
+
+
+@reduces(AMIN, highest)
+def _smaller(a: V, b: V) -> V:
+    return nan_min(a, b) if a.is_float else (a & b if a.kind == "i1" else int_min(a, b))
+
+
 def combine(name: str, a: V, b: V) -> V:
     """One step of a reduction."""
-    match name:
-        case "sum":
-            return a + b if a.kind != "i1" else a | b
-        case "prod":
-            return a * b
-        case "amax":
-            return nan_max(a, b) if a.is_float else (a | b if a.kind == "i1" else int_max(a, b))
-        case "amin":
-            return nan_min(a, b) if a.is_float else (a & b if a.kind == "i1" else int_min(a, b))
-        case "any":
-            return a | b
-        case "all":
-            return a & b
-    raise KeyError(name)
+    return REDUCERS[name].combine(a, b)
 
 
 def identity(code: Code, name: str, kind: str, lanes: int) -> V:
     """What a reduction starts from."""
-    if name in ("sum", "any"):
-        return code.const(0, kind, lanes)
-    if name in ("prod", "all"):
-        return code.const(1, kind, lanes)
-    low = name == "amax"
-    if kind[0] == "f":
-        return code.const(float("-inf") if low else float("inf"), kind, lanes)
-    if kind == "i1":
-        return code.const(not low, kind, lanes)
-    bits = int(kind[1:])
-    lowest, highest = (
-        (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    )
-    return code.const(lowest if low else highest, kind, lanes)
+    return code.const(REDUCERS[name].identity(kind), kind, lanes)
 
 
-__all__ = ["KIND", "combine", "identity", "lower", "supports"]
+__all__ = ["KIND", "combine", "identity", "lower", "reduces_in", "supports"]
