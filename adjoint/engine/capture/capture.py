@@ -82,7 +82,6 @@ class Captured(Inspection):
         *,
         dynamic: bool = False,
         whole: bool = True,
-        located: bool = False,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
@@ -95,7 +94,6 @@ class Captured(Inspection):
         self.retraces = Retraces(fn)
         self.dynamic = dynamic
         self.whole = whole  # whether what cannot be recorded is an error
-        self.located = located  # whether nodes know the lines they come from
         self.breaks = Breaks(fn, name_of(fn))
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
@@ -381,9 +379,8 @@ class Captured(Inspection):
         self.traces += 1
         counts = share_counts(leaves)
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
-        located = self.located
         while True:
-            trace = Trace(located=located)
+            trace = Trace(located=True)
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
@@ -407,10 +404,7 @@ class Captured(Inspection):
             except MemoryError:
                 if program.restore is not None:
                     program.restore()
-                if located:
-                    raise
-                located = True  # once more, to say which lines need the memory
-                continue
+                raise
             return program
 
     def _recorded(
@@ -449,7 +443,7 @@ class Captured(Inspection):
 
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
-        trace = Trace(located=self.located)
+        trace = Trace(located=True)
         leaves = [
             trace.stand_in(i, x[0], requires_grad=x[1])
             if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], Spec)

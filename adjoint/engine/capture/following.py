@@ -30,8 +30,15 @@ from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.operators import new_parts
 from adjoint.engine.capture.python.plain import has, is_plain, same
-from adjoint.engine.core.errors import EXECUTING
+from adjoint.engine.core.errors import is_ours
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.places import (
+    MODULE_CALLS,
+    Where,
+    executed_modules,
+    executing,
+    module_path,
+)
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
 from adjoint.engine.graph.extents import Extent, ExtentFloat
@@ -94,12 +101,50 @@ class TensorEngine:
         self.numbers: list[_Number] = []
         self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
         self.sized = False  # whether a size is kept outside or returned
+        # For `locate`: names of modules within modules, paths and places by frame, those frames.
+        self.names: dict[tuple[int, int], str] = {}
+        self.paths: dict[int, str] = {}
+        self.wheres: dict[tuple[int, int, int], Where] = {}
+        self.placed: list[Frame | None] = []
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
         self.recorder = recorder
         self.trace.before_host_guard = self._check_drawn
+        self.trace.locate = self._locate
+
+    def _locate(self) -> Where | None:
+        """The user's line that is executed, and the module at work there."""
+        frames: list[Frame] = self.recorder.frames
+        line = module = None
+        for frame in reversed(frames):
+            code = frame.code
+            if id(code) in MODULE_CALLS:
+                module = frame
+                break
+            if line is None and not is_ours(code):
+                line = frame
+        if line is None:
+            line = next((f for f in reversed(frames) if not is_ours(f.code)), None)
+            if line is None:
+                return None
+        key = (id(line), line.pc, id(module))
+        found = self.wheres.get(key)
+        if found is None:
+            path = "" if module is None else self._path(module)
+            found = Where(line.code.co_filename, line.line_number(), path)
+            self.wheres[key] = found
+            self.placed += (line, module)  # kept, so that their identities stay theirs
+        return found
+
+    def _path(self, call: Frame) -> str:
+        """The dotted path of the module that a frame is the call of."""
+        path = self.paths.get(id(call))
+        if path is None:
+            calls = [(f.code, f.fast[0] if f.fast else None) for f in self.recorder.frames]
+            path = self.paths[id(call)] = module_path(executed_modules(calls), self.names)
+        return path
 
     def _check_drawn(self, test: HostScalar) -> None:
         if _is_drawn(test):
@@ -430,10 +475,10 @@ def _wraps_users(fn: Any) -> bool:
     )
 
 
-def _executing(frame: types.FrameType) -> tuple[str, int]:
-    """The user's line that a frame of the recorder executes."""
-    own = frame.f_locals["self"]
-    return own.code.co_filename, own.line_number()
+def _executing(frame: types.FrameType) -> tuple[types.CodeType, Any, int]:
+    """What a frame of the recorder executes: the user's code, its first local, the line."""
+    own: Frame = frame.f_locals["self"]
+    return own.code, own.fast[0] if own.fast else None, own.line_number()
 
 
-EXECUTING[Frame.run.__code__] = _executing
+executing(Frame.run.__code__, _executing)

@@ -11,7 +11,6 @@ from adjoint.engine.capture.capture import Captured
 from adjoint.engine.compiler.executors import DEFAULT, factory_for
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config
-from adjoint.engine.core.state.validation import validating
 from adjoint.engine.graph.execution import ExecutorFactory
 
 
@@ -104,6 +103,4 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     if isinstance(fn, Captured):
         fn = fn.fn
     dynamic, whole = bool(settings["dynamic"]), bool(settings["fullgraph"])
-    asked = dict(options or {}).get("validate", settings["validate"])
-    located = validating() if asked is None else bool(asked)
-    return Captured(fn, factory, dynamic=dynamic, whole=whole, located=located)
+    return Captured(fn, factory, dynamic=dynamic, whole=whole)

@@ -24,6 +24,11 @@ class LinAlgError(RuntimeError):
 EXECUTING: dict[CodeType, Callable[[FrameType], tuple[str, int]]] = {}
 
 
+def is_ours(code: CodeType) -> bool:
+    """Whether code is the package's own."""
+    return code.co_filename.startswith(_PACKAGE)
+
+
 def users_place() -> tuple[str, int] | None:
     """File and line where the program called into the package."""
     frame: FrameType | None = sys._getframe(1)

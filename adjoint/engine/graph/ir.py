@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.places import Where
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.extents import ExtentFloat
 
-Where = tuple[str, int]  # a file and a line of it
 # A composite's: a graph, what makes one when it is asked for, or none.
 Composition: TypeAlias = "DataflowGraph | Callable[[], DataflowGraph] | None"
 

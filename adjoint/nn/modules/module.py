@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.capture.recording import record_call
 from adjoint.engine.core.annotations import give
+from adjoint.engine.core.places import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor
@@ -476,3 +477,7 @@ def type_name(value: Any) -> str:
     if kind.__module__ in ("builtins", "__main__"):
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# Errors, recordings and profiles look for it among frames.
+MODULE_CALLS[id(Module.__call__.__code__)] = Module.__call__.__code__

@@ -42,7 +42,11 @@ class RecordNode(TapeNode):
             self.require_saved()
         capture = CONTEXT.capture
         if capture is not None and level is None and capture.pulls is not None:
-            return self.apply_captured(capture.pulls, grads, needed)
+            capture.pulled = capture.forward.get(self.sequence)
+            try:
+                return self.apply_captured(capture.pulls, grads, needed)
+            finally:
+                capture.pulled = None
         return self.apply_rules(grads, needed, level)
 
     def apply_captured(
@@ -244,6 +248,7 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
 
         node.make_extra().trace = call_site()
     if CONTEXT.capture is not None:
+        CONTEXT.capture.attached(node.sequence)
         for out in outs:
             CONTEXT.capture.touch(out)
     if CONTEXT.saved_hooks and not CONTEXT.levels:

@@ -47,8 +47,10 @@ class BodyTrace(Trace):
     closes = True
 
     def __init__(self, outer: Trace | None, what: str) -> None:
-        super().__init__()
+        super().__init__(located=outer is not None and outer.located)
         self.outer = outer
+        if outer is not None:
+            self.locate = outer.locate
         self.pulls = None
         self.what = what
         self.around = CONTEXT.levels  # the transforms the body is inside of

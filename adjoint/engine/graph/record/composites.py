@@ -6,7 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import get_default_dtype
-from adjoint.engine.core.errors import users_place
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -52,8 +51,7 @@ def record_composite(trace: Trace, record: Record, operands: tuple[Any, ...], pa
         if key is not None:
             trace.compositions[key] = held
     composition, specs, many = held
-    if trace.located:
-        trace.graph.where = users_place()
+    trace.relocate()
     inputs = tuple([trace.operand(x) for x in operands])
     values = trace.graph.add_node(record, inputs, params, specs, composition)
     outs = tuple(map(trace.wrap, values))

@@ -299,6 +299,7 @@ class Recorded:
         """Add the nodes for other tensors, perhaps of a shape of their own; do what else it did."""
         new: dict[Any, Any] = dict(zip(self.given, values, strict=True))
         get = new.get
+        trace.relocate()
         trace.graph.add_again(self.nodes, self.specs_for(shape), new)
         for i, value, count in self.writes:
             cell, storage = trace.cell(tensors[i]), tensors[i]._storage

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import sequence_now
-from adjoint.engine.core.errors import users_line, users_place
+from adjoint.engine.core.errors import users_line
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.places import Where, place_now
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks
@@ -121,7 +122,10 @@ class Trace:
 
     def __init__(self, *, located: bool = False) -> None:
         self.graph = DataflowGraph()
-        self.located = located  # whether nodes are told the user's line: that takes a while
+        self.located = located  # whether nodes are told the user's line and module
+        self.locate: Callable[[], Where | None] = place_now
+        self.forward: dict[int, Where] = {}  # of nodes of the tape, by sequence: where they began
+        self.pulled: Where | None = None  # during backward: that of the node whose rule runs
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
         self.sources: list[Source] = []  # one per graph input
@@ -355,13 +359,12 @@ class Trace:
         if params:
             params = settled(params)
         inferred = record.infer(*specs_of(operands), **params)
+        self.relocate()
         if record.is_view:
             source = operands[0]
             out = symbolic_view(source, inferred, record, params)
             mark_view(out, source)
             return out
-        if self.located:
-            self.graph.where = users_place()
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
         inputs = tuple([self.operand(x) for x in operands])
@@ -443,6 +446,17 @@ class Trace:
             if picked.source._storage in written_too and storage not in written_too:
                 written_too.add(storage)
                 storage.version += 1
+
+    def relocate(self) -> None:
+        """Note for the nodes to come which line and module they are of."""
+        if self.located:
+            self.graph.where = self.pulled or self.locate()
+
+    def attached(self, sequence: int) -> None:
+        """A node of the tape was made for the operation that was recorded last."""
+        where = self.graph.where
+        if where is not None:
+            self.forward[sequence] = where._replace(backward=True)
 
     def touch(self, tensor: Tensor) -> None:
         """Note the fields of a tensor before the first change to them."""

@@ -18,6 +18,10 @@ A program that has gone back `TURNS` times pauses: the walk ends on every worker
 where, and `run` returns PAUSED, so that Python can look after its signals and call `run` again. A
 loop that never ends can so be interrupted.
 
+A run that is timed (`run_timed`) is the same but for its first worker, which walks by a second copy
+of the walk that looks at the clock after each step; others walk as ever, and so do all programs
+that nobody times.
+
 How workers wait for each other is in `waiting`, where they run in `placing`, and the memory they
 share in `layout`.
 """
@@ -52,6 +56,8 @@ from adjoint.engine.backends.llvm.runtime.shared_words import (
     TABLE,
     TEST,
     THREAD,
+    TIME_WORDS,
+    TIMES,
     WORKERS,
     Platform,
     field,
@@ -68,7 +74,8 @@ TURNS = 128  # of loops, before a program pauses; to go on costs two or three mi
 def driver_text(target: Platform) -> str:
     """The driver's IR."""
     parts = [DECLARATIONS, placing_text(target), waiting_text(target)]
-    parts += [WALK, RUN, _threads(target), STOPPING]
+    parts += [_walk(timed=False), _walk(timed=True), SPREAD, TIMING]
+    parts += [_run(timed=False), _run(timed=True), WORKER, _threads(target), STOPPING]
     return "\n".join(parts)
 
 
@@ -81,13 +88,27 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 # -- the walk -------------------------------------------------------------------------------------
 
-# Returns the number of the next barrier. Whatever ends the walk comes after a barrier: the caller
-# must not return before everybody is done with the table.
-WALK = f"""
-define internal i64 @walk(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %first,
+
+def _walk(timed: bool) -> str:
+    """`walk` returns the number of the next barrier.
+
+    Whatever ends the walk comes after a barrier: the caller must not return before everybody is
+    done with the table.
+    """
+    name, begin, last, note = "walk", "", "", ""
+    if timed:
+        name = "walk_timed"
+        begin = f"""{field("%timesp", "%table", TIMES)}
+  %times = load ptr, ptr %timesp
+  %begin = call i64 @now()"""
+        last = "  %last = phi i64 [%begin, %entry], [%last1, %onward], [%last, %test]"
+        note = "  %last1 = call i64 @note_time(ptr %times, i64 %i, i64 %last)"
+    return f"""
+define internal i64 @{name}(ptr %pool, ptr %table, i64 %count, i64 %w, i64 %n, i64 %first,
     i64 %start) {{
 entry:
 {field("%steps", "%table", 8 * HEADER_WORDS)}
+{begin}
   %alone = icmp eq i64 %n, 1
   %leader = icmp eq i64 %w, 0
   br label %head
@@ -95,6 +116,7 @@ head:
   %i = phi i64 [%start, %entry], [%i1, %onward], [%i2, %test]
   %turns = phi i64 [0, %entry], [%turns1, %onward], [%turns, %test]
   %epoch = phi i64 [%first, %entry], [%epoch1, %onward], [%epoch, %test]
+{last}
   %more = icmp slt i64 %i, %count
   br i1 %more, label %step, label %end
 step:
@@ -152,6 +174,7 @@ all:
   br i1 %stop, label %end, label %onward
 onward:
   %epoch1 = phi i64 [%epoch, %did], [%epoch, %look], [%later, %all]
+{note}
   br i1 %pause, label %paused, label %head
 paused:
   br i1 %leader, label %note, label %end
@@ -163,9 +186,11 @@ end:
   %r = phi i64 [%epoch, %head], [%epoch, %look], [%later, %all], [%epoch1, %paused],
     [%epoch1, %note]
   ret i64 %r
-}}
+}}"""
 
-define internal void @spread(ptr %pool, i64 %w, i64 %n, i64 %launch) {{
+
+SPREAD = """
+define internal void @spread(ptr %pool, i64 %w, i64 %n, i64 %launch) {
 entry:
   %double = shl i64 %w, 1
   %first = add i64 %double, 1
@@ -184,11 +209,36 @@ one:
   br label %head
 end:
   ret void
+}"""
+
+# Adds the time since `last` to an entry's; returns what time it is.
+TIMING = f"""
+define internal i64 @note_time(ptr %times, i64 %i, i64 %last) {{
+  %at = mul i64 %i, {TIME_WORDS * 8}
+  %p = getelementptr i8, ptr %times, i64 %at
+  %tp = getelementptr i8, ptr %p, i64 8
+  %cp = getelementptr i8, ptr %p, i64 16
+  %now = call i64 @now()
+  %took = sub i64 %now, %last
+  %total = load i64, ptr %tp
+  %total1 = add i64 %total, %took
+  store i64 %total1, ptr %tp
+  %count = load i64, ptr %cp
+  %count1 = add i64 %count, 1
+  store i64 %count1, ptr %cp
+  %fresh = icmp eq i64 %count, 0
+  %held = load i64, ptr %p
+  %first = select i1 %fresh, i64 %last, i64 %held
+  store i64 %first, ptr %p
+  ret i64 %now
 }}"""
 
-# The one entry for programs. Whoever finds the workers taken runs on its own thread.
-RUN = f"""
-define i64 @run(ptr %pool, ptr %table, i64 %count, i64 %n, i64 %start) {{
+
+def _run(timed: bool) -> str:
+    """`run`, the one entry for programs. Whoever finds the workers taken runs on its own thread."""
+    name, walk = ("run_timed", "walk_timed") if timed else ("run", "walk")
+    return f"""
+define i64 @{name}(ptr %pool, ptr %table, i64 %count, i64 %n, i64 %start) {{
 entry:
   store atomic i64 0, ptr %table monotonic, align 8
 {field("%resume", "%table", RESUME)}
@@ -239,12 +289,13 @@ launch:
   %l1 = add i64 %l, 1
   store i64 %l1, ptr %lp
   call void @spread(ptr %pool, i64 0, i64 %n, i64 %l1)
-  %after = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 %n, i64 %epoch, i64 %start)
+  %after = call i64 @{walk}(ptr %pool, ptr %table, i64 %count, i64 0, i64 %n, i64 %epoch,
+    i64 %start)
   store i64 %after, ptr %ep
   store atomic i64 0, ptr %pool release, align 8
   br label %over
 serial:
-  %x = call i64 @walk(ptr %pool, ptr %table, i64 %count, i64 0, i64 1, i64 0, i64 %start)
+  %x = call i64 @{walk}(ptr %pool, ptr %table, i64 %count, i64 0, i64 1, i64 0, i64 %start)
   br label %over
 over:
   %status = load atomic i64, ptr %table monotonic, align 8
@@ -252,8 +303,10 @@ over:
   %paused = icmp sge i64 %at, 0
   %result = select i1 %paused, i64 {PAUSED}, i64 %status
   ret i64 %result
-}}
+}}"""
 
+
+WORKER = f"""
 define ptr @worker(ptr %block) {{
 entry:
 {field("%pp", "%block", POOL)}

@@ -26,6 +26,7 @@ from adjoint.engine.backends.llvm.runtime.driver import driver_text
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
 FOREVER = 2**62
+_AGAIN = (shared_words.NEED_WORKERS, shared_words.PAUSED)
 WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python does not know of
 
 
@@ -105,6 +106,7 @@ class Pool:
         self.address = ctypes.addressof(self._anchor)
         _immortal(self._anchor)
         self._run = fastcall.from_integers(self._library.address("run"), 5, name="run")
+        self._run_timed: Any = None  # when first asked for
         self._grow = self._function("grow", 3)
         self._stop = self._function("stop", 2)
         self._give = self._function("give", 1)
@@ -124,14 +126,40 @@ class Pool:
         """
         if workers > 1:
             workers = min(workers, threads.get_num_threads(), shared_words.MAX_WORKERS)
+        status: int = self._run(self.address, table, count, workers, 0)
+        if status in _AGAIN:
+            status = self._go_on(self._run, status, table, count, workers)
+        return status
+
+    def run_timed(self, table: DriverTable, workers: int = 1) -> tuple[int, memoryview]:
+        """`run`, and the time of each step: when it first began, nanoseconds, how often it ran.
+
+        Three numbers a step, by the monotonic clock, as the caller's thread saw it.
+        """
+        if self._run_timed is None:
+            address = self._library.address("run_timed")
+            self._run_timed = fastcall.from_integers(address, 5, name="run_timed")
+        if workers > 1:
+            workers = min(workers, threads.get_num_threads(), shared_words.MAX_WORKERS)
+        times = array("q", [0] * (shared_words.TIME_WORDS * table.count or 1))
+        place = ctypes.c_int64.from_address(table.address + shared_words.TIMES)
+        place.value = times.buffer_info()[0]
+        try:
+            status = self._run_timed(self.address, table.address, table.count, workers, 0)
+            status = self._go_on(self._run_timed, status, table.address, table.count, workers)
+        finally:
+            place.value = 0
+        return status, memoryview(times)
+
+    def _go_on(self, run: Any, status: int, table: int, count: int, workers: int) -> int:
+        """What a run comes to once workers are started and pauses gone on from."""
         start = 0
-        status: int = self._run(self.address, table, count, workers, start)
-        while status in (shared_words.NEED_WORKERS, shared_words.PAUSED):
+        while status in _AGAIN:
             if status == shared_words.PAUSED:
                 start = ctypes.c_int64.from_address(table + shared_words.RESUME).value
             else:  # again, where a fork has just ended them
                 workers = self.start(workers)
-            status = self._run(self.address, table, count, workers, start)
+            status = run(self.address, table, count, workers, start)
         return status
 
     def start(self, workers: int) -> int:

@@ -13,6 +13,8 @@ TEST = 4  # no call: the word names a byte; entries are left out only where it i
 HEADER_WORDS = 8
 STEP_WORDS = 4
 RESUME = 8  # in a table's header: the entry at which a program that paused goes on
+TIMES = 16  # in a table's header, for runs that are timed: where the entries' times are kept
+TIME_WORDS = 3  # of an entry: when it first began, nanoseconds in all, how often it ran
 NEED_WORKERS = -(2**63)  # returned by `run` when fewer workers are resident than asked for
 PAUSED = NEED_WORKERS + 2**32  # returned by `run` in the middle of a loop (see `driver`)
 

@@ -1,0 +1,65 @@
+"""The timeline: what the engine is doing, told to those who listen. Usually nobody does.
+
+A profiler listens. The engine tells of stretches of its own work (`stage`: recording, planning,
+making code, looking on disk) and of programs that ran, with the time of every kernel in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of a part of a program: three numbers an entry of its table.
+
+    When it first began, how long all its turns took, and how many there were, in nanoseconds by
+    the clock of `time.perf_counter_ns`, but for the origin: the run began at `start`.
+    """
+
+    executable: Any
+    segment: int  # which part
+    start: int
+    end: int
+    times: Sequence[int]
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def open(self, name: str, kind: str) -> Any:
+        """A stretch of work begins."""
+        ...
+
+    def close(self, event: Any) -> None:
+        """It ends."""
+        ...
+
+    def ran(self, run: Ran) -> None:
+        """Kernels ran."""
+        ...
+
+
+LISTENERS: list[Listener] = []
+
+
+class stage:
+    """A `with` block that those who listen see as one stretch of work."""
+
+    __slots__ = ("kind", "name", "opened")
+
+    def __init__(self, name: str, kind: str = "compile") -> None:
+        self.name = name
+        self.kind = kind
+        self.opened: list[tuple[Listener, Any]] = []
+
+    def __enter__(self) -> stage:
+        if LISTENERS:
+            self.opened = [(each, each.open(self.name, self.kind)) for each in LISTENERS]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for listener, event in self.opened:
+            listener.close(event)
