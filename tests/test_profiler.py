@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import adjoint as ad
 from adjoint.autograd import profiler as older
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.profiler import ProfilerActivity, profile, record_function, schedule
 
 
@@ -69,3 +73,126 @@ def test_the_trace_file(tmp_path: Path) -> None:
     with older.profile(enabled=False) as off:
         ad.ones(2).exp()
     assert off.events() == []
+
+
+def network() -> ad.nn.Module:
+    return ad.nn.Sequential(ad.nn.Linear(64, 128), ad.nn.GELU(), ad.nn.Linear(128, 8))
+
+
+def training_step(model: ad.nn.Module) -> Callable[[ad.Tensor], ad.Tensor]:
+    optimizer = ad.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(x: ad.Tensor) -> ad.Tensor:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_times_of_all_rows_are_that_of_the_block(compiled: bool) -> None:
+    step = training_step(network())
+    run = ad.compile(step) if compiled else step
+    x = ad.randn(32, 64)
+    run(x)
+    start = time.perf_counter()
+    with profile() as seen:
+        for _ in range(20):
+            run(x)
+    wall = 1e6 * (time.perf_counter() - start)
+    assert seen.key_averages().self_cpu_time_total == pytest.approx(wall, rel=0.05)
+
+
+def test_kernels_know_their_operations_modules_and_lines() -> None:
+    model = network()
+    step = ad.compile(training_step(model))
+    x = ad.randn(32, 64)
+    with profile() as first:
+        step(x)
+    stages = {each.key for each in first.key_averages() if each.kind == "compile"}
+    assert {"record training_step.<locals>.step", "look on disk"} <= stages
+    with profile(with_flops=True) as seen:
+        step(x)
+    kernels = [event for event in seen.events() if event.kind == "kernel"]
+    products = [event for event in kernels if event.name.startswith("matmul")]
+    assert {"0", "2"} <= {module for event in products for module in event.modules}
+    # forward, and backward for weights of both layers and inputs of the second
+    assert sum(event.flops for event in products) == 2 * 32 * (64 * 128 * 2 + 128 * 8 * 3)
+    assert all(Path(w.file) == Path(__file__) for event in kernels for w in event.places)
+    assert any(w.backward for event in kernels for w in event.places)
+    outer = next(event for event in seen.events() if event.kind == "compiled")
+    assert outer.start <= min(event.start for event in kernels)
+    assert outer.inside <= outer.cpu_time_total
+    assert "Roofline" in seen.key_averages().table()
+
+
+def test_a_loop_is_one_event_with_its_turns() -> None:
+    def f(x: ad.Tensor) -> ad.Tensor:
+        total, _ = ad.control_flow.scan(lambda c, row: (c + row.exp(), c), x[0], x)
+        return total
+
+    loop = ad.compile(f) if hasattr(ad, "control_flow") else None
+    if loop is None:
+        pytest.skip("no scan under that name")
+    x = ad.randn(50, 16)
+    loop(x)
+    with profile() as seen:
+        loop(x)
+    assert max(event.count for event in seen.events() if event.kind == "kernel") >= 50
+
+
+def test_memory_over_time_names_what_holds_it(tmp_path: Path) -> None:
+    model = network()
+    with profile(profile_memory=True) as seen:
+        out = model(ad.randn(500, 64))
+        del out
+        ad.ones(10)
+    memory = seen.memory_timeline()
+    assert memory.sizes[-1] < memory.peak
+    largest = memory.at_peak()[0]
+    assert largest.nbytes == 4 * 500 * 128
+    assert str(Path(__file__).name) in largest.place
+    assert {"0", "1"} & set(memory.by_module())
+    seen.export_memory_timeline(str(tmp_path / "memory.html"))
+    assert "peak" in (tmp_path / "memory.html").read_text()
+    with pytest.raises(RuntimeError, match="profile_memory"), profile() as other:
+        other.memory_timeline()
+
+
+def test_stacks_for_flame_graphs(tmp_path: Path) -> None:
+    with profile(with_stack=True) as seen:
+        ad.ones(1000).exp()
+    seen.export_stacks(str(tmp_path / "stacks.txt"))
+    lines = (tmp_path / "stacks.txt").read_text().splitlines()
+    assert any("test_profiler.py" in line and "aten::exp" in line for line in lines)
+    with pytest.raises(RuntimeError, match="with_stack"), profile() as other:
+        other.export_stacks(str(tmp_path / "no.txt"))
+
+
+def test_traces_have_no_data_of_tensors_and_any_name(tmp_path: Path) -> None:
+    name = '"</script>\\\x00'
+    with profile(record_shapes=True, with_stack=True) as seen, record_function(name):
+        ad.full((3,), 123456.789).exp()
+    seen.export_chrome_trace(str(tmp_path / "t.json.gz"))
+    text = gzip.decompress((tmp_path / "t.json.gz").read_bytes()).decode()
+    assert "123456" not in text
+    assert name in [entry["name"] for entry in json.loads(text)["traceEvents"]]
+
+
+def test_nothing_listens_when_no_profile_is_on() -> None:
+    with pytest.raises(ZeroDivisionError), profile():
+        raise ZeroDivisionError
+    assert LISTENERS == []
+    assert CONTEXT.plain
+
+
+def test_bad_arguments() -> None:
+    with profile() as seen:
+        ad.ones(2).exp()
+    with pytest.raises(AttributeError, match="sort by 'nonsense'"):
+        seen.key_averages().table("nonsense")
+    with pytest.raises(ValueError, match="time_unit"):
+        seen.key_averages().table(time_unit="h")

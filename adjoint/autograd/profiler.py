@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.profiler.events import Averages
+from adjoint.cuda import nvtx
+from adjoint.profiler.events import Averages, Event
 from adjoint.profiler.profiler import profile as _profile
 from adjoint.profiler.profiler import record_function as record_function
+from adjoint.profiler.recorder import Recorder, Wanted
 
 __all__ = ["emit_nvtx", "profile", "record_function"]
 
@@ -16,8 +18,12 @@ class profile(_profile):
 
     Args:
         enabled: False makes it do nothing.
-        use_cuda: accepted as PyTorch has it.
+        use_cuda: time the GPU too, where there is one.
         record_shapes: keep the operands' shapes.
+        with_flops: count floating-point operations.
+        profile_memory: keep what results take.
+        with_stack: keep the lines that led to each operation.
+        with_modules: keep the module at work.
         kwargs: accepted as PyTorch has them.
     """
 
@@ -27,9 +33,20 @@ class profile(_profile):
         *,
         use_cuda: bool = False,
         record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(record_shapes=record_shapes)
+        super().__init__(
+            record_shapes=record_shapes,
+            with_flops=with_flops,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_modules=with_modules,
+            use_cuda=use_cuda,
+        )
         self.enabled = enabled
 
     def start(self) -> None:
@@ -59,15 +76,34 @@ class profile(_profile):
 EventList = Averages
 
 
+class Marker(Recorder):
+    """Puts NVTX ranges around operations, for Nsight; keeps nothing."""
+
+    def open(self, name: str, kind: str = "cpu_op") -> Event:
+        """A range begins."""
+        nvtx.range_push(name)
+        return Event(name, 0.0, kind=kind)
+
+    def close(self, event: Event) -> None:
+        """It ends."""
+        nvtx.range_pop()
+
+    def ran(self, run: Any) -> None:
+        """Kernels are Nsight's to see."""
+
+
 class emit_nvtx:
-    """Refused: there are no NVTX marks."""
+    """In the block, operations and compiled calls are NVTX ranges (needs CuPy and a GPU)."""
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        if enabled:
-            raise NotImplementedError("emit_nvtx: Adjoint makes no NVTX marks; use profile")
+        self._marker = Marker(Wanted()) if enabled else None
 
     def __enter__(self) -> emit_nvtx:
+        if self._marker is not None:
+            nvtx.mark("emit_nvtx")  # says what is missing, before anything changed
+            self._marker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        if self._marker is not None:
+            self._marker.stop()

@@ -1,4 +1,4 @@
-"""Where a program spends its time: PyTorch's `torch.profiler`, over eager operations."""
+"""Where time and memory go: PyTorch's `torch.profiler`, for compiled programs too."""
 
 from adjoint.profiler.profiler import ProfilerAction as ProfilerAction
 from adjoint.profiler.profiler import ProfilerActivity as ProfilerActivity

@@ -1,32 +1,51 @@
-"""What a profile has seen: events, their averages, a table and a trace file."""
+"""What a profile has seen: events, and their sums by name."""
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+from adjoint.engine.core.places import Where, below_root
+from adjoint.profiler.table import Column, duration, quantity, text_table
+
+OUTSIDE = "(Python outside operations)"
 
 
 @dataclass(slots=True)
 class Event:
-    """One operation or named range; times in microseconds."""
+    """One operation, kernel, stage of the compiler or named range; times in microseconds."""
 
     name: str
     start: float
     end: float = 0.0
+    kind: str = "cpu_op"  # "user_annotation", "compile", "compiled", "kernel"
     depth: int = 0
     inside: float = 0.0  # of the time, what events within it took
     shapes: tuple[Any, ...] = ()
     thread: int = field(default_factory=threading.get_ident)
-    user: bool = False  # a named range of the program's
+    count: int = 1  # turns of a loop that one event stands for
+    flops: int = 0
+    moved: int = 0  # bytes that it reads and writes
+    memory: int = 0  # bytes of the results it made
+    inside_memory: int = 0
+    stack: tuple[str, ...] = ()  # innermost first: "file.py(12): function"
+    places: tuple[Where, ...] = ()
+    operations: tuple[str, ...] = ()  # that a fused kernel does
+    device_time: float = 0.0
+    inside_device: float = 0.0
+    marks: tuple[Any, Any] | None = None  # events of a GPU, until they are read
 
     @property
     def key(self) -> str:
+        """What it is counted under."""
         return self.name
+
+    @property
+    def user(self) -> bool:
+        """Whether it is a named range of the program's."""
+        return self.kind == "user_annotation"
 
     @property
     def cpu_time_total(self) -> float:
@@ -38,56 +57,78 @@ class Event:
         """Of these, those not spent in events within it."""
         return self.cpu_time_total - self.inside
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules it works for, as their model names them."""
+        return tuple(dict.fromkeys(below_root(w.module) for w in self.places if w.module))
+
 
 @dataclass(slots=True)
 class Average:
-    """All events of one name (and shapes, where these were kept)."""
+    """All events of one name (and shapes, or stack, where these were kept)."""
 
     key: str
     input_shapes: tuple[Any, ...] = ()
+    stack: tuple[str, ...] = ()
     count: int = 0
     cpu_time_total: float = 0.0
     self_cpu_time_total: float = 0.0
     is_user_annotation: bool = False
-
-    # No event is timed on a device.
     device_time_total: float = 0.0
     self_device_time_total: float = 0.0
     cpu_memory_usage: int = 0
     self_cpu_memory_usage: int = 0
     flops: int = 0
+    moved: int = 0
+    kind: str = "cpu_op"
+    operations: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    roofline: float | None = None  # share of what the machine could do in the time
 
     @property
     def cpu_time(self) -> float:
         """Microseconds of one, on average."""
-        return self.cpu_time_total / self.count
+        return self.cpu_time_total / max(self.count, 1)
+
+    @property
+    def device_time(self) -> float:
+        """The same on the device."""
+        return self.device_time_total / max(self.count, 1)
+
+    cuda_time_total = property(lambda self: self.device_time_total)
+    self_cuda_time_total = property(lambda self: self.self_device_time_total)
 
     def add(self, event: Event) -> None:
         """Count one more."""
-        self.count += 1
+        self.count += event.count
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_time_total
+        self.device_time_total += event.device_time
+        self.self_device_time_total += event.device_time - event.inside_device
+        self.cpu_memory_usage += event.memory
+        self.self_cpu_memory_usage += event.memory - event.inside_memory
+        self.flops += event.flops
+        self.moved += event.moved
+        self.operations = self.operations or event.operations
+        if event.places:
+            self.modules = tuple(dict.fromkeys((*self.modules, *event.modules)))
+            lines = [f"{w.file}:{w.line}" for w in event.places]
+            self.lines = tuple(dict.fromkeys((*self.lines, *lines)))
 
 
-def averages(events: Iterable[Event], by_shape: bool = False) -> Averages:
-    """Events counted by name."""
+def averages(events: Iterable[Event], by_shape: bool = False, by_stack: int = 0) -> Averages:
+    """Events counted by name, and by shapes and innermost lines where that is asked for."""
     found: dict[Any, Average] = {}
     for event in events:
         shapes = event.shapes if by_shape else ()
+        stack = event.stack[:by_stack]
         place = found.setdefault(
-            (event.name, shapes),
-            Average(event.name, shapes, is_user_annotation=event.user),
+            (event.name, shapes, stack),
+            Average(event.name, shapes, stack, is_user_annotation=event.user, kind=event.kind),
         )
         place.add(event)
     return Averages(found.values())
-
-
-def duration(microseconds: float) -> str:
-    """A time with its unit, as a reader wants it."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3f}{unit}"
-    return f"{microseconds:.3f}us"
 
 
 class Averages(list[Average]):
@@ -105,6 +146,7 @@ class Averages(list[Average]):
             total.count += each.count
             total.cpu_time_total += each.cpu_time_total
             total.self_cpu_time_total += each.self_cpu_time_total
+            total.flops += each.flops
         return total
 
     def table(
@@ -123,68 +165,97 @@ class Averages(list[Average]):
         Args:
             sort_by: a time or count by which to sort, greatest first.
             row_limit: how many lines; -1 for all.
-            max_src_column_width: accepted as PyTorch has it.
+            max_src_column_width: longer lines of the program are cut.
             max_name_column_width: longer names are cut.
             max_shapes_column_width: longer shapes are cut.
             header: a line above.
-            top_level_events_only: accepted as PyTorch has it.
-            time_unit: accepted as PyTorch has it.
+            top_level_events_only: only named ranges, compiled calls and what runs outside them.
+            time_unit: "s", "ms" or "us"; by default whatever each time is best read in.
         """
         rows = list(self)
         if sort_by is not None:
             attribute = sort_by.replace("cuda", "device")
             if rows and not hasattr(rows[0], attribute):
-                raise AttributeError(f"table: cannot sort by {sort_by!r}")
+                raise AttributeError(
+                    f"table: cannot sort by {sort_by!r}. Try 'self_cpu_time_total', "
+                    "'cpu_time_total', 'count', 'flops' or 'self_cpu_memory_usage'."
+                )
             rows.sort(key=lambda each: -getattr(each, attribute))
+        if top_level_events_only:
+            rows = [each for each in rows if each.kind in ("user_annotation", "compiled")]
         if row_limit >= 0:
             rows = rows[:row_limit]
         total = self.self_cpu_time_total or 1.0
-        titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
-                  "# of Calls"]  # fmt: skip
-        cells = [
-            [
-                each.key[:max_name_column_width],
-                f"{100 * each.self_cpu_time_total / total:.2f}%",
-                duration(each.self_cpu_time_total),
-                f"{100 * each.cpu_time_total / total:.2f}%",
-                duration(each.cpu_time_total),
-                duration(each.cpu_time),
-                str(each.count),
-            ]
-            for each in rows
-        ]
-        if any(each.input_shapes for each in rows):
-            titles.append("Input Shapes")
-            for line, each in zip(cells, rows, strict=True):
-                line.append(str([list(s) for s in each.input_shapes])[:max_shapes_column_width])
-        widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(titles))]
-        rule = "  ".join("-" * width for width in widths)
+        widths = (max_name_column_width, max_shapes_column_width, max_src_column_width)
+        columns = _columns(rows, total, time_unit, *widths)
         lines = [] if header is None else [header]
-        lines += [rule, _row(titles, widths), rule, *(_row(line, widths) for line in cells), rule]
-        return "\n".join([*lines, f"Self CPU time total: {duration(self.self_cpu_time_total)}", ""])
+        lines.append(text_table(columns, rows))
+        lines.append(f"Self CPU time total: {duration(self.self_cpu_time_total, time_unit)}")
+        device = sum(each.self_device_time_total for each in self)
+        if device:
+            lines.append(f"Self CUDA time total: {duration(device, time_unit)}")
+        return "\n".join([*lines, ""])
 
     def __str__(self) -> str:
         return self.table()
 
 
-def _row(cells: list[str], widths: list[int]) -> str:
-    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+def _columns(
+    rows: list[Average], total: float, unit: str | None, names: int, shapes: int, sources: int
+) -> list[Column]:
+    """The columns of a table: those that some row has something to say in."""
 
+    def wanted(attribute: str) -> bool:
+        return any(getattr(row, attribute) for row in rows)
 
-def write_chrome_trace(path: str | Path, events: Iterable[Event], metadata: dict[str, str]) -> None:
-    """Write events as a file that trace viewers read."""
-    entries = [
-        {
-            "ph": "X",
-            "cat": "user_annotation" if event.user else "cpu_op",
-            "name": event.name,
-            "pid": os.getpid(),
-            "tid": event.thread,
-            "ts": event.start,
-            "dur": event.cpu_time_total,
-            "args": {"Input Dims": [list(s) for s in event.shapes]} if event.shapes else {},
-        }
-        for event in events
+    columns = [
+        Column("Name", lambda r: cut(r.key, names), left=True),
+        Column("Self CPU %", lambda r: f"{100 * r.self_cpu_time_total / total:.2f}%"),
+        Column("Self CPU", lambda r: duration(r.self_cpu_time_total, unit)),
+        Column("CPU total %", lambda r: f"{100 * r.cpu_time_total / total:.2f}%"),
+        Column("CPU total", lambda r: duration(r.cpu_time_total, unit)),
+        Column("CPU time avg", lambda r: duration(r.cpu_time, unit)),
     ]
-    content = {"schemaVersion": 1, "traceEvents": entries, "displayTimeUnit": "ms", **metadata}
-    Path(path).write_text(json.dumps(content), encoding="utf-8")
+    if wanted("device_time_total"):
+        columns.append(Column("Self CUDA", lambda r: duration(r.self_device_time_total, unit)))
+        columns.append(Column("CUDA total", lambda r: duration(r.device_time_total, unit)))
+    if wanted("cpu_memory_usage"):
+        columns.append(Column("CPU Mem", lambda r: quantity(r.cpu_memory_usage, "B")))
+        columns.append(Column("Self CPU Mem", lambda r: quantity(r.self_cpu_memory_usage, "B")))
+    columns.append(Column("# of Calls", lambda r: str(r.count)))
+    if wanted("flops"):
+        columns.append(Column("FLOPs", lambda r: quantity(r.flops, "") if r.flops else "--"))
+    if any(row.roofline is not None for row in rows):
+        columns.append(Column("Roofline", lambda r: _percent(r.roofline)))
+    if wanted("moved"):
+        columns.append(Column("Moved", lambda r: quantity(r.moved, "B") if r.moved else "--"))
+    if wanted("input_shapes"):
+        columns.append(Column("Input Shapes", lambda r: cut(_shapes(r), shapes), left=True))
+    if wanted("modules"):
+        columns.append(Column("Modules", lambda r: cut(_some(r.modules), 40), left=True))
+    if wanted("stack"):
+        columns.append(Column("Source", lambda r: cut(_some(r.stack[:1]), sources), left=True))
+    elif wanted("lines"):
+        columns.append(Column("Source", lambda r: cut(_some(_short(r)), sources), left=True))
+    return columns
+
+
+def cut(text: str, width: int) -> str:
+    """A text's beginning."""
+    return text if len(text) <= width else text[: max(width - 3, 1)] + "..."
+
+
+def _percent(share: float | None) -> str:
+    return "--" if share is None else f"{100 * share:.0f}%"
+
+
+def _shapes(row: Average) -> str:
+    return str([list(s) for s in row.input_shapes])
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return "" if not names else names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "")
+
+
+def _short(row: Average) -> tuple[str, ...]:
+    return tuple(line.replace("\\", "/").rsplit("/", 1)[-1] for line in row.lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -11,12 +12,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from adjoint.profiler.events import Averages, Event, averages, write_chrome_trace
-from adjoint.profiler.recorder import RECORDERS, Recorder, now
+from adjoint.engine.backends.array.cuda import is_available
+from adjoint.profiler.events import OUTSIDE, Average, Averages, Event, averages
+from adjoint.profiler.export import write_chrome_trace, write_stacks
+from adjoint.profiler.memory import Allocation, MemoryTimeline
+from adjoint.profiler.recorder import RECORDERS, Recorder, Wanted, now
+from adjoint.profiler.roofline import measured
 
 
 class ProfilerActivity(Enum):
-    """What to time. Operations are timed on the CPU; a GPU's own time is not known."""
+    """What to time: the CPU, and what a GPU does meanwhile."""
 
     CPU = 0
     XPU = 1
@@ -101,22 +106,27 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """Times the operations of a `with` block.
+    """Times the operations of a `with` block: eager ones, and the kernels of compiled functions.
+
+    A kernel's row knows the operations that were fused into it, the modules and lines they come
+    from, the bytes it moves and its floating-point operations. The stages of the compiler are in
+    the same timeline. Nothing is in the way of programs that are not profiled.
 
     Args:
-        activities: what to time; a `ProfilerActivity.CUDA` has the CPU's times.
+        activities: what to time; `ProfilerActivity.CUDA` adds the GPU's own time, by its events.
         schedule: which steps to record, from `schedule`; all unless given.
         on_trace_ready: called with this object at the end of each recorded cycle.
         record_shapes: keep the operands' shapes.
-        profile_memory: accepted as PyTorch has it; memory is not counted.
-        with_stack: accepted as PyTorch has it; stacks are not kept.
-        with_flops: accepted as PyTorch has it; operations are not counted.
-        with_modules: accepted as PyTorch has it.
-        experimental_config: accepted as PyTorch has it.
-        execution_trace_observer: accepted as PyTorch has it.
+        profile_memory: keep what results take and when it is given back (`memory_timeline`).
+        with_stack: keep the lines of the program that led to each operation.
+        with_flops: count floating-point operations; the table then has each row's share of what
+            this machine was measured to do.
+        with_modules: keep the module at work.
+        experimental_config: accepted as PyTorch has it; there is nothing to configure.
+        execution_trace_observer: refused unless None: there are no execution traces.
         acc_events: keep the events of all cycles.
-        use_cuda: accepted as PyTorch has it.
-        custom_trace_id_callback: accepted as PyTorch has it.
+        use_cuda: PyTorch's older way to ask for `ProfilerActivity.CUDA`.
+        custom_trace_id_callback: gives the trace file an id of the program's.
 
     Example:
         >>> import adjoint as ad
@@ -146,9 +156,15 @@ class profile:
         execution_trace_observer: Any = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,
-        custom_trace_id_callback: Any = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self.activities = set(activities or (ProfilerActivity.CPU,))
+        if execution_trace_observer is not None:
+            raise NotImplementedError(
+                "profile: there are no execution traces; use export_chrome_trace."
+            )
+        self.activities = set(activities or supported_activities())
+        if use_cuda:
+            self.activities.add(ProfilerActivity.CUDA)
         self.schedule = schedule or _always
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
@@ -158,12 +174,13 @@ class profile:
         self.with_flops = with_flops
         self.with_modules = with_modules
         self.acc_events = acc_events
+        self.custom_trace_id_callback = custom_trace_id_callback
         self.step_num = 0
         self.current_action = self.schedule(0)
         self._recorder: Recorder | None = None
         self._step: Event | None = None
-        self._events: list[Event] = []
-        self._metadata: dict[str, str] = {}
+        self._seen: list[Recorder] = []  # finished ones
+        self._metadata: dict[str, Any] = {}
 
     def __enter__(self) -> profile:
         self.start()
@@ -198,52 +215,94 @@ class profile:
         record = self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if record and self._recorder is None:
             if not self.acc_events:
-                self._events = []
-            self._recorder = Recorder(self.record_shapes)
+                self._seen = []
+            self._recorder = Recorder(self._wanted())
             self._recorder.start()
         elif not record:
             self._end_recording()
         if self._recorder is not None and self.record_steps:
-            self._step = self._recorder.open(f"ProfilerStep#{self.step_num}", user=True)
+            self._step = self._recorder.open(f"ProfilerStep#{self.step_num}", "user_annotation")
+
+    def _wanted(self) -> Wanted:
+        return Wanted(
+            shapes=self.record_shapes,
+            memory=self.profile_memory,
+            stack=self.with_stack,
+            flops=self.with_flops,
+            modules=self.with_modules,
+            device=ProfilerActivity.CUDA in self.activities and is_available(),
+        )
 
     def _end_recording(self) -> None:
         if self._recorder is not None:
             self._recorder.stop()
-            self._events += self._recorder.events
+            self._seen.append(self._recorder)
             self._recorder = self._step = None
 
     def events(self) -> list[Event]:
-        """What was seen, in the order it ended."""
-        return list(self._events)
+        """What was seen, in the order it ended; kernels of compiled programs after all else."""
+        return [event for recorder in self._seen for event in recorder.everything()]
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **_: Any
     ) -> Averages:
-        """Times by name (and shapes)."""
-        return averages(self._events, group_by_input_shape)
+        """Times by name (and by shapes, and by the innermost lines that led there).
+
+        What the program did outside of all events is a row too, so that the times of all rows
+        together are those of the block.
+        """
+        events = self.events()
+        found = averages(events, group_by_input_shape, group_by_stack_n)
+        wall = sum(each.ended - each.began for each in self._seen)
+        outside = wall - found.self_cpu_time_total
+        if outside > 0:
+            found.append(
+                Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
+            )
+        if self.with_flops:
+            machine = measured()
+            for row in found:
+                row.roofline = machine.share(row.flops, row.moved, row.self_cpu_time_total / 1e6)
+        return found
+
+    def memory_timeline(self) -> MemoryTimeline:
+        """Memory over time, what held it at the peak, and for which modules."""
+        if not self.profile_memory:
+            raise RuntimeError("memory_timeline: the profile was made without profile_memory=True")
+        made: list[Allocation] = []
+        for each in self._seen:
+            if each.allocations is not None:
+                made += each.allocations.seen
+        return MemoryTimeline(made)
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Write memory over time: `.html` as a picture, else as JSON, `[times, sizes]`."""
+        self.memory_timeline().export(str(path))
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write a file that trace viewers read; gzipped where the name says so."""
-        if str(path).endswith(".gz"):
-            import gzip
-
-            plain = Path(str(path)[:-3])
-            write_chrome_trace(plain, self._events, self._metadata)
-            with gzip.open(path, "wb") as file:
-                file.write(plain.read_bytes())
-            plain.unlink()
-            return
-        write_chrome_trace(path, self._events, self._metadata)
+        """Write a file that trace viewers read (Perfetto); gzipped where the name says so."""
+        metadata = dict(self._metadata)
+        if self.custom_trace_id_callback is not None:
+            metadata["trace_id"] = self.custom_trace_id_callback()
+        write_chrome_trace(path, self.events(), metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Refused: stacks are not kept."""
-        raise NotImplementedError("profile.export_stacks: stacks are not kept")
+        """Write the stacks and the time in each, for flame graphs; needs `with_stack=True`."""
+        if not self.with_stack:
+            raise RuntimeError("export_stacks: the profile was made without with_stack=True")
+        write_stacks(path, self.events(), metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Put a value into the trace file."""
+        """Put a text into the trace file."""
         self._metadata[key] = value
 
-    add_metadata_json = add_metadata
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Put a value, given as JSON, into the trace file."""
+        self._metadata[key] = json.loads(value)
+
+    def preset_metadata_json(self, key: str, value: str) -> None:
+        """`add_metadata_json` before the profile begins."""
+        self.add_metadata_json(key, value)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Any = None) -> None:
         """Go on, or leave off, recording."""
@@ -262,7 +321,7 @@ class record_function(contextlib.ContextDecorator):
         self._events: list[tuple[Recorder, Event]] = []
 
     def __enter__(self) -> record_function:
-        self._events = [(each, each.open(self.name, user=True)) for each in RECORDERS]
+        self._events = [(each, each.open(self.name, "user_annotation")) for each in RECORDERS]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -280,7 +339,7 @@ class record_function(contextlib.ContextDecorator):
 
 def supported_activities() -> set[ProfilerActivity]:
     """What can be timed."""
-    return {ProfilerActivity.CPU}
+    return {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if is_available() else set())
 
 
 def kineto_available() -> bool:

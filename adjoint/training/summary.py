@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.flops import flops_of
 from adjoint.nn import Module
-
-
-def operations(record: Any, operands: tuple[Any, ...], outs: Any) -> int:
-    """Multiplications and additions of one operation: products and elementwise work."""
-    out = outs[0] if isinstance(outs, tuple) else outs
-    if record.name == "matmul":
-        return 2 * out.numel() * int(operands[0].shape[-1])
-    if record.name == "linear":
-        bias = out.numel() if len(operands) > 2 else 0
-        return 2 * out.numel() * int(operands[1].shape[-1]) + bias
-    if record.name == "convolution":
-        return 2 * out.numel() * prod(operands[1].shape[1:])
-    if record.name == "convolution_transpose":
-        return 2 * operands[0].numel() * prod(operands[1].shape[1:])
-    if record.family == "elementwise":
-        return int(out.numel())
-    return 0
 
 
 @dataclass(slots=True)
@@ -86,8 +69,8 @@ def _shape(value: Any) -> str:
 def summary(model: Module, *inputs: Any, **kwargs: Any) -> Summary:
     """Run the model once on example inputs and tabulate its layers.
 
-    A module's row counts its own parameters; FLOPs count products and elementwise operations made
-    while it and its children run.
+    A module's row counts its own parameters; FLOPs count products, elementwise operations and
+    reductions made while it and its children run.
 
     Example:
         >>> import adjoint as ad
@@ -114,7 +97,7 @@ def summary(model: Module, *inputs: Any, **kwargs: Any) -> Summary:
         return hook
 
     def count(record: Any, operands: tuple[Any, ...], params: Any, outs: Any) -> None:
-        flops = operations(record, operands, outs)
+        flops = flops_of(record, operands, outs if isinstance(outs, tuple) else (outs,))
         result.flops += flops
         for row in {id(row): row for row in running}.values():
             row.flops += flops

@@ -34,6 +34,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
 from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
@@ -106,10 +107,17 @@ class Captured(Inspection):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels:
             return self.fn(*args, **kwargs)  # part of an outer trace or transform
-        if self.effects:
-            with self.lock:
-                return self._call(args, kwargs)
-        return self._call(args, kwargs)
+        if LISTENERS:
+            with stage(f"compiled {self.families.name}", "compiled"):
+                return self._locked(args, kwargs)
+        return self._locked(args, kwargs) if self.effects else self._call(args, kwargs)
+
+    def _locked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a function that may have effects: one at a time."""
+        if not self.effects:
+            return self._call(args, kwargs)
+        with self.lock:
+            return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ready = self.ready
@@ -385,7 +393,8 @@ class Captured(Inspection):
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
-                program = self._recorded(trace, structure, given, leaves)
+                with stage(f"record {self.families.name}"):
+                    program = self._recorded(trace, structure, given, leaves)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue

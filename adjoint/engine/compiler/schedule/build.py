@@ -21,6 +21,7 @@ from adjoint.engine.compiler.package.work import Work
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
+from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import keeping, run_passes
@@ -44,16 +45,21 @@ class PlanBuilder:
 
     def __init__(self, task: Task, setting: Setting) -> None:
         self.setting = setting
-        flat = setting.target.prepare(run_passes(task.graph, keeping(setting.keeps)))
-        self.remat = rematerialise(flat, setting.options.remat)
+        with stage("passes over the graph"):
+            flat = setting.target.prepare(run_passes(task.graph, keeping(setting.keeps)))
+        with stage("decide what to compute again"):
+            self.remat = rematerialise(flat, setting.options.remat)
         self.inputs, given = input_places(self.remat.graph, task.examples)
-        legal = Legal(self.remat.graph, given, setting)
+        with stage("legalise"):
+            legal = Legal(self.remat.graph, given, setting)
         self.graph = legal.graph
-        self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
-        self.units = ordered(self.fusion, self.graph)
-        self.placing = Placing(
-            task, self.graph, self.inputs, given, self.fusion, self.units, setting
-        )
+        with stage("fuse"):
+            self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
+            self.units = ordered(self.fusion, self.graph)
+        with stage("place in memory"):
+            self.placing = Placing(
+                task, self.graph, self.inputs, given, self.fusion, self.units, setting
+            )
         self.places, self.place_of = self.placing.places, self.placing.place_of
 
     def plan(self) -> Plan:

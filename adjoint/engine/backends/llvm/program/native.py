@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from time import perf_counter_ns
 from typing import Any
 
 from adjoint.engine.backends.llvm.loops.kernels import emit
@@ -23,7 +25,8 @@ from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.memory.footprint import check, limit, too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
-from adjoint.engine.compiler.package.draft import Draft, functions_of
+from adjoint.engine.compiler.package.accounts import Account, accounts
+from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
 from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.package.image import (
     FORMAT,
@@ -41,7 +44,9 @@ from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.code_digest import package_digest
+from adjoint.engine.core.state.timeline import LISTENERS, Ran, stage
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
+from adjoint.engine.graph.extents import Sizes
 from adjoint.engine.graph.record.sources import State
 
 
@@ -60,6 +65,7 @@ class Native:
         functions: dict[str, library.NativeFunction],
         plan: Plan | None = None,
         arena: Arena | None = None,  # shared with programs of other sizes
+        drafted: Callable[[], tuple[Draft, Sizes]] | None = None,  # the draft it was made from
     ) -> None:
         self.task, self.image, self.plan = task, image, plan
         self.functions = functions  # keeps their code
@@ -76,6 +82,7 @@ class Native:
             self.task = replace(task, examples=(), targets=())
         self.pool = the_pool()
         self.parallel = image.parallel
+        self.drafted = drafted
 
     def move(self, origin: int) -> None:
         """Have the arena at another address."""
@@ -135,10 +142,21 @@ class Native:
         sizing = self.task.sizing
         return explain(self.image) + ("" if sizing is None else told_of(sizing.kept))
 
+    def accounts(self) -> list[list[Account]]:
+        """By segment, what every entry of its table does; none where that is not known."""
+        if self.drafted is None:
+            return []
+        draft, sizes = self.drafted()
+        made = accounts(draft, concrete(sizes))
+        fits = [len(part) for part in made] == [len(part or "1") for part in self.image.segments]
+        return made if fits else []
+
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
+        if LISTENERS:
+            return self.timed(inputs, targets)
         with self.lock:
             results = self.fill(inputs, targets)
             run = self.pool.run
@@ -148,6 +166,25 @@ class Native:
                     segment(inputs, results)
                     continue
                 code = run(segment.address, segment.count, workers)
+                if code:
+                    raise self.image.fault(code)
+            return results
+
+    def timed(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """`__call__`, with the time of each entry told to those who listen."""
+        with self.lock:
+            results = self.fill(inputs, targets)
+            workers = get_num_threads() if self.parallel else 1
+            for number, segment in enumerate(self.segments):
+                start = perf_counter_ns()
+                code, times = 0, memoryview(b"")
+                if segment.__class__ is HostCall:
+                    segment(inputs, results)
+                else:
+                    code, times = self.pool.run_timed(segment, workers)
+                run = Ran(self, number, start, perf_counter_ns(), times)
+                for listener in LISTENERS:
+                    listener.ran(run)
                 if code:
                     raise self.image.fault(code)
             return results
@@ -169,7 +206,9 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     if shared is not None:
         believed = shared.believed(task)
         if believed is not None:
-            native = Native(task, *believed, arena=shared.arena)
+            native = Native(
+                task, *believed, arena=shared.arena, drafted=partial(shared.draft, task)
+            )
             return checked(native, task, None, shared) if options.validate else native
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
@@ -179,23 +218,29 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     key = None if options.validate else disk_key(task, options)
     arena = None if shared is None else shared.arena
     if key is not None:
-        kept = from_disk(task, key, arena)
+        with stage("look on disk"):
+            kept = from_disk(task, key, arena, options)
         if kept is not None:
-            return kept
+            with stage("found on disk"):
+                return kept
     made = None if shared is None else planned(task, options, shared)
     if made is not None:
         image, functions = made
         plan = draft = None
     else:
         plan = plan_for(task, LLVM, options)
-        functions = library.load(functions_of(plan, emit))
+        with stage("write and assemble machine code"):
+            functions = library.load(functions_of(plan, emit))
         draft = Draft(plan)
         draft.place()
         image = draft.at({})
     if key is not None and None not in image.segments:
         modules = sorted({function.module for function in functions.values()})
         store.put(key, to_bytes(image, modules))
-    native = Native(task, image, functions, plan, arena if plan is None else None)
+    drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
+    if shared is not None and plan is None:
+        drafted = partial(shared.draft, sizes_of(task))
+    native = Native(task, image, functions, plan, arena if plan is None else None, drafted)
     return checked(native, task, draft, shared) if options.validate else native
 
 
@@ -238,7 +283,20 @@ def disk_prefix() -> str:
     return f"{target_key()};{package_digest()};{FORMAT}"
 
 
-def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None:
+def sizes_of(task: Task) -> Sizes:
+    """The sizes of a task that is one of many."""
+    assert task.sizing is not None
+    return task.sizing.sizes
+
+
+def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:
+    """The draft of a task, planned again."""
+    return Draft(plan_for(task, LLVM, options)), {}
+
+
+def from_disk(
+    task: Task, key: str, arena: Arena | None = None, options: Options | None = None
+) -> Native | None:
     """The executable of a task that was compiled before, if its image and code are all there."""
     data = store.get(key)
     if data is None:
@@ -257,7 +315,8 @@ def from_disk(task: Task, key: str, arena: Arena | None = None) -> Native | None
             functions = library.load(dict.fromkeys(image.functions, _gone), modules)
         except KeyError:
             return None
-        return Native(task, image, functions, None, arena)
+        again = partial(draft_again, task, options or Options()) if task.sizing is None else None
+        return Native(task, image, functions, None, arena, again)
 
 
 def _gone() -> library.Text:

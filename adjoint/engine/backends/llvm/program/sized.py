@@ -106,6 +106,13 @@ class SizedPlans:
             return None
         return found.at(task.sizing.sizes)
 
+    def draft(self, sizes: Sizes) -> tuple[Draft, Sizes]:
+        """The draft that a task of these sizes was made from, and all its sizes."""
+        found = self.find(sizes)
+        if found is None:
+            raise RuntimeError("compile: the plan of this program was dropped for newer ones")
+        return found.draft, found.scope.complete(sizes)
+
     def add(self, plan: Sized) -> None:
         self.plans.append(plan)
         del self.plans[:-PLANS]

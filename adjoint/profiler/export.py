@@ -1,0 +1,72 @@
+"""Files of a profile: traces for Perfetto and chrome://tracing, stacks for flame graphs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from adjoint.profiler.events import Event
+
+
+def trace_entry(event: Event) -> dict[str, Any]:
+    """An event as trace viewers want it. Names and numbers only: no data of tensors."""
+    args: dict[str, Any] = {}
+    if event.shapes:
+        args["Input Dims"] = [list(s) for s in event.shapes]
+    if event.operations:
+        args["operations"] = "+".join(event.operations)
+    if event.modules:
+        args["modules"] = list(event.modules)
+    if event.places:
+        args["lines"] = list(dict.fromkeys(f"{w.file}:{w.line}" for w in event.places))
+    counts = {"flops": event.flops, "bytes": event.moved, "memory": event.memory}
+    args |= {key: value for key, value in counts.items() if value}
+    if event.count > 1:
+        args["turns"] = event.count
+    if event.stack:
+        args["stack"] = list(event.stack)
+    return {
+        "ph": "X",
+        "cat": event.kind,
+        "name": event.name,
+        "pid": os.getpid(),
+        "tid": event.thread,
+        "ts": round(event.start, 3),
+        "dur": round(event.cpu_time_total, 3),
+        "args": args,
+    }
+
+
+def write_chrome_trace(path: str | Path, events: Iterable[Event], metadata: dict[str, Any]) -> None:
+    """Write events as a file that trace viewers read; gzipped where the name says so."""
+    content = {
+        "schemaVersion": 1,
+        "traceEvents": [trace_entry(event) for event in events],
+        "displayTimeUnit": "ms",
+        **metadata,
+    }
+    data = json.dumps(content, separators=(",", ":")).encode()
+    Path(path).write_bytes(gzip.compress(data) if str(path).endswith(".gz") else data)
+
+
+def write_stacks(path: str | Path, events: Iterable[Event], metric: str) -> None:
+    """Write stacks with the time spent in them, as flame graph tools read them."""
+    metrics = {"self_cpu_time_total": "self_cpu_time_total", "self_cuda_time_total": "device_time"}
+    if metric not in metrics:
+        known = ", ".join(metrics)
+        raise ValueError(f"export_stacks: metric must be one of {known}, received {metric!r}")
+    found: Counter[str] = Counter()
+    for event in events:
+        lines = [*reversed(event.stack)]
+        if not lines and event.places:
+            lines = [f"{w.file}({w.line}): {w.module or 'program'}" for w in event.places[:1]]
+        if lines:
+            folded = ";".join(line.replace(";", ",").replace(" ", "_") for line in lines)
+            found[f"{folded};{event.name}"] += round(getattr(event, metrics[metric]))
+    text = "".join(f"{stack} {time}\n" for stack, time in found.items() if time > 0)
+    Path(path).write_text(text, encoding="utf-8")

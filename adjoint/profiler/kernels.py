@@ -1,0 +1,55 @@
+"""Kernels of compiled programs as events, with what they do and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from adjoint.engine.core.state.timeline import Ran
+from adjoint.profiler.events import Event
+
+
+def kernel_events(runs: Iterable[tuple[Event | None, Ran]]) -> Iterator[Event]:
+    """An event per entry of each run; their time is taken from the event they ran in.
+
+    Programs are asked what their entries do only here, after the profile: to tell may take as
+    long as planning the program.
+    """
+    known: dict[int, list[list[Any]]] = {}
+    for outer, run in runs:
+        parts = known.get(id(run.executable))
+        if parts is None:
+            parts = known[id(run.executable)] = run.executable.accounts()
+        told = parts[run.segment] if run.segment < len(parts) else []
+        for event in _entries(run, told):
+            if outer is not None:
+                event.thread, event.depth = outer.thread, outer.depth + 1
+                outer.inside += event.cpu_time_total
+            yield event
+
+
+def _entries(run: Ran, told: list[Any]) -> Iterator[Event]:
+    if not len(run.times):  # a call of the eager table
+        name = told[0].name if told else "eager table"
+        yield _event(name, run.start / 1000, run.end / 1000, 1, told[0] if told else None)
+        return
+    first = min((run.times[k] for k in range(0, len(run.times), 3) if run.times[k + 2]), default=0)
+    shift = run.start - first
+    for k in range(len(run.times) // 3):
+        began, took, count = run.times[3 * k : 3 * k + 3]
+        if not count:
+            continue
+        account = told[k] if k < len(told) else None
+        name = account.name if account is not None else f"entry {k}"
+        start = (began + shift) / 1000
+        yield _event(name, start, start + took / 1000, count, account)
+
+
+def _event(name: str, start: float, end: float, count: int, account: Any) -> Event:
+    event = Event(name, start, end, kind="kernel", count=count)
+    if account is not None:
+        event.operations = account.operations
+        event.places = account.places
+        event.moved = (account.read + account.written) * count
+        event.flops = account.flops * count
+    return event

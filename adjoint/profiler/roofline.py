@@ -1,0 +1,55 @@
+"""What this machine can do: its measured peaks, and a kernel's share of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import adjoint as ad
+
+SIDE = 768  # of the matrices that are multiplied
+ELEMENTS = 1 << 23  # of the vectors that are added: far larger than caches
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Floating-point operations and bytes a second, as measured."""
+
+    flops: float
+    bandwidth: float
+
+    def share(self, flops: int, moved: int, seconds: float) -> float | None:
+        """Of the time that work took, the part in which the machine could have done it.
+
+        None where nothing is known of the work. Above 1 where what is moved lay in a cache.
+        """
+        if seconds <= 0 or not (flops or moved):
+            return None
+        return max(flops / self.flops, moved / self.bandwidth) / seconds
+
+
+def _best(run: Callable[[], Any]) -> float:
+    run()
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@cache
+def measured() -> Roofline:
+    """The peaks of this machine with the threads it has, float32; measured once, half a second."""
+    with ad.no_grad():
+        x, y = ad.randn(SIDE, SIDE), ad.randn(SIDE, SIDE)
+        product = ad.compile(lambda a, b: a @ b)
+        seconds = _best(lambda: product(x, y))
+        a, b = ad.ones(ELEMENTS), ad.ones(ELEMENTS)
+        add = ad.compile(lambda u, v: u.add_(v))
+        moved = _best(lambda: add(a, b))
+    return Roofline(2 * SIDE**3 / seconds, 3 * 4 * ELEMENTS / moved)
