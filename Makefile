@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: test train check lint types layers unit doctest validate compare ecosystem bench docs stubs format clean
+.PHONY: test train check lint types layers unit doctest validate compare ecosystem bench docs pages stubs format clean
 
 test: lint types layers stubs-check unit doctest   ## everything a change must pass
 
@@ -60,6 +60,9 @@ bench: $(STAMP)          ## training steps and overhead, interleaved with PyTorc
 	$(BIN)/python -m benchmarks.compiled --json benchmarks/compiled.json --plot benchmarks/compiled.png
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.dataloader
+
+pages: $(STAMP)          ## pages that people open, checked in a headless Chromium
+	$(BIN)/python -m tests.pages.check
 
 docs: $(STAMP)           ## HTML documentation in docs/_build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

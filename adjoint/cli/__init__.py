@@ -85,6 +85,11 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("recipe", nargs="?", help="a recipe's name or a .py file; none lists them")
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
 
+    explain = commands.add_parser("explain", help="run a script; a page about what it compiled")
+    explain.add_argument("-o", "--output", help="the page to write; by default script.html")
+    explain.add_argument("script", help="the file to run")
+    explain.add_argument("args", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
+
     start = commands.add_parser(
         "launch", help="start a program in several processes (torchrun's options)", add_help=False
     )
@@ -115,6 +120,10 @@ def dispatch(chosen: argparse.Namespace) -> int:
         from adjoint.cli.train import train_recipe
 
         return train_recipe(chosen.recipe, chosen.args)
+    if chosen.command == "explain":
+        from adjoint.cli.explain import explain_script
+
+        return explain_script(chosen.script, chosen.args, chosen.output)
     from adjoint.cli.info import clear_cache, report
 
     print(clear_cache() if chosen.clear_cache else report())

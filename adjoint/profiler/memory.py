@@ -139,7 +139,7 @@ class MemoryTimeline:
         start, end = (self.times[0], self.times[-1]) if self.times else (0.0, 1.0)
         span = max(end - start, 1e-9)
         points = []
-        last = height
+        last = float(height)
         for at, size in zip(self.times, self.sizes, strict=True):
             x = width * (at - start) / span
             y = height * (1 - size / max(self.peak, 1))

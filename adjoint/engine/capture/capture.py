@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -9,7 +10,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +46,7 @@ _SIZES = 32  # of these, programs that another size's can be made into within mi
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
 _PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace)  # where a number or tensor may move
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
+_KEPT: list[list[Captured]] = []  # lists that hold what is compiled meanwhile
 _clock = itertools.count(1)  # says which programs were used last
 
 
@@ -103,6 +105,8 @@ class Captured(Inspection):
         self.effects = False  # whether some program has any
         self.lock = forks.reentrant(forks.LockOrder.EFFECTS)
         _ALL.add(self)
+        for kept in _KEPT:
+            kept.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels:
@@ -443,6 +447,7 @@ class Captured(Inspection):
         found.roll_back()
         engine: Any = found.recorder.engine
         engine.end()
+        program.modules = list(engine.roots.values())
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None
         program.dependence = found.guards(
@@ -552,6 +557,17 @@ def _again(
     fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, whole: bool
 ) -> Captured:
     return Captured(fn, factory, dynamic=dynamic, whole=whole)
+
+
+@contextlib.contextmanager
+def keeping_all() -> Iterator[list[Captured]]:
+    """A block that holds every function compiled in it, so that it can be looked at afterwards."""
+    kept: list[Captured] = []
+    _KEPT.append(kept)
+    try:
+        yield kept
+    finally:
+        _KEPT.remove(kept)
 
 
 def reset() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -106,6 +107,7 @@ class TensorEngine:
         self.paths: dict[int, str] = {}
         self.wheres: dict[tuple[int, int, int], Where] = {}
         self.placed: list[Frame | None] = []
+        self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
     def begin(self, recorder: Any) -> None:
@@ -143,7 +145,9 @@ class TensorEngine:
         path = self.paths.get(id(call))
         if path is None:
             calls = [(f.code, f.fast[0] if f.fast else None) for f in self.recorder.frames]
-            path = self.paths[id(call)] = module_path(executed_modules(calls), self.names)
+            stack = executed_modules(calls)
+            self.roots.setdefault(id(stack[0]), weakref.ref(stack[0]))
+            path = self.paths[id(call)] = module_path(stack, self.names)
         return path
 
     def _check_drawn(self, test: HostScalar) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from typing import Any
 
 from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.history import history
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.retracing import Retraces
+from adjoint.engine.core.state.timeline import timed_runs
 from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.ir import DataflowGraph
+
+# How a page is written: the compiler puts it here.
+PAGES: dict[str, Callable[[str | os.PathLike[str], Any], None]] = {}
 
 
 class Inspection:
@@ -21,6 +26,7 @@ class Inspection:
     retraces: Retraces
     traces: int
     _latest: Program | None
+    __call__: Callable[..., Any]
 
     @property
     def latest(self) -> Program:
@@ -67,8 +73,16 @@ class Inspection:
         """The latest program's graph as Python."""
         return self.latest.text()
 
-    def explain(self) -> str:
+    def explain(
+        self, html: str | os.PathLike[str] | None = None, run: tuple[Any, ...] | None = None
+    ) -> str:
         """What the latest program runs as: its steps, and why fusion stopped where it did.
+
+        Args:
+            html: also write a page there, one file that opens without a network: the model as a
+                graph of modules, kernels with times, memory, guards, generated code.
+            run: arguments to call the function with once, so that the page has times of kernels.
+                Without, it has those of the last call that a profiler saw.
 
         >>> import adjoint as ad
         >>> double = ad.compile(lambda x: (x * 2 + 1).exp())
@@ -76,6 +90,11 @@ class Inspection:
         >>> print(double.explain().splitlines()[0][:47])
         1 steps: 1 launches of fused kernels, 0 of temp
         """
+        if run is not None:
+            with timed_runs():
+                self(*run)
+        if html is not None:
+            PAGES["html"](html, self)
         return self.latest.explain()
 
     def svg(self, expand: Collection[str] | bool = ()) -> str:

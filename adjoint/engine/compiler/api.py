@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.capture import Captured
+from adjoint.engine.capture.inspection import PAGES
 from adjoint.engine.compiler.executors import DEFAULT, factory_for
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config
@@ -89,6 +92,14 @@ def compile(
     if is_module(model):
         return compiled_module(model, settings, captured)
     return captured(model, settings)
+
+
+def write_page(path: str | os.PathLike[str], shown: Any) -> None:
+    """Write the page about a compiled function; what makes it is loaded when first asked for."""
+    importlib.import_module("adjoint.engine.compiler.page.write").write_page(path, shown)
+
+
+PAGES["html"] = write_page
 
 
 def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:

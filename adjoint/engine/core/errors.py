@@ -48,9 +48,14 @@ def warn_user(message: str) -> None:
     warnings.warn(message, stacklevel=depth)
 
 
+def source_line(path: str, line: int) -> str:
+    """The text of a line of a program, "" where it cannot be had."""
+    return linecache.getline(path, line).strip()
+
+
 def show_line(path: str, line: int) -> str:
     """A line of a program, for a message: `train.py:12, "loss = model(x).item()"`."""
-    text = linecache.getline(path, line).strip()
+    text = source_line(path, line)
     return f"{Path(path).name}:{line}" + (f', "{text}"' if text else "")
 
 

@@ -42,7 +42,7 @@ class RecordNode(TapeNode):
             self.require_saved()
         capture = CONTEXT.capture
         if capture is not None and level is None and capture.pulls is not None:
-            capture.pulled = capture.forward.get(self.sequence)
+            capture.pulled = capture.origins.get(self.sequence)
             try:
                 return self.apply_captured(capture.pulls, grads, needed)
             finally:

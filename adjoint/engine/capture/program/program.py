@@ -69,6 +69,7 @@ class Program:
     executable: Executable | None = None  # runs the graph; made by `prepare`
     plan: PreparedCall | None = None
     used: int = 0  # when it was found last, in calls of all functions
+    modules: list[Callable[[], Any]] = field(default_factory=list)  # outermost ones, weakly
 
     @property
     def effects(self) -> bool:

@@ -124,7 +124,7 @@ class Trace:
         self.graph = DataflowGraph()
         self.located = located  # whether nodes are told the user's line and module
         self.locate: Callable[[], Where | None] = place_now
-        self.forward: dict[int, Where] = {}  # of nodes of the tape, by sequence: where they began
+        self.origins: dict[int, Where] = {}  # of nodes of the tape, by sequence: where they began
         self.pulled: Where | None = None  # during backward: that of the node whose rule runs
         self.start = sequence_now()  # nodes of the tape after this are the trace's own
         self.edges: dict[Any, Tensor] = {}  # places on the tape of arguments that are no leaves
@@ -456,7 +456,7 @@ class Trace:
         """A node of the tape was made for the operation that was recorded last."""
         where = self.graph.where
         if where is not None:
-            self.forward[sequence] = where._replace(backward=True)
+            self.origins[sequence] = where._replace(backward=True)
 
     def touch(self, tensor: Tensor) -> None:
         """Note the fields of a tensor before the first change to them."""

@@ -83,6 +83,8 @@ class Native:
         self.pool = the_pool()
         self.parallel = image.parallel
         self.drafted = drafted
+        # Of the latest run that was timed: nanoseconds and turns by segment and entry.
+        self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}
 
     def move(self, origin: int) -> None:
         """Have the arena at another address."""
@@ -183,11 +185,26 @@ class Native:
                 else:
                     code, times = self.pool.run_timed(segment, workers)
                 run = Ran(self, number, start, perf_counter_ns(), times)
+                self.keep_times(run)
                 for listener in LISTENERS:
                     listener.ran(run)
                 if code:
                     raise self.image.fault(code)
             return results
+
+    def keep_times(self, run: Ran) -> None:
+        """Note a run's times, for pages."""
+        if not len(run.times):
+            self.latest_times[run.segment, 0] = (run.end - run.start, 1)
+        for k in range(len(run.times) // 3):
+            self.latest_times[run.segment, k] = (run.times[3 * k + 1], run.times[3 * k + 2])
+
+    def sources(self) -> dict[str, str]:
+        """The LLVM text of every function, by name."""
+        if self.drafted is None:
+            return {}
+        texts = functions_of(self.drafted()[0].plan, emit)
+        return {name: write()[0] for name, write in texts.items()}
 
 
 def allocate(arena: Arena, image: Image) -> None:

@@ -1,0 +1,1 @@
+"""One page about a compiled function: what `explain(html=...)` writes."""

@@ -1,0 +1,207 @@
+"""What the page shows, as plain data: names, shapes, times and texts; no elements of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.compiler.package.accounts import Account, accounts
+from adjoint.engine.compiler.package.draft import Draft, concrete
+from adjoint.engine.compiler.schedule.steps import told
+from adjoint.engine.core.errors import source_line
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.places import Where
+from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+
+GUARDS = 3000  # that are listed
+BLOCKS = 1500  # of memory that are drawn: the largest
+KINDS = {State: "state", Argument: "argument", GradOf: "gradient", Host: "number"}
+FAMILIES = {  # colours of the graph, by record
+    "product": ("matmul", "linear", "convolution", "scaled_dot_product_attention", "embedding"),
+    "norm": ("layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm"),
+    "reduction": ("sum", "mean", "amax", "amin", "prod", "logsumexp", "cumsum", "cross_entropy"),
+    "movement": (
+        "reshape", "permute", "slice", "cat", "clone", "expand", "view_scatter", "index", "gather",
+        "scatter", "index_put", "cast", "unfold_windows", "fold_windows", "full", "arange",
+    ),
+}  # fmt: skip
+FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}
+
+
+def family(record: Record) -> str:
+    """The kind of operation, for its colour."""
+    name = record.name.removesuffix("_backward")
+    for prefix in ("convolution", "batch_norm"):
+        if name.startswith(prefix):
+            name = prefix
+    found = FAMILY_OF.get(name)
+    return found or ("elementwise" if record.family == "elementwise" else "other")
+
+
+@dataclass(slots=True)
+class Table:
+    """Things that are named often, each once: an index stands for it."""
+
+    items: list[Any] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+
+    def of(self, thing: Any) -> int:
+        """The index of a thing."""
+        at = self.index.get(thing)
+        if at is None:
+            at = self.index[thing] = len(self.items)
+            self.items.append(thing)
+        return at
+
+
+def collect(name: str, program: Program, shown: Any) -> dict[str, Any]:
+    """All that the page says of a function's latest program."""
+    lines, modules = Table(), Table()
+    nodes, inputs = graph_data(program, lines, modules)
+    executable = program.executable
+    drafted: Callable[[], tuple[Draft, Any]] | None = getattr(executable, "drafted", None)
+    kernels: list[dict[str, Any]] = []
+    memory: dict[str, Any] = {}
+    if drafted is not None:
+        draft, sizes = drafted()
+        at_sizes = concrete(sizes)
+        times = getattr(executable, "latest_times", None) or {}
+        kernels = [
+            kernel_data(account, times.get((s, k)), lines, modules)
+            for s, part in enumerate(accounts(draft, at_sizes))
+            for k, account in enumerate(part)
+            if account.kind != "test"
+        ]
+        memory = memory_data(draft, at_sizes, lines)
+    return {
+        "name": name,
+        "summary": shown.explain().splitlines()[0],
+        "nodes": nodes,
+        "inputs": inputs,
+        "kernels": kernels,
+        "memory": memory,
+        "guards": shown.guards().splitlines()[:GUARDS],
+        "recordings": shown.recordings(),
+        "modules": modules.items,
+        "lines": [[w[0], w[1], source_line(*w)] for w in lines.items],
+    }
+
+
+# -- the graph ----------------------------------------------------------------------------------
+
+
+def graph_data(program: Program, lines: Table, modules: Table) -> tuple[list[Any], list[Any]]:
+    """Nodes as [operation, family, phase, module, line, shape, inputs] and inputs as [name, ...].
+
+    A node's inputs are indices of nodes, or -1 - k for the graph's input k. Phases are 0 forward,
+    1 backward, 2 what follows: the update.
+    """
+    graph: DataflowGraph = program.graph
+    at: dict[Value, int] = {v: -1 - k for k, v in enumerate(graph.inputs)}
+    nodes: list[Any] = []
+    began = False
+    for number, node in enumerate(graph.nodes):
+        where = node.where
+        began = began or (where is not None and where.backward)
+        backward = where is not None and where.backward
+        phase = 1 if backward else 2 if began and not (where and where.module) else 0
+        at |= dict.fromkeys(node.outputs, number)
+        nodes.append(
+            [
+                node.record.name,
+                family(node.record),
+                phase,
+                modules.of(where.module if where is not None else ""),
+                -1 if where is None else lines.of((where.file, where.line)),
+                " ".join(str(v.spec) for v in node.outputs),
+                [at[x] for x in node.inputs if isinstance(x, Value) and x in at],
+            ]
+        )
+    names = weight_names(program)
+    inputs = [
+        [input_name(k, source, names), KINDS.get(type(source), "input"), str(value.spec)]
+        for k, (source, value) in enumerate(zip(program.sources, graph.inputs, strict=True))
+    ]
+    return nodes, inputs
+
+
+def weight_names(program: Program) -> dict[int, str]:
+    """Names of parameters and buffers, by the identity of their storages."""
+    names: dict[int, str] = {}
+    for ref in program.modules:
+        root = ref()
+        if root is None:
+            continue
+        kind = type(root).__name__
+        for name, tensor in (*root.named_parameters(), *root.named_buffers()):
+            names.setdefault(tensor._storage.identity, f"{kind}.{name}")
+    return names
+
+
+def input_name(k: int, source: Source, names: dict[int, str]) -> str:
+    """What an input of the graph is called."""
+    if isinstance(source, State):
+        return names.get(source.held.identity, f"state {k}")
+    if isinstance(source, GradOf) and source.tensor is not None:
+        held = names.get(source.tensor._storage.identity)
+        return f"{held}.grad" if held else f"gradient {k}"
+    return f"argument {source.position}" if isinstance(source, Argument) else f"number {k}"
+
+
+# -- kernels and memory -------------------------------------------------------------------------
+
+
+def kernel_data(
+    account: Account, time: tuple[int, int] | None, lines: Table, modules: Table
+) -> dict[str, Any]:
+    """A kernel of the program; its time in microseconds and its turns, where a run was timed."""
+    return {
+        "step": account.step,
+        "name": account.name,
+        "kind": account.kind,
+        "function": account.function,
+        "operations": list(account.operations),
+        "reason": account.reason,
+        "read": account.read,
+        "written": account.written,
+        "flops": account.flops,
+        "modules": [modules.of(m) for m in account.modules],
+        "lines": lines_of(account.places, lines),
+        "backward": any(w.backward for w in account.places),
+        "time": None if time is None else time[0] / 1000,
+        "turns": 1 if time is None else time[1],
+    }
+
+
+def lines_of(places: Iterable[Where], lines: Table) -> list[int]:
+    """The lines of places, each once."""
+    return list(dict.fromkeys(lines.of((w.file, w.line)) for w in places))
+
+
+def memory_data(draft: Draft, at_sizes: Any, lines: Table) -> dict[str, Any]:
+    """Blocks of the arena: [start, bytes, first, last, what, line], and the number of moments."""
+    starts, arena = draft.packed(at_sizes)
+    moments = draft.plan.moments
+    values: dict[Any, Value] = {}
+    for value, place in draft.plan.places.items():
+        values.setdefault(place.buffer, value)
+    blocks: list[Any] = []
+    for block, start in zip(draft.blocks, starts, strict=True):
+        value = next((values[b] for b in block.buffers if b in values), None)
+        where = value.node.where if value is not None and value.node is not None else None
+        shape = [at_sizes(n) for n in value.spec.shape] if value is not None else []
+        what = f"{block.buffers[0].dtype.name}{shape}"
+        if value is not None and value.node is not None:
+            what += f" of {value.node.record.name}"
+        line = -1 if where is None else lines.of((where.file, where.line))
+        blocks.append([start, at_sizes(block.nbytes), block.first, block.last, what, line])
+    blocks.sort(key=lambda b: -b[1])
+    return {
+        "arena": arena,
+        "moments": [[number, told(step.label, at_sizes)] for number, step in moments],
+        "blocks": blocks[:BLOCKS],
+        "left_out": max(len(blocks) - BLOCKS, 0),
+    }

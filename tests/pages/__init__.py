@@ -1,0 +1,1 @@
+"""Pages that people open, checked in a real browser: `make pages`."""
