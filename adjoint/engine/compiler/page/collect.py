@@ -190,12 +190,12 @@ def memory_data(draft: Draft, at_sizes: Any, lines: Table) -> dict[str, Any]:
         values.setdefault(place.buffer, value)
     blocks: list[Any] = []
     for block, start in zip(draft.blocks, starts, strict=True):
-        value = next((values[b] for b in block.buffers if b in values), None)
-        where = value.node.where if value is not None and value.node is not None else None
-        shape = [at_sizes(n) for n in value.spec.shape] if value is not None else []
+        held = next((values[b] for b in block.buffers if b in values), None)
+        node = None if held is None else held.node
+        where = None if node is None else node.where
+        shape = [] if held is None else [at_sizes(n) for n in held.spec.shape]
         what = f"{block.buffers[0].dtype.name}{shape}"
-        if value is not None and value.node is not None:
-            what += f" of {value.node.record.name}"
+        what += f" of {node.record.name}" if node is not None else ""
         line = -1 if where is None else lines.of((where.file, where.line))
         blocks.append([start, at_sizes(block.nbytes), block.first, block.last, what, line])
     blocks.sort(key=lambda b: -b[1])

@@ -2,7 +2,7 @@
 // What does not need a browser comes first, and is tested without one (tests/page_logic.js).
 
 const PHASES = ["forward", "backward", "update"];
-const WIDTH = 150, HEIGHT = 38, GAP = 22, HEAD = 26, PAD = 12, GROUPED = 40;
+const WIDTH = 150, HEIGHT = 38, GAP = 22, HEAD = 26, PAD = 12, GROUPED = 40, READABLE = 30;
 
 // -- the tree of modules ------------------------------------------------------------------------
 
@@ -53,6 +53,19 @@ function buildTree(data) {
   };
   visit(root);
   return { root, owner };
+}
+
+// What is open at first: the way down to where most of the model is, as long as that is readable.
+function openedAtFirst(root) {
+  const open = new Set();
+  let item = root.children.find((child) => child.name === "forward"), boxes = root.children.length;
+  while (item && boxes + item.children.length <= READABLE) {
+    open.add(item.path);
+    boxes += item.children.length;
+    const most = item.children.reduce((a, b) => (b.count > a.count ? b : a), item.children[0]);
+    item = most && most.kind === "module" && most.count > item.count / 2 ? most : null;
+  }
+  return open;
 }
 
 function shortPath(file) {
@@ -191,7 +204,7 @@ function moduleTimes(data) {
 }
 
 if (typeof module !== "undefined")
-  module.exports = { buildTree, layout, visibleEdges, standsFor, search, bytes, counted, cut, microseconds, moduleTimes, ancestors };
+  module.exports = { buildTree, openedAtFirst, layout, visibleEdges, standsFor, search, bytes, counted, cut, microseconds, moduleTimes, ancestors };
 
 // -- the page -----------------------------------------------------------------------------------
 
@@ -200,13 +213,7 @@ if (typeof document !== "undefined") start();
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const tree = buildTree(data), times = moduleTimes(data);
-  const open = new Set();
-  for (const phase of tree.root.children) {
-    if (phase.name !== "forward") continue;
-    open.add(phase.path);
-    const only = phase.children.filter((c) => c.kind === "module");
-    if (only.length === 1) open.add(only[0].path);
-  }
+  const open = openedAtFirst(tree.root);
   const $ = (id) => document.getElementById(id);
   const view = { x: 20, y: 20, scale: 1 };
   let chosen = null, sources = null;

@@ -223,9 +223,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     if shared is not None:
         believed = shared.believed(task)
         if believed is not None:
-            native = Native(
-                task, *believed, arena=shared.arena, drafted=partial(shared.draft, task)
-            )
+            again = partial(shared.draft, sizes_of(task))
+            native = Native(task, *believed, arena=shared.arena, drafted=again)
             return checked(native, task, None, shared) if options.validate else native
     if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
         v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
