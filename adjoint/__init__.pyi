@@ -85,6 +85,77 @@ from adjoint import vision as vision
 mps: ModuleType
 mtia: ModuleType
 xpu: ModuleType
+from adjoint.checks import AcceleratorError as AcceleratorError
+from adjoint.amp.grad_scaler import GradScaler as GradScaler
+from adjoint.engine.autodiff.tape.gradient_tape import GradientTape as GradientTape
+from adjoint.engine.graph.session.graph import Graph as Graph
+from adjoint.checks import OutOfMemoryError as OutOfMemoryError
+from adjoint._C import PyTorchFileReader as PyTorchFileReader
+from adjoint.jit.modules import ScriptModule as ScriptModule
+from adjoint.engine.graph.session.session import Session as Session
+from adjoint.cuda import Stream as Stream
+from adjoint.checks import SymBool as SymBool
+from adjoint.checks import SymFloat as SymFloat
+from adjoint.checks import SymInt as SymInt
+from adjoint.engine.tensor.tensor import TensorType as TensorType
+from adjoint.engine.tensor.memory import TypedStorage as TypedStorage
+from adjoint.engine.tensor.memory import UntypedStorage as UntypedStorage
+from adjoint.checks import _assert as _assert
+from adjoint.checks import _check as _check
+from adjoint.checks import _check_index as _check_index
+from adjoint.checks import _check_is_size as _check_is_size
+from adjoint.checks import _check_not_implemented as _check_not_implemented
+from adjoint.checks import _check_tensor_all as _check_tensor_all
+from adjoint.checks import _check_type as _check_type
+from adjoint.checks import _check_value as _check_value
+from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from adjoint.engine.graph.flow.associative import associative_scan as associative_scan
+from adjoint.amp.autocast_mode import autocast as autocast
+from adjoint.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
+from adjoint.engine.compiler.api import compile as compile
+from adjoint.engine.graph.flow.cond import cond as cond
+from adjoint.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from adjoint.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+from adjoint.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from adjoint.engine.core.state.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
+from adjoint.engine.core.state.precision import get_float32_matmul_precision as get_float32_matmul_precision
+from adjoint.engine.backends.threads import get_num_interop_threads as get_num_interop_threads
+from adjoint.engine.backends.threads import get_num_threads as get_num_threads
+from adjoint.engine.autodiff.tape.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from adjoint.engine.autodiff.tape.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from adjoint.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+from adjoint.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from adjoint.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+from adjoint.engine.core.state.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from adjoint.engine.tensor.memory import is_storage as is_storage
+from adjoint.engine.core.switches import is_warn_always_enabled as is_warn_always_enabled
+from adjoint.io.files import load as load
+from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.engine.graph.session.graph import placeholder as placeholder
+from adjoint.io.files import save as save
+from adjoint.engine.graph.flow.scan import scan as scan
+from adjoint.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+from adjoint.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from adjoint.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from adjoint.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
+from adjoint.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+from adjoint.amp.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from adjoint.engine.backends.array.tensor_types import set_default_tensor_type as set_default_tensor_type
+from adjoint.engine.core.state.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
+from adjoint.engine.core.state.precision import set_float32_matmul_precision as set_float32_matmul_precision
+from adjoint.engine.backends.threads import set_flush_denormal as set_flush_denormal
+from adjoint.engine.backends.threads import set_num_interop_threads as set_num_interop_threads
+from adjoint.engine.backends.threads import set_num_threads as set_num_threads
+from adjoint.engine.core.switches import set_warn_always as set_warn_always
+from adjoint.checks import sym_float as sym_float
+from adjoint.checks import sym_int as sym_int
+from adjoint.checks import sym_max as sym_max
+from adjoint.checks import sym_min as sym_min
+from adjoint.checks import sym_not as sym_not
+from adjoint.engine.tensor.typing_rules import typename as typename
+from adjoint.engine.core.state.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from adjoint.engine.autodiff.transforms.batching import vmap as vmap
+from adjoint.engine.graph.flow.while_loop import while_loop as while_loop
 
 __version__: str
 device = Device
@@ -603,4 +674,3 @@ def xlogy(input: Any, other: Any, *, out: Any = ...) -> Tensor: ...
 def zero_(input: Tensor) -> Tensor: ...
 def zeros(*args: Any, size: Any = ..., out: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Any = ..., pin_memory: builtins.bool = ..., requires_grad: builtins.bool = ...) -> Tensor: ...
 def zeros_like(input: Tensor, *, dtype: DType | None = ..., layout: Any = ..., device: Any = ..., pin_memory: builtins.bool = ..., requires_grad: builtins.bool = ..., memory_format: Any = ...) -> Tensor: ...
-def __getattr__(name: builtins.str) -> Any: ...

@@ -111,6 +111,11 @@ def methods_stub() -> str:
     return "\n".join(lines) + "\n"
 
 
+def elsewhere() -> dict[str, str]:
+    """Names of the facade that other modules have, and those modules."""
+    return dict(sorted(assembly.ELSEWHERE.items()))
+
+
 def facade_stub() -> str:
     """The stub of the package itself: explicit imports, dtypes, and derived functions."""
     source = (ROOT / "__init__.py").read_text()
@@ -119,6 +124,7 @@ def facade_stub() -> str:
     lines = [HEADER + IMPORTS + "\n".join(kept)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
     lines += [f"{name}: ModuleType" for name in sorted(assembly.FACADES)]
+    lines += [f"from {path} import {name} as {name}" for name, path in elsewhere().items()]
     lines.append("\n__version__: str\ndevice = Device\ndtype = DType")
     names = {d.name for d in dt.DTYPES} | set(dt.ALIASES)
     lines += [f"{name}: DType" for name in sorted(names)]
@@ -128,6 +134,7 @@ def facade_stub() -> str:
         f"{name}: Any"
         for name in sorted(extras)
         if name not in names and name not in table and name.isidentifier()
+        if name not in assembly.ELSEWHERE
     ]
     for name, p in sorted(table.items()):
         if name in names:
@@ -135,7 +142,6 @@ def facade_stub() -> str:
         lines.append(
             f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ..."
         )
-    lines.append("def __getattr__(name: builtins.str) -> Any: ...")
     return "\n".join(lines) + "\n"
 
 

@@ -47,9 +47,9 @@ def measured() -> Roofline:
     """The peaks of this machine with the threads it has, float32; measured once, half a second."""
     with ad.no_grad():
         x, y = ad.randn(SIDE, SIDE), ad.randn(SIDE, SIDE)
-        product: Any = ad.compile(lambda a, b: a @ b)
+        product = ad.compile(lambda a, b: a @ b)
         seconds = _best(lambda: product(x, y))
         a, b = ad.ones(ELEMENTS), ad.ones(ELEMENTS)
-        add: Any = ad.compile(lambda u, v: u.add_(v))
+        add = ad.compile(lambda u, v: u.add_(v))
         moved = _best(lambda: add(a, b))
     return Roofline(2 * SIDE**3 / seconds, 3 * 4 * ELEMENTS / moved)

@@ -6,8 +6,8 @@ import importlib
 import inspect
 import os
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from adjoint.engine.capture.capture import Captured
 from adjoint.engine.capture.inspection import PAGES
@@ -15,6 +15,110 @@ from adjoint.engine.compiler.executors import DEFAULT, factory_for
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config
 from adjoint.engine.graph.execution import ExecutorFactory
+
+if TYPE_CHECKING:
+    from adjoint.nn import Module
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R_co = TypeVar("R_co", covariant=True)
+M = TypeVar("M", bound="Module")
+
+
+class Compiled(Protocol[P, R_co]):
+    """What `compile` makes of a function: called as before, and asked about its programs."""
+
+    traces: int  # how often it was recorded
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run what was recorded."""
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Compiled[P, R_co]: ...
+
+    @overload
+    def __get__(
+        self: Compiled[Concatenate[Any, Q], R_co], instance: object, owner: Any = None
+    ) -> Compiled[Q, R_co]: ...
+
+    def explain(
+        self, html: str | os.PathLike[str] | None = None, run: tuple[Any, ...] | None = None
+    ) -> str:
+        """What the latest program does, step by step; also as a page."""
+        ...
+
+    def recordings(self) -> str:
+        """The recordings there are, and why."""
+        ...
+
+    def guards(self) -> str:
+        """What the latest program depends on."""
+        ...
+
+    def graph_text(self) -> str:
+        """The latest program's graph as Python."""
+        ...
+
+    def svg(self, expand: Collection[str] | bool = ()) -> str:
+        """The latest program's graph as a picture."""
+        ...
+
+    def reset(self) -> None:
+        """Forget every recording."""
+        ...
+
+
+class Compiling(Protocol):
+    """`compile` with its options given: a decorator that keeps types."""
+
+    @overload
+    def __call__(self, model: M) -> M: ...
+
+    @overload
+    def __call__(self, model: Callable[P, R_co]) -> Compiled[P, R_co]: ...
+
+
+@overload
+def compile(
+    model: M,
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | ExecutorFactory | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    validate: bool | None = None,
+    disable: bool = False,
+) -> M: ...
+
+
+@overload
+def compile(
+    model: Callable[P, R_co],
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | ExecutorFactory | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    validate: bool | None = None,
+    disable: bool = False,
+) -> Compiled[P, R_co]: ...
+
+
+@overload
+def compile(
+    model: None = None,
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | ExecutorFactory | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    validate: bool | None = None,
+    disable: bool = False,
+) -> Compiling: ...
 
 
 def compile(

@@ -1,0 +1,1 @@
+"""What type checkers must know of the public API."""
