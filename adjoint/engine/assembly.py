@@ -164,6 +164,10 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.backends.array.sharing",
     "adjoint.engine.sparse.creation",
     "adjoint.engine.backends.array.sparse",
+    "adjoint.engine.ops.quantized.affine",
+    "adjoint.engine.ops.quantized.convolution",
+    "adjoint.engine.ops.quantized.products",
+    "adjoint.engine.backends.array.quantized.products",
 )
 WAITING = frozenset(LAZY) - {*NETWORKS}
 # Methods that those bring: a tensor asked for another name that it has not loads nothing.
@@ -187,6 +191,7 @@ SUBMODULES = (
     "__config__",
     "accelerator",
     "amp",
+    "ao",
     "autograd",
     "backends",
     "compiler",
@@ -217,6 +222,7 @@ SUBMODULES = (
     "optim",
     "overrides",
     "profiler",
+    "quantization",
     "quasirandom",
     "random",
     "return_types",

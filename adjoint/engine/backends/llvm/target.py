@@ -10,6 +10,7 @@ from adjoint.engine.backends.llvm.ir.operations import KIND, reduces_in, support
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.integers import template as integers
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
@@ -38,7 +39,7 @@ class LlvmTarget(Target):
     )  # fmt: skip
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
+        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
     }  # fmt: skip
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

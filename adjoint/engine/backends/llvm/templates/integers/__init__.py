@@ -1,0 +1,1 @@
+"""Products of whole numbers by the dot instructions of processors."""

@@ -1,0 +1,195 @@
+"""The kernel of products of int8: each result is a sum along two rows.
+
+Note [integer products]
+    Rows of A and columns of B are contiguous along the depth, so that nothing is packed: a tile is
+    some rows times four columns, its sums are vectors along the depth, and each is added up at the
+    end. What the depth leaves over a vector is done with the last whole vector once more, the bytes
+    that were counted set to zero; a depth less than a vector goes byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adjoint.engine.backends.llvm.ir.vector import V, select
+from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.integers.dots import DOTS, OFFSET, Dot
+
+(
+    A, B, C, M, N, K, A_ROW, B_ROW, C_ROW, ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, PIECES,
+    INNER, OUTER_A, OUTER_B, OUTER_C, INNER_A, INNER_B, INNER_C,
+    WORDS,
+) = range(22)  # fmt: skip
+
+ACROSS = 4  # columns of a tile: their sums, added up, are one vector
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Pointers to the rows of a tile and to its columns."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+
+class IntegerProduct:
+    """Writes the kernel of Note [integer products]."""
+
+    def __init__(self, dot: Dot, rows: int) -> None:
+        self.dot, self.tall = dot, rows
+        self.w = w = Writer()
+        self.word = w.words(WORDS)
+        self.result = w.reserve("i32", ACROSS)
+
+    def text(self, name: str) -> Text:
+        low, high = self.w.share(self.word[PIECES])
+        self.w.loop(low, high, self.piece)
+        return self.w.finish(name)
+
+    def piece(self, p: V) -> None:
+        """Some rows and columns of one member of the batch."""
+        w, word = self.w, self.word
+        rest, column_part = w.split(p, word[COLUMN_PARTS])
+        member, row_part = w.split(rest, word[ROW_PARTS])
+        outer, inner = w.split(member, word[INNER])
+
+        def begin(base: int, along: int, within: int, item: int) -> str:
+            elements = outer * word[along] + inner * word[within]
+            return w.pointer(word[base] + elements * item)
+
+        a = begin(A, OUTER_A, INNER_A, 1)
+        b = begin(B, OUTER_B, INNER_B, 1)
+        c = begin(C, OUTER_C, INNER_C, 4)
+        first = row_part * word[ROWS]
+        stop = w.least(first + word[ROWS], word[M])
+        start = column_part * word[COLUMNS]
+        end = w.least(start + word[COLUMNS], word[N])
+
+        def columns(j: V) -> None:
+            # The last rows and columns stand in for those beyond, whose sums nobody keeps.
+            mine = [
+                w.at(b, "i8", w.least(j + n, end - 1) * word[B_ROW]) for n in range(ACROSS)
+            ]
+            excess = self.excess(mine)
+
+            def rows(i: V) -> None:
+                theirs = [
+                    w.at(a, "i8", w.least(i + r, stop - 1) * word[A_ROW])
+                    for r in range(self.tall)
+                ]
+                sums = self.sums(_Operands(theirs, mine))
+                for r in range(self.tall):
+                    total = self.four(sums[r * ACROSS : (r + 1) * ACROSS])
+                    total = total if excess is None else total - excess
+                    self.put(total, c, i + r, stop, j, end)
+
+            w.loop(first, stop, rows, step=self.tall)
+
+        w.loop(start, end, columns, step=ACROSS)
+
+    def excess(self, columns: list[str]) -> V | None:
+        """What moved rows add to the sums of some columns, whatever the rows are."""
+        if not self.dot.moved:
+            return None
+        w, dot = self.w, self.dot
+        ones = w.code.const(1, "i8", dot.size)
+
+        def turn(k: V, *before: V) -> list[V]:
+            return self.added([ones], [w.load(x, "i8", k, dot.size) for x in columns], before)
+
+        def last(k: V, counted: V, before: Sequence[V]) -> list[V]:
+            return self.added([ones], [self.rest(x, k, counted) for x in columns], before)
+
+        def single(k: V, *before: V) -> list[V]:
+            found = [w.load(x, "i8", k).convert("i32") for x in columns]
+            return [self.first_lane(x, s) for x, s in zip(found, before, strict=True)]
+
+        return self.four(self.along(ACROSS, turn, last, single)) * OFFSET
+
+    def sums(self, tile: _Operands) -> list[V]:
+        """The sums of a tile, row by row, each a vector still."""
+        w, dot = self.w, self.dot
+
+        def moved(x: V) -> V:
+            return x ^ -OFFSET if dot.moved else x
+
+        def turn(k: V, *before: V) -> list[V]:
+            columns = [w.load(x, "i8", k, dot.size) for x in tile.columns]
+            rows = [moved(w.load(x, "i8", k, dot.size)) for x in tile.rows]
+            return self.added(rows, columns, before)
+
+        def last(k: V, counted: V, before: Sequence[V]) -> list[V]:
+            columns = [self.rest(x, k, counted) for x in tile.columns]
+            rows = [moved(w.load(x, "i8", k, dot.size)) for x in tile.rows]
+            return self.added(rows, columns, before)
+
+        def single(k: V, *before: V) -> list[V]:
+            columns = [w.load(x, "i8", k).convert("i32") for x in tile.columns]
+            rows = [w.load(x, "i8", k).convert("i32") for x in tile.rows]
+            if dot.moved:
+                rows = [x + OFFSET for x in rows]
+            products = [x * y for x in rows for y in columns]
+            return [self.first_lane(x, s) for x, s in zip(products, before, strict=True)]
+
+        return self.along(self.tall * ACROSS, turn, last, single)
+
+    def along(self, count: int, turn, last, single) -> list[V]:  # type: ignore[no-untyped-def]
+        """Sums along the depth: whole vectors, what is left of one, or byte by byte."""
+        w, depth, size = self.w, self.word[K], self.dot.size
+        zeros = [w.code.const(0, "i32", self.dot.lanes)] * count
+        left = depth.modulo(size)
+        whole = depth - left
+        sums = w.loop(0, whole, turn, zeros, step=size)
+        sums = w.choose(
+            left.ne(0) & (whole > 0),
+            lambda: last(depth - size, w.whole(size) - left, sums),
+            lambda: sums,
+        )
+        return w.loop(0, select(whole > 0, w.whole(0), left), single, sums)
+
+    def rest(self, column: str, k: V, counted: V) -> V:
+        """A vector of which the first `counted` bytes are zero."""
+        w, size = self.w, self.dot.size
+        lanes = w.code.iota("i8", size)
+        bound = w.code.splat(counted.convert("i8"), size)
+        return select(lanes >= bound, w.load(column, "i8", k, size), 0)
+
+    def added(self, rows: Sequence[V], columns: Sequence[V], sums: Sequence[V]) -> list[V]:
+        places = iter(sums)
+        return [self.dot.add(self.w, a, b, next(places)) for a in rows for b in columns]
+
+    def first_lane(self, x: V, sums: V) -> V:
+        """Sums with a number added to their first lane."""
+        lanes = [x, *[self.w.code.const(0, "i32")] * (self.dot.lanes - 1)]
+        return sums + self.w.join(lanes)
+
+    def four(self, sums: Sequence[V]) -> V:
+        """Four vectors' totals, side by side."""
+        w, narrow = self.w, []
+        for x in sums:
+            while x.lanes > ACROSS:
+                half = x.lanes // 2
+                x = w.pick(x, x, range(half)) + w.pick(x, x, range(half, x.lanes))
+            narrow.append(x)
+        return w.totals(narrow)
+
+    def put(self, total: V, c: str, i: V, stop: V, j: V, end: V) -> None:
+        """Four results of a row that exists; fewer at the end of it."""
+        w = self.w
+        at = i * self.word[C_ROW] + j
+
+        def part() -> None:
+            w.store(total, self.result, w.whole(0))
+            w.loop(0, end - j, lambda n: w.store(w.load(self.result, "i32", n), c, at + n))
+
+        w.when(
+            i < stop,
+            lambda: w.either(j + ACROSS <= end, lambda: w.store(total, c, at), part),
+        )
+
+
+def integer_text(name: str, dot: str, rows: int) -> Text:
+    """The kernel of Note [integer products]; its words are named above."""
+    return IntegerProduct(DOTS[dot], rows).text(name)

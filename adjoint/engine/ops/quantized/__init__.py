@@ -1,0 +1,1 @@
+"""Quantised numbers: scales and zero points, products of whole numbers, packed weights."""
