@@ -9,6 +9,7 @@ Note [dots]
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import sys
 from collections.abc import Callable
@@ -31,6 +32,7 @@ class Dot:
     rows: int  # of a tile whose columns are four, so that its sums stay in registers
     add: Callable[[Writer, V, V, V], V]
     moved: bool = False  # the first operand's bytes have OFFSET added
+    feature: str = ""  # that LLVM may not know the processor to have
 
 
 def _intrinsic(w: Writer, name: str, lanes: int, operands: list[tuple[str, str]]) -> V:
@@ -83,10 +85,10 @@ def _unsigned(w: Writer, a: V, b: V, sums: V) -> V:
 DOTS = {
     dot.name: dot
     for dot in (
-        Dot("sdot", 16, 4, 6, _sdot),
-        Dot("vnni512", 64, 16, 6, _vnni(512), moved=True),
+        Dot("sdot", 16, 4, 4, _sdot, feature="+dotprod"),
+        Dot("vnni512", 64, 16, 4, _vnni(512), moved=True),
         Dot("vnni256", 32, 8, 2, _vnni(256), moved=True),
-        Dot("pairs512", 32, 16, 6, _pairs("llvm.x86.avx512.pmaddw.d.512", 16)),
+        Dot("pairs512", 32, 16, 4, _pairs("llvm.x86.avx512.pmaddw.d.512", 16)),
         Dot("pairs256", 16, 8, 2, _pairs("llvm.x86.avx2.pmadd.wd", 8)),
         Dot("pairs128", 8, 4, 2, _pairs("llvm.x86.sse2.pmadd.wd", 4)),
         Dot("widened", 16, 8, 2, _widened),
@@ -105,6 +107,7 @@ _NEEDS = {
         ("pairs128", {"sse2"}),
     ),
 }
+_HWCAP, _ASIMDDP = 16, 1 << 20  # of Linux: an entry of what a program is told, a bit of it
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 
 
@@ -123,8 +126,16 @@ def host_dot() -> Dot:
 
     machine = platform.machine().lower()
     machine = _MACHINES.get(machine, machine)
-    try:
-        have = {name for name, there in binding.get_host_cpu_features().items() if there}
-    except RuntimeError:  # LLVM cannot tell; every Mac with such a processor has the instruction
-        have = {"dotprod"} if sys.platform == "darwin" else set()
+    if machine == "aarch64":  # LLVM does not tell
+        return best_dot(machine, {"dotprod"} if _has_dotprod() else set())
+    have = {name for name, there in binding.get_host_cpu_features().items() if there}
     return best_dot(machine, have)
+
+
+def _has_dotprod() -> bool:
+    """Whether the system says that the processor has `sdot`; every Mac of its kind does."""
+    if sys.platform != "linux":
+        return sys.platform == "darwin"
+    library = ctypes.CDLL(None)
+    ask = ctypes.CFUNCTYPE(ctypes.c_ulong, ctypes.c_ulong)(("getauxval", library))
+    return bool(ask(_HWCAP) & _ASIMDDP)

@@ -9,7 +9,7 @@ Note [integer products]
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adjoint.engine.backends.llvm.ir.vector import V, select
@@ -46,7 +46,11 @@ class IntegerProduct:
     def text(self, name: str) -> Text:
         low, high = self.w.share(self.word[PIECES])
         self.w.loop(low, high, self.piece)
-        return self.w.finish(name)
+        text, declared = self.w.finish(name)
+        if self.dot.feature:
+            head = "i64 %workers)"
+            text = text.replace(head, f'{head} "target-features"="{self.dot.feature}"', 1)
+        return text, declared
 
     def piece(self, p: V) -> None:
         """Some rows and columns of one member of the batch."""
@@ -135,7 +139,13 @@ class IntegerProduct:
 
         return self.along(self.tall * ACROSS, turn, last, single)
 
-    def along(self, count: int, turn, last, single) -> list[V]:  # type: ignore[no-untyped-def]
+    def along(
+        self,
+        count: int,
+        turn: Callable[..., list[V]],
+        last: Callable[[V, V, Sequence[V]], list[V]],
+        single: Callable[..., list[V]],
+    ) -> list[V]:
         """Sums along the depth: whole vectors, what is left of one, or byte by byte."""
         w, depth, size = self.w, self.word[K], self.dot.size
         zeros = [w.code.const(0, "i32", self.dot.lanes)] * count
