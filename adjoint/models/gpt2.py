@@ -96,6 +96,10 @@ class Conv1D(nn.Module):
         out = addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
         return out.reshape(*x.shape[:-1], -1)
 
+    def linear_parameters(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias as a linear layer has them, for quantisation."""
+        return self.weight.t(), self.bias
+
 
 class Attention(nn.Module):
     """Causal self-attention."""

@@ -1,0 +1,125 @@
+"""Quantised models in files: safetensors with plain tensors, and metadata that names the layers.
+
+The metadata's entry `adjoint.quantization` is a JSON object: `format` (1), `layers`, from a module's
+name to its kind and options, and `shared`, from the name of a tensor that several modules have to
+the name it is stored under.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from adjoint import nn
+from adjoint.engine.core.budget import Budget, read_json
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.io.safetensors import load_file, load_metadata, save_file
+from adjoint.quantization.modules.kept import KINDS, Kept
+
+KEY = "adjoint.quantization"
+FORMAT = 1
+
+
+def save_quantized(
+    model: nn.Module, path: str | os.PathLike[str], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a model, quantised layers and all, to a .safetensors file.
+
+    Example:
+        >>> import adjoint as ad, os, tempfile
+        >>> from adjoint.quantization import Int8WeightOnlyConfig, quantize_
+        >>> model, other = nn.Sequential(nn.Linear(8, 2)), nn.Sequential(nn.Linear(8, 2))
+        >>> quantize_(model, Int8WeightOnlyConfig())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.safetensors")
+        ...     save_quantized(model, path)
+        ...     _ = load_quantized(other, path)
+        >>> bool((other(ad.ones(8)) == model(ad.ones(8))).all())
+        True
+    """
+    layers = {
+        name: {"kind": module.kind, **module.options()}
+        for name, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, Kept)
+    }
+    tensors: dict[str, Tensor] = {}
+    shared: dict[str, str] = {}
+    names: dict[Any, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"save_quantized: {name!r} is a {type(tensor).__name__}, no tensor")
+        first = names.setdefault(id(tensor), name)
+        if first == name:
+            tensors[name] = tensor
+        else:
+            shared[name] = first
+    about = {"format": FORMAT, "layers": layers, "shared": shared}
+    save_file(tensors, path, {**(metadata or {}), KEY: json.dumps(about)})
+
+
+def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+    """Read such a file into a model of the same architecture, whose layers become the file's.
+
+    The model may be freshly made, in floats; it is changed in place, and given back.
+    """
+    source = os.fspath(path)
+    about = _about(load_metadata(path), source)
+    tensors = load_file(path)
+    for name, stored in about["shared"].items():
+        if stored not in tensors or name in tensors:
+            raise RuntimeError(f"load_quantized: {source}: {name!r} shares {stored!r}, damaged")
+        tensors[name] = tensors[stored]
+    made: dict[str, nn.Module] = {}
+    for name, options in about["layers"].items():
+        made[name] = _layer(name, dict(options), tensors, source)
+    for name, layer in made.items():  # all could be made: only now does the model change
+        parent_name, _, last = name.rpartition(".")
+        parent = model.get_submodule(parent_name)
+        if last not in parent._modules:
+            raise RuntimeError(
+                f"load_quantized: {source} has a layer {name!r}, the model has not"
+            )
+        layer.train(parent.training)
+        parent._modules[last] = layer
+    model.load_state_dict(tensors)
+    return model
+
+
+def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
+    if KEY not in metadata:
+        raise RuntimeError(
+            f"load_quantized: {source} does not say how it is quantised (no {KEY!r} in its "
+            "metadata). Was it written by save_quantized?"
+        )
+    text = metadata[KEY].encode()
+    about = read_json(text, Budget(len(text), f"load_quantized: {source}"))
+    fields = about.get("layers"), about.get("shared")
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise RuntimeError(
+            f"load_quantized: {source} is of format {about.get('format')!r}, this version of "
+            f"Adjoint reads {FORMAT}"
+        )
+    if not all(isinstance(x, dict) for x in fields) or not all(
+        isinstance(x, dict) for x in about["layers"].values()
+    ):
+        raise RuntimeError(f"load_quantized: {source}: damaged description of its layers")
+    return about
+
+
+def _layer(name: str, options: dict[str, Any], tensors: dict[str, Tensor], source: str) -> Kept:
+    kind = options.pop("kind", None)
+    if kind not in KINDS:
+        raise RuntimeError(f"load_quantized: {source}: {name!r} is of unknown kind {kind!r}")
+    own = {
+        key.removeprefix(f"{name}."): value
+        for key, value in tensors.items()
+        if key.startswith(f"{name}.")
+    }
+    try:
+        return KINDS[kind].empty(own, **options)
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
+        raise RuntimeError(
+            f"load_quantized: {source}: cannot make {name!r}, a {kind}, of what the file holds: "
+            f"{error}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Layers whose numbers are quantised."""

@@ -1,0 +1,137 @@
+"""Layers that keep their weights in 4 or 8 bits and compute in floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.quantization.functional import grouped_linear
+from adjoint.quantization.modules.kept import Kept, put_bias
+from adjoint.quantization.ranges import INT8, choose_scale
+from adjoint.quantization.functional import quantize_affine
+from adjoint.quantization.weights import GroupedWeight
+
+
+class _Grouped(Kept):
+    """A grouped weight as buffers."""
+
+    weight: Tensor
+    scale: Tensor
+    zero: Tensor | None
+
+    def __init__(self, kept: GroupedWeight) -> None:
+        super().__init__()
+        self.bits, self.group = kept.bits, kept.group
+        self.register_buffer("weight", kept.weight)
+        self.register_buffer("scale", kept.scale)
+        self.register_buffer("zero", kept.zero)
+
+    def grouped(self) -> GroupedWeight:
+        """The weight."""
+        return GroupedWeight(self.weight, self.scale, self.zero, self.bits, self.group)
+
+    def dequantize(self) -> Tensor:
+        """The weight in float32."""
+        return self.grouped().real()
+
+    def options(self) -> dict[str, Any]:
+        return {"bits": self.bits, "group": self.group}
+
+
+def grouped_from(tensors: dict[str, Tensor], bits: int, group: int) -> GroupedWeight:
+    """The weight that a file's tensors are."""
+    return GroupedWeight(tensors["weight"], tensors["scale"], tensors.get("zero"), bits, group)
+
+
+class WeightOnlyLinear(_Grouped):
+    """A linear layer whose weight is kept in 4 or 8 bits; inputs and sums are floats.
+
+    Shape:
+        (..., in_features) -> (..., out_features)
+
+    Example:
+        >>> from adjoint.quantization.weights import group_weight
+        >>> layer = WeightOnlyLinear(group_weight(ad.ones(3, 8), 4, 4), ad.zeros(3))
+        >>> layer(ad.ones(1, 8))
+        tensor([[8., 8., 8.]], grad_fn=<GroupedLinearBackward>)
+    """
+
+    kind = "weight_only_linear"
+
+    def __init__(
+        self, kept: GroupedWeight, bias: Tensor | None = None, order: Tensor | None = None
+    ) -> None:
+        super().__init__(kept)
+        self.out_features = int(kept.weight.shape[0])
+        self.in_features = int(kept.weight.shape[1]) * (8 // kept.bits)
+        put_bias(self, bias)
+        # Where groups are not of neighbouring features: which feature each column is of.
+        self.register_buffer("order", order)
+
+    @classmethod
+    def empty(cls, tensors: dict[str, Tensor], **options: Any) -> WeightOnlyLinear:
+        kept = grouped_from(tensors, **options)
+        return cls(kept, tensors.get("bias"), tensors.get("order"))
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = input if self.order is None else input.index_select(-1, self.order)
+        return grouped_linear(
+            x, self.weight, self.scale, self.zero, self.bias, self.bits, self.group
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}, bits={self.bits}, group={self.group}"
+        )
+
+
+class WeightOnlyEmbedding(_Grouped):
+    """An embedding whose rows are kept in 4 or 8 bits.
+
+    Shape:
+        whole numbers (...) -> (..., embedding_dim)
+    """
+
+    kind = "weight_only_embedding"
+
+    def __init__(self, kept: GroupedWeight, padding_idx: int | None = None) -> None:
+        super().__init__(kept)
+        self.num_embeddings = int(kept.weight.shape[0])
+        self.embedding_dim = int(kept.weight.shape[1]) * (8 // kept.bits)
+        self.padding_idx = padding_idx
+
+    @classmethod
+    def empty(cls, tensors: dict[str, Tensor], **options: Any) -> WeightOnlyEmbedding:
+        padding = options.pop("padding_idx")
+        return cls(grouped_from(tensors, **options), padding)
+
+    def options(self) -> dict[str, Any]:
+        return super().options() | {"padding_idx": self.padding_idx}
+
+    def forward(self, input: Tensor) -> Tensor:
+        picked = GroupedWeight(
+            self.weight[input],
+            self.scale[input],
+            None if self.zero is None else self.zero[input],
+            self.bits,
+            self.group,
+        )
+        return picked.real()
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, bits={self.bits}, group={self.group}"
+
+
+class DynamicGroupedLinear(WeightOnlyLinear):
+    """A linear layer with a grouped weight whose inputs are rounded to 8 bits, row by row."""
+
+    kind = "dynamic_grouped_linear"
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = input.to(ad.float32)
+        scale, zero = choose_scale(x.amin(-1, True), x.amax(-1, True), INT8, symmetric=False)
+        steps = quantize_affine(x, scale, zero, INT8.low, INT8.high, ad.int8)
+        real = (steps.to(ad.float32) - zero.to(ad.float32)) * scale
+        return super().forward(real.to(input.dtype))
