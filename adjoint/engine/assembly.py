@@ -307,6 +307,16 @@ ELSEWHERE = {
     "Stream": "adjoint.cuda",
     "TensorType": "adjoint.engine.tensor.tensor",
     "typename": "adjoint.engine.tensor.typing_rules",
+    "dequantize": "adjoint.quantization.tensor",
+    "quantize_per_channel": "adjoint.quantization.tensor",
+    "quantize_per_tensor": "adjoint.quantization.tensor",
+    "quantize_per_tensor_dynamic": "adjoint.quantization.tensor",
+    "per_channel_affine": "adjoint.quantization.schemes",
+    "per_channel_affine_float_qparams": "adjoint.quantization.schemes",
+    "per_channel_symmetric": "adjoint.quantization.schemes",
+    "per_tensor_affine": "adjoint.quantization.schemes",
+    "per_tensor_symmetric": "adjoint.quantization.schemes",
+    "qscheme": "adjoint.quantization.schemes",
     "load": "adjoint.io.files",
     "save": "adjoint.io.files",
     "is_anomaly_check_nan_enabled": "adjoint.engine.autodiff.tape.anomaly",
@@ -346,7 +356,7 @@ class _Done:
 
 def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
-    names: dict[str, Any] = {d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES)}
+    names: dict[str, Any] = {d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES, *dt.QUANTIZED_DTYPES)}
     names |= dt.ALIASES | layout.CONSTANTS
     names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}

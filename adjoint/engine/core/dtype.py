@@ -87,11 +87,16 @@ uint64 = DType("uint64", INT, 8, signed=False)
 float8_e4m3fn = DType("float8_e4m3fn", FLOAT, 1)
 float8_e5m2 = DType("float8_e5m2", FLOAT, 1)
 STORAGE_DTYPES: Final = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2)
+# What quantised tensors say their elements are: whole numbers that stand for real ones.
+qint8 = DType("qint8", INT, 1)
+quint8 = DType("quint8", INT, 1, signed=False)
+qint32 = DType("qint32", INT, 4)
+QUANTIZED_DTYPES: Final = (qint8, quint8, qint32)
 ALIASES: Final = {
     "half": float16, "float": float32, "double": float64, "cfloat": complex64,
     "cdouble": complex128, "short": int16, "int": int32, "long": int64,
 }  # fmt: skip
-_BY_NAME: Final = {d.name: d for d in (*DTYPES, *STORAGE_DTYPES)}
+_BY_NAME: Final = {d.name: d for d in (*DTYPES, *STORAGE_DTYPES, *QUANTIZED_DTYPES)}
 
 
 def named(name: str) -> DType:

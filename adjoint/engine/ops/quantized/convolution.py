@@ -9,7 +9,7 @@ from adjoint.engine.core.dtype import int8, int16
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.ops.image.conv import expanded
 from adjoint.engine.ops.image.convolution import Shape
-from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled
+from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled, without_zero
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -38,7 +38,8 @@ def _quantized_convolution(
     weight: Tensor,
     scale: Tensor,
     weight_sums: Tensor,
-    *bias: Tensor,
+    *rest: Tensor,
+    affine: bool,
     stride: Shape,
     padding: Shape,
     dilation: Shape,
@@ -54,6 +55,10 @@ def _quantized_convolution(
     rows = seen.permute(order).reshape((groups, count * prod(places), depth))
     filters = weight.reshape((groups, channels // groups, depth))
     sums = INTEGER_MATMUL(rows, filters)  # (G, N L, O/G)
+    bias = rest[1:] if affine else rest
+    if affine:
+        zero = rest[0].reshape((groups, 1, channels // groups))
+        sums = without_zero(sums, rows, x_zero, zero)
     sums = sums.reshape((groups, count, *places, channels // groups))
     sums = sums.permute((1, *range(2, 2 + rank), 0, 2 + rank))
     sums = sums.reshape((count, *places, channels))
@@ -62,11 +67,12 @@ def _quantized_convolution(
     return out.movedim(-1, 1)
 
 
-# x (N, C, ...) and weight (O, C / groups, ...) of int8; x_scale, x_zero (); scale, weight_sums (O,)
+# x (N, C, ...) and weight (O, C / groups, ...) of int8; x_scale, x_zero (); scale, weight_sums (O,);
+# then the weight's zero points (O,) if it is affine, and perhaps a bias (O,).
 QUANTIZED_CONVOLUTION = composite(
     "quantized_convolution",
     _quantized_convolution,
-    operands=("x", "x_scale", "x_zero", "weight", "scale", "weight_sums", "*bias"),
+    operands=("x", "x_scale", "x_zero", "weight", "scale", "weight_sums", "*rest"),
 )
 
 
@@ -82,6 +88,7 @@ def quantized_convolution(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
+    zero: Tensor | None = None,
 ) -> Tensor:
     """A convolution of whole numbers, summed exactly, as the real numbers they stand for.
 
@@ -102,7 +109,16 @@ def quantized_convolution(
         "padding": expanded(name, "padding", padding, rank),
         "dilation": expanded(name, "dilation", dilation, rank),
     }
-    rest = () if bias is None else (bias,)
+    rest = [each for each in (zero, bias) if each is not None]
     return QUANTIZED_CONVOLUTION(
-        x, x_scale, x_zero, weight, scale, weight_sums, *rest, **geometry, groups=groups
+        x,
+        x_scale,
+        x_zero,
+        weight,
+        scale,
+        weight_sums,
+        *rest,
+        affine=zero is not None,
+        **geometry,
+        groups=groups,
     )

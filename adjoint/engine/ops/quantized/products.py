@@ -81,6 +81,12 @@ def scaled(
     return exact.to(float32) * (x_scale * scale)
 
 
+def without_zero(sums: Tensor, rows: Tensor, x_zero: Tensor, zero: Tensor) -> Tensor:
+    """Sums of products with the share of the weight's zero points taken off."""
+    of_rows = rows.sum(-1, keepdim=True, dtype=int32) - x_zero.to(int32) * rows.shape[-1]
+    return sums - of_rows * zero.to(int32)
+
+
 def _quantized_linear(
     x: Tensor,
     x_scale: Tensor,
@@ -88,21 +94,26 @@ def _quantized_linear(
     weight: Tensor,
     scale: Tensor,
     weight_sums: Tensor,
-    *bias: Tensor,
+    *rest: Tensor,
+    affine: bool,
 ) -> Tensor:
     rows = x.reshape((-1, x.shape[-1])) if x.ndim != 2 else x
     sums = INTEGER_MATMUL(rows, weight)
     if x.ndim != 2:
         sums = sums.reshape((*x.shape[:-1], weight.shape[0]))
+    bias = rest[1:] if affine else rest
+    if affine:
+        sums = without_zero(sums, x, x_zero, rest[0])
     out = scaled(sums, x_scale, x_zero, scale, weight_sums)
     return out + bias[0] if bias else out
 
 
-# x (..., in) and weight (out, in) of int8; x_scale, x_zero (..., 1) or (); scale, weight_sums (out,)
+# x (..., in) and weight (out, in) of int8; x_scale, x_zero (..., 1) or (); scale, weight_sums (out,);
+# then the weight's zero points (out,) if it is affine, and perhaps a bias (out,).
 QUANTIZED_LINEAR = composite(
     "quantized_linear",
     _quantized_linear,
-    operands=("x", "x_scale", "x_zero", "weight", "scale", "weight_sums", "*bias"),
+    operands=("x", "x_scale", "x_zero", "weight", "scale", "weight_sums", "*rest"),
 )
 
 
@@ -114,10 +125,12 @@ def quantized_linear(
     scale: Tensor,
     weight_sums: Tensor,
     bias: Tensor | None = None,
+    zero: Tensor | None = None,
 ) -> Tensor:
-    """A linear layer of whole numbers, summed exactly: (x - x_zero) W^T x_scale scale + bias.
+    """A linear layer of whole numbers, summed exactly.
 
-    `weight_sums` are the sums of the weight's rows, in int32.
+    (x - x_zero) (W - zero)^T x_scale scale + bias; `weight_sums` are the sums of the weight's rows,
+    in int32.
 
     >>> import adjoint as ad
     >>> x, w = ad.tensor([[2, 4]], dtype=ad.int8), ad.tensor([[1, 1]], dtype=ad.int8)
@@ -130,8 +143,10 @@ def quantized_linear(
             f"quantized_linear: input {tuple(x.shape)} has {x.shape[-1]} features, weight "
             f"{tuple(weight.shape)} wants {weight.shape[-1]}"
         )
-    rest = () if bias is None else (bias,)
-    return QUANTIZED_LINEAR(x, x_scale, x_zero, weight, scale, weight_sums, *rest)
+    rest = [each for each in (zero, bias) if each is not None]
+    return QUANTIZED_LINEAR(
+        x, x_scale, x_zero, weight, scale, weight_sums, *rest, affine=zero is not None
+    )
 
 
 # -- packed weights -----------------------------------------------------------------------------
