@@ -356,7 +356,9 @@ class _Done:
 
 def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
-    names: dict[str, Any] = {d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES, *dt.QUANTIZED_DTYPES)}
+    names: dict[str, Any] = {
+        d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES, *dt.QUANTIZED_DTYPES)
+    }
     names |= dt.ALIASES | layout.CONSTANTS
     names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}

@@ -216,5 +216,3 @@ def is_linear(module: nn.Module, name: str) -> bool:
     if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
         return False
     return isinstance(module, nn.Linear) or hasattr(module, "linear_parameters")
-
-

@@ -77,9 +77,7 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         parent_name, _, last = name.rpartition(".")
         parent = model.get_submodule(parent_name)
         if last not in parent._modules:
-            raise RuntimeError(
-                f"load_quantized: {source} has a layer {name!r}, the model has not"
-            )
+            raise RuntimeError(f"load_quantized: {source} has a layer {name!r}, the model has not")
         layer.train(parent.training)
         parent._modules[last] = layer
     model.load_state_dict(tensors)

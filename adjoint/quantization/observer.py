@@ -121,7 +121,9 @@ class UniformQuantizationObserverBase(ObserverBase):
         scale, zero = choose_scale(low, high, self.steps, self.qscheme.symmetric, self.eps)
         if self.qscheme.symmetric:
             signed = self.steps.dtype is not ad.uint8
-            whole = 128 if not self.has_customized_qrange else (self.quant_min + self.quant_max) // 2
+            whole = (
+                128 if not self.has_customized_qrange else (self.quant_min + self.quant_max) // 2
+            )
             zero = ad.full_like(zero, 0 if signed else whole)
         return scale, zero
 
@@ -211,10 +213,13 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         self.averaging_constant = averaging_constant
 
     def combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return tuple(  # type: ignore[return-value]
-            ad.where(old.isinf(), new, old + self.averaging_constant * (new - old))
-            for old, new in ((self.min_val, low), (self.max_val, high))
-        )
+        part = self.averaging_constant
+        return running_mean(self.min_val, low, part), running_mean(self.max_val, high, part)
+
+
+def running_mean(old: Tensor, new: Tensor, part: float) -> Tensor:
+    """A mean with part of a new number in it; the first is taken as it is."""
+    return ad.where(old.isinf(), new, old + part * (new - old))
 
 
 class PerChannelMinMaxObserver(MinMaxObserver):
@@ -236,8 +241,11 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         self.ch_axis = ch_axis
 
     def extremes(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        dims = tuple(d for d in range(x.ndim) if d != self.ch_axis % x.ndim)
-        return (x.amin(dims), x.amax(dims)) if dims else (x, x)
+        if x.ndim == 1:
+            return x, x
+        axis = self.ch_axis % x.ndim
+        rows = x.movedim(axis, 0).reshape((x.shape[axis], -1))
+        return rows.amin(1), rows.amax(1)
 
 
 class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
@@ -247,7 +255,9 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    combined = MovingAverageMinMaxObserver.combined  # type: ignore[assignment]
+    def combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        part = self.averaging_constant
+        return running_mean(self.min_val, low, part), running_mean(self.max_val, high, part)
 
 
 class PlaceholderObserver(ObserverBase):

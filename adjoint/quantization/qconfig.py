@@ -25,7 +25,6 @@ from adjoint.quantization.observer import (
     default_placeholder_observer,
     default_weight_observer,
 )
-
 from adjoint.quantization.observer import (
     per_channel_weight_observer_range_neg_127_to_127 as _narrow_channels,
 )
@@ -81,7 +80,9 @@ def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
     """
     _backend("get_default_qconfig", backend)
     activation = HistogramObserver.with_args(reduce_range=backend in ("x86", "fbgemm"))
-    weight = default_weight_observer if backend == "qnnpack" else default_per_channel_weight_observer
+    weight = (
+        default_weight_observer if backend == "qnnpack" else default_per_channel_weight_observer
+    )
     return QConfig(activation, weight)
 
 

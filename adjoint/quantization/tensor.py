@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import dequantize_affine, quantize_affine
 from adjoint.quantization.ranges import Steps, choose_scale
@@ -41,6 +42,8 @@ class QuantizedTensor:
 
     def __init__(self, ints: Tensor, scale: Tensor, zero: Tensor, axis: int | None = None) -> None:
         self._ints, self._scale, self._zero, self._axis = ints, scale, zero, axis
+        if not OVERRIDES.enlisted:  # from now on functions ask whether a value takes them over
+            OVERRIDES.enlist()
 
     # -- what it holds ----------------------------------------------------------------------------
 

@@ -30,7 +30,11 @@ class GroupedWeight:
 
 @no_grad()
 def group_weight(
-    weight: Tensor, bits: int, group: int | None = None, symmetric: bool = True, search: bool = False
+    weight: Tensor,
+    bits: int,
+    group: int | None = None,
+    symmetric: bool = True,
+    search: bool = False,
 ) -> GroupedWeight:
     """A matrix (out, in) rounded to 8 bits (int8), or to 4 (packed).
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.quantization.functional import grouped_linear
+from adjoint.quantization.functional import grouped_linear, quantize_affine
 from adjoint.quantization.modules.kept import Kept, put_bias
 from adjoint.quantization.ranges import INT8, choose_scale
-from adjoint.quantization.functional import quantize_affine
 from adjoint.quantization.weights import GroupedWeight
 
 

@@ -46,9 +46,7 @@ def _quantize(
 QUANTIZE = composite("quantize_affine", _quantize, None, None, None)
 
 
-def _dequantize(
-    x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype: DType
-) -> Tensor:
+def _dequantize(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype: DType) -> Tensor:
     steps = x.to(int32) - along(zero, x, axis).to(int32)
     return (steps.to(float32) * along(scale, x, axis).to(float32)).to(dtype)
 
@@ -56,9 +54,7 @@ def _dequantize(
 DEQUANTIZE = composite("dequantize_affine", _dequantize, None, None, None)
 
 
-def _fake(
-    x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, low: int, high: int
-) -> Tensor:
+def _fake(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, low: int, high: int) -> Tensor:
     steps = _steps(x, scale, zero, axis).clamp(low, high)
     moved = steps - along(zero, x, axis).to(steps.dtype)
     return (moved * along(scale, x, axis).to(steps.dtype)).to(x.dtype)
@@ -290,7 +286,9 @@ def dequantize_affine(
     tensor([-1.0000,  0.3000])
     """
     if input.dtype.is_inexact:
-        raise RuntimeError(f"dequantize_affine: expected whole numbers, received {input.dtype.name}")
+        raise RuntimeError(
+            f"dequantize_affine: expected whole numbers, received {input.dtype.name}"
+        )
     scale = parameter("dequantize_affine", "scale", scale, input, float32)
     zero = parameter("dequantize_affine", "zero_point", zero_point, input, int32)
     if axis is not None:

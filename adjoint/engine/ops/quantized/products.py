@@ -249,6 +249,4 @@ def grouped_linear(
             f"{features}"
         )
     rest: list[Any] = [each for each in (zero, bias) if each is not None]
-    return GROUPED_LINEAR(
-        x, weight, scale, *rest, bits=bits, group=group, biased=bias is not None
-    )
+    return GROUPED_LINEAR(x, weight, scale, *rest, bits=bits, group=group, biased=bias is not None)

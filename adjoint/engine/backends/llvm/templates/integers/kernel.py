@@ -73,15 +73,12 @@ class IntegerProduct:
 
         def columns(j: V) -> None:
             # The last rows and columns stand in for those beyond, whose sums nobody keeps.
-            mine = [
-                w.at(b, "i8", w.least(j + n, end - 1) * word[B_ROW]) for n in range(ACROSS)
-            ]
+            mine = [w.at(b, "i8", w.least(j + n, end - 1) * word[B_ROW]) for n in range(ACROSS)]
             excess = self.excess(mine)
 
             def rows(i: V) -> None:
                 theirs = [
-                    w.at(a, "i8", w.least(i + r, stop - 1) * word[A_ROW])
-                    for r in range(self.tall)
+                    w.at(a, "i8", w.least(i + r, stop - 1) * word[A_ROW]) for r in range(self.tall)
                 ]
                 sums = self.sums(_Operands(theirs, mine))
                 for r in range(self.tall):
