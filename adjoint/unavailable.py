@@ -18,7 +18,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "_C._distributed_rpc": ("remote calls", "_is_current_rpc_agent_set"),
     "_dynamo._trace_wrapped_higher_order_op": ("rewriting of bytecode", "TransformGetItemToIndex"),
     "_inductor.config": ("settings of PyTorch's own compiler", ""),
-    "ao.quantization": ("quantization", "QuantStub DeQuantStub"),
+    "ao.quantization.quantize_fx": (
+        "quantization of traced graphs; prepare and convert take modules",
+        "prepare_fx prepare_qat_fx convert_fx fuse_fx",
+    ),
     "cuda": (
         "graphs of GPU kernels",
         "CUDAGraph StreamContext graph graph_pool_handle make_graphed_callables",

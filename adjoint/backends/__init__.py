@@ -13,7 +13,7 @@ from adjoint.engine.core.absent import ABSENT, facade
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import brought as _brought
 
-SETTINGS = ("cpu", "cuda", "cudnn", "opt_einsum")
+SETTINGS = ("cpu", "cuda", "cudnn", "opt_einsum", "quantized")
 # Entered among the modules at once, so that `import adjoint.backends.mps` finds them.
 FACADES = {
     path.removeprefix("backends."): facade(path) for path in ABSENT if path.startswith("backends.")

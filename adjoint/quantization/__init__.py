@@ -90,9 +90,6 @@ from adjoint.quantization.observer import (
 )
 from adjoint.quantization.observer import default_weight_observer as default_weight_observer
 from adjoint.quantization.observer import (
-    per_channel_weight_observer_range_neg_127_to_127 as per_channel_weight_observer_range_neg_127_to_127,
-)
-from adjoint.quantization.observer import (
     weight_observer_range_neg_127_to_127 as weight_observer_range_neg_127_to_127,
 )
 from adjoint.quantization.qconfig import QConfig as QConfig

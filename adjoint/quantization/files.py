@@ -1,8 +1,8 @@
 """Quantised models in files: safetensors with plain tensors, and metadata that names the layers.
 
-The metadata's entry `adjoint.quantization` is a JSON object: `format` (1), `layers`, from a module's
-name to its kind and options, and `shared`, from the name of a tensor that several modules have to
-the name it is stored under.
+The metadata's entry `adjoint.quantization` is a JSON object: `format` (1), `layers`, from the name
+of a module to its kind and options, and `shared`, from the name of a tensor that several modules
+have to the name it is stored under.
 """
 
 from __future__ import annotations

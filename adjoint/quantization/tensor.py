@@ -45,7 +45,7 @@ class QuantizedTensor:
         if not OVERRIDES.enlisted:  # from now on functions ask whether a value takes them over
             OVERRIDES.enlist()
 
-    # -- what it holds ----------------------------------------------------------------------------
+    # -- what it holds -----------------------------------------------------------------------
 
     def int_repr(self) -> Tensor:
         """The whole numbers."""
@@ -92,7 +92,7 @@ class QuantizedTensor:
         if self._axis is None:
             raise RuntimeError(f"{name}: expected quantizer->qscheme() == kPerChannelAffine")
 
-    # -- what it looks like -------------------------------------------------------------------------
+    # -- what it looks like --------------------------------------------------------------------
 
     @property
     def dtype(self) -> DType:
@@ -151,7 +151,7 @@ class QuantizedTensor:
         """The same in the host's memory."""
         return self.to("cpu")
 
-    # -- functions ----------------------------------------------------------------------------------
+    # -- functions -----------------------------------------------------------------------------
 
     @classmethod
     def __torch_function__(
@@ -267,7 +267,7 @@ TAKEN: dict[str, Callable[..., Any]] = {
 }
 
 
-# -- making them ------------------------------------------------------------------------------------
+# -- making them -------------------------------------------------------------------------------
 
 
 def quantize_per_tensor(

@@ -52,7 +52,7 @@ def _from_qat(mod: Any) -> nn.Module:
     return QuantizedConv.from_float(mod, relu=mod.relu, folded=mod.folded())
 
 
-# -- what each kind of layer becomes --------------------------------------------------------------
+# -- what each kind of layer becomes ---------------------------------------------------------
 
 STATIC: dict[type, Make] = {
     QuantStub: Quantize.from_float,
@@ -123,7 +123,7 @@ def get_default_dynamic_quant_module_mappings() -> dict[type, Make]:
     return dict(DYNAMIC)
 
 
-# -- configurations and observers -------------------------------------------------------------------
+# -- configurations and observers --------------------------------------------------------------
 
 
 def propagate_qconfig_(
@@ -191,8 +191,8 @@ def prepare(
     propagate_qconfig_(model)
     if not any(getattr(m, "qconfig", None) for m in model.modules()):
         warnings.warn(
-            "None of the submodule got qconfig applied. Make sure you passed correct configuration "
-            "through `qconfig_dict` or by assigning the `.qconfig` attribute directly on submodules",
+            "None of the submodule got qconfig applied. Assign the `.qconfig` attribute of the "
+            "model or of submodules first",
             stacklevel=2,
         )
     allowed = set(STATIC) if allow_list is None else set(allow_list)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 # Values of a kind stay away from kinks and poles, so that finite differences are meaningful.
-KINDS = ("real", "positive", "unit", "distinct", "int", "int32", "bool", "spd", "complex")
+KINDS = ("real", "positive", "unit", "distinct", "int", "int32", "int8", "bool", "spd", "complex")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class T:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        object.__setattr__(self, "grad", grad and kind not in ("int", "int32", "bool"))
+        object.__setattr__(self, "grad", grad and kind not in ("int", "int32", "int8", "bool"))
 
     def array(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
         """Elements drawn from `rng`."""
@@ -55,8 +55,8 @@ class T:
                 return (rng.permutation(n).reshape(shape) - n / 2) * 0.35 + 0.1
             case "int":
                 return rng.integers(int(low), int(high), shape)
-            case "int32":
-                return rng.integers(int(low), int(high), shape).astype(np.int32)
+            case "int32" | "int8":
+                return rng.integers(int(low), int(high), shape).astype(self.kind)
             case "bool":
                 return rng.integers(0, 2, shape).astype(bool)
             case "spd":

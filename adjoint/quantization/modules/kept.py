@@ -17,7 +17,7 @@ class Kept(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.kind:
+        if "kind" in cls.__dict__:  # compiled modules are of classes below theirs
             KINDS[cls.kind] = cls
 
     def options(self) -> dict[str, Any]:

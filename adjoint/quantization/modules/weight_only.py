@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import adjoint as ad
+from adjoint.engine.ops.quantized.products import check_groups
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import grouped_linear, quantize_affine
 from adjoint.quantization.modules.kept import Kept, put_bias
@@ -21,6 +22,7 @@ class _Grouped(Kept):
 
     def __init__(self, kept: GroupedWeight) -> None:
         super().__init__()
+        check_groups(type(self).__name__, kept.weight, kept.scale, kept.zero, kept.bits, kept.group)
         self.bits, self.group = kept.bits, kept.group
         self.register_buffer("weight", kept.weight)
         self.register_buffer("scale", kept.scale)

@@ -39,7 +39,8 @@ class LlvmTarget(Target):
     )  # fmt: skip
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
+        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
+        **running.TEMPLATES,
     }  # fmt: skip
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

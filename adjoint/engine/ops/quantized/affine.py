@@ -12,6 +12,7 @@ from adjoint.engine.core.dtype import DType, float32, int32
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.ops.create.creation import FULL
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def parameter(name: str, what: str, value: Any, like: Tensor, dtype: DType) -> T
     """A scale or zero point as a tensor."""
     if is_tensor(value):
         return value  # type: ignore[no-any-return]
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, (Real, HostScalar)):
         raise TypeError(f"{name}: {what} must be a number or a Tensor, received {value!r}")
     return FULL(value, shape=(), dtype=dtype, device=like.device)
 

@@ -67,8 +67,8 @@ def _quantized_convolution(
     return out.movedim(-1, 1)
 
 
-# x (N, C, ...) and weight (O, C / groups, ...) of int8; x_scale, x_zero (); scale, weight_sums (O,);
-# then the weight's zero points (O,) if it is affine, and perhaps a bias (O,).
+# x (N, C, ...) and weight (O, C / groups, ...) of int8; x_scale, x_zero (); scale, weight_sums
+# (O,); then the weight's zero points (O,) if it is affine, and perhaps a bias (O,).
 QUANTIZED_CONVOLUTION = composite(
     "quantized_convolution",
     _quantized_convolution,

@@ -108,8 +108,8 @@ def _quantized_linear(
     return out + bias[0] if bias else out
 
 
-# x (..., in) and weight (out, in) of int8; x_scale, x_zero (..., 1) or (); scale, weight_sums (out,);
-# then the weight's zero points (out,) if it is affine, and perhaps a bias (out,).
+# x (..., in) and weight (out, in) of int8; x_scale, x_zero (..., 1) or (); scale, weight_sums
+# (out,); then the weight's zero points (out,) if it is affine, and perhaps a bias (out,).
 QUANTIZED_LINEAR = composite(
     "quantized_linear",
     _quantized_linear,

@@ -2,9 +2,10 @@
 
 Note [dots]
     A dot takes a vector of sums in int32 and two vectors of int8, and adds to each sum the products
-    of neighbouring bytes. NEON has it (`sdot`); VNNI has one that takes the first bytes as unsigned,
-    so that 128 too much of each of the second's is taken off afterwards; older x86 multiplies pairs
-    of int16. Elsewhere products of int16 are widened and added. All are exact, modulo 2^32.
+    of neighbouring bytes. NEON has it (`sdot`); VNNI has one that takes the first bytes as
+    unsigned, so that 128 too much of each of the second's is taken off afterwards; older x86
+    multiplies pairs of int16. Elsewhere products of int16 are widened and added. All are exact,
+    modulo 2^32.
 """
 
 from __future__ import annotations

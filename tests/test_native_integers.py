@@ -1,0 +1,126 @@
+"""Products of int8 in native code: every edge of a tile, every kind of dot, against int64."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjoint as ad
+from adjoint.compiler import compile
+from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.templates.integers import dots, kernel, template
+from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, integer_matmul
+from tests.test_llvm_targets import assembly_of
+
+# What this machine can run whatever it is; its own best besides.
+HERE = sorted({"widened", "unsigned", dots.host_dot().name})
+SHAPES = [
+    *product((1, 2, 3, 5, 9), (1, 3, 4, 5, 9), (1, 7, 15, 16, 17, 33, 63, 64, 65, 130)),
+    (70, 33, 1000),
+    (0, 3, 4),
+    (3, 4, 0),
+]
+
+
+def whole_numbers(random: np.random.Generator, *shape: int) -> Any:
+    array = random.integers(-128, 128, shape).astype(np.int8)
+    array.reshape(-1)[: array.size // 3] = -128  # the extreme, whose products are the largest
+    return array
+
+
+@pytest.fixture(params=HERE)
+def dot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name: str = request.param
+    monkeypatch.setattr(template, "host_dot", lambda: dots.DOTS[name])
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
+    return name
+
+
+def test_edges_of_tiles(dot: str) -> None:
+    random = np.random.default_rng(0)
+    arrays = [(whole_numbers(random, m, k), whole_numbers(random, n, k)) for m, n, k in SHAPES]
+    tensors = [tuple(map(ad.tensor, pair)) for pair in arrays]
+    run = compile(lambda pairs: [INTEGER_MATMUL(a, b) for a, b in pairs], backend="native")
+    for shape, (a, b), got in zip(SHAPES, arrays, run(tensors), strict=True):
+        want = a.astype(np.int64) @ b.astype(np.int64).T
+        assert got.dtype is ad.int32
+        assert (got.numpy() == want).all(), (dot, shape)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(1, 3), max_size=3),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.sampled_from(["nn", "nt", "tn", "tt", "ss"]),
+    st.booleans(),
+)
+def test_batches_and_layouts(
+    batch: list[int], m: int, n: int, k: int, layout: str, shared: bool
+) -> None:
+    random = np.random.default_rng(m * n * k)
+
+    def operand(rows: int, columns: int, how: str, lead: list[int]) -> tuple[Any, Any]:
+        if how == "t":
+            return whole_numbers(random, *lead, columns, rows), lambda x: x.mT
+        if how == "s":
+            return whole_numbers(random, *lead, rows * 2, columns * 3), lambda x: x[..., ::2, ::3]
+        return whole_numbers(random, *lead, rows, columns), lambda x: x
+
+    x, see_x = operand(m, k, layout[0], batch)
+    y, see_y = operand(k, n, layout[1], [] if shared else batch)
+
+    def run(x: Any, y: Any) -> Any:
+        return integer_matmul(see_x(x), see_y(y))
+
+    a, b = ad.tensor(x), ad.tensor(y)
+    want = see_x(a).numpy().astype(np.int64) @ see_y(b).numpy().astype(np.int64)
+    for got in (run(a, b), compile(run, backend="native")(a, b)):
+        assert (got.numpy() == want).all()
+
+
+def test_depths_beyond_what_floats_hold() -> None:
+    x = ad.full((2, 5000), -128, dtype=ad.int8)
+    assert (ad._int_mm(x, x.t()).numpy() == 5000 * 2**14).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "instruction"),
+    [
+        ("vnni512", "x86-64-v4", "vpdpbusd"),
+        ("pairs512", "x86-64-v4", "vpmaddwd"),
+        ("pairs256", "x86-64-v3", "vpmaddwd"),
+        ("pairs128", "x86-64", "pmaddwd"),
+        ("sdot", "generic", "sdot"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_code_for_other_processors(name: str, cpu: str, instruction: str, rows: int) -> None:
+    text, declared = kernel.integer_text("f", name, rows)
+    if name.startswith("vnni"):
+        text = text.replace(
+            "i64 %workers)", 'i64 %workers) "target-features"="+avx512f,+avx512vnni"'
+        )
+    assert instruction in assembly_of("\n".join([*sorted(declared), text]), cpu)
+
+
+@pytest.mark.parametrize(
+    ("machine", "have", "name"),
+    [
+        ("aarch64", {"dotprod"}, "sdot"),
+        ("aarch64", set(), "widened"),
+        ("x86_64", {"sse2", "avx2", "avx512f", "avx512bw", "avx512vnni"}, "vnni512"),
+        ("x86_64", {"sse2", "avx2", "avxvnni"}, "vnni256"),
+        ("x86_64", {"sse2", "avx2"}, "pairs256"),
+        ("x86_64", {"sse2"}, "pairs128"),
+        ("riscv64", set(), "widened"),
+    ],
+)
+def test_the_best_of_a_processor(machine: str, have: set[str], name: str) -> None:
+    assert dots.best_dot(machine, have).name == name
