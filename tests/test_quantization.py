@@ -466,12 +466,12 @@ def test_compiled_training_equals_eager() -> None:
 
 
 def test_parts_without_a_configuration_stay() -> None:
-    model = q.QuantWrapper(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))).eval()
+    model: Any = q.QuantWrapper(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))).eval()
     model.qconfig = q.default_qconfig
     model.module[1].qconfig = None
     prepared = q.prepare(model)
     prepared(ad.randn(8, 4))
-    made = q.convert(prepared)
+    made: Any = q.convert(prepared)
     assert [type(m).__name__ for m in made.module] == ["QuantizedLinear", "Linear"]
     with pytest.raises(Exception, match=r"quantised|linear"):
         made(ad.randn(1, 4))
@@ -480,7 +480,7 @@ def test_parts_without_a_configuration_stay() -> None:
 def test_dynamic_quantisation_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.LSTM(4, 4))
     with pytest.warns(UserWarning, match="LSTM"):
-        made = q.quantize_dynamic(model)
+        made: Any = q.quantize_dynamic(model)
     assert isinstance(made[0], DynamicLinear)
     assert isinstance(model[0], nn.Linear)
     assert not hasattr(made, "qconfig")

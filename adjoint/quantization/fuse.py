@@ -16,7 +16,7 @@ _NORM = {rank: getattr(nn, f"BatchNorm{rank}d") for rank in _RANKS}
 
 
 def _fused(name: str) -> Callable[..., nn.Module]:
-    return getattr(ni, name)  # type: ignore[no-any-return]
+    return getattr(ni, name)
 
 
 # Types in order -> what they become for inference; a batch norm goes into the weights.

@@ -90,7 +90,7 @@ def _moved(counts: Floats, old: tuple[float, float], new: tuple[float, float]) -
         finer = np.repeat(counts, FINER) / FINER
     span = new[1] - new[0]
     at = np.clip(((places - new[0]) / span * bins).astype(np.int64), 0, bins - 1)
-    return np.bincount(at, weights=finer, minlength=bins)
+    return np.bincount(at, weights=finer, minlength=bins).astype(np.float64)
 
 
 def search(counts: Floats, width: float, steps: int) -> tuple[int, int]:

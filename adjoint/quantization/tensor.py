@@ -144,8 +144,8 @@ class QuantizedTensor:
         """The same on another device."""
         if isinstance(device, DType) or args or kwargs:
             _refuse("to", "a conversion")
-        moved = [x.to(device) for x in (self._ints, self._scale, self._zero)]
-        return QuantizedTensor(*moved, axis=self._axis)
+        ints, scale, zero = (x.to(device) for x in (self._ints, self._scale, self._zero))
+        return QuantizedTensor(ints, scale, zero, self._axis)
 
     def cpu(self) -> QuantizedTensor:
         """The same in the host's memory."""

@@ -85,7 +85,7 @@ def _searched(
         else:
             less = error < best[0]
             found = zip((error, scale, zero), best, strict=True)
-            best = tuple(ad.where(less, new, old) for new, old in found)  # type: ignore[assignment]
+            best = tuple(ad.where(less, new, old) for new, old in found)
     assert best is not None
     return best[1], best[2]
 

@@ -128,7 +128,7 @@ LEARNABLE_FAKE_QUANTIZE = composite(
 def parameter(name: str, what: str, value: Any, like: Tensor, dtype: DType) -> Tensor:
     """A scale or zero point as a tensor."""
     if is_tensor(value):
-        return value  # type: ignore[no-any-return]
+        return value
     if isinstance(value, bool) or not isinstance(value, (Real, HostScalar)):
         raise TypeError(f"{name}: {what} must be a number or a Tensor, received {value!r}")
     return FULL(value, shape=(), dtype=dtype, device=like.device)
