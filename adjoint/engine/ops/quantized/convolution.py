@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int8, int16
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.ops.image.conv import expanded
 from adjoint.engine.ops.image.convolution import Shape
+from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled, without_zero
 
 if TYPE_CHECKING:
