@@ -43,7 +43,7 @@ def group_weight(
 
     >>> kept = group_weight(ad.tensor([[0.5, -1.0, 2.0, 0.25]]), 8, 2)
     >>> kept.weight
-    tensor([[  64, -128,  127,   16]], dtype=adjoint.int8)
+    tensor([[  64, -127,  127,   16]], dtype=adjoint.int8)
     """
     features = weight.shape[-1]
     group = features if group is None else group

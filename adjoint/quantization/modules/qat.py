@@ -17,6 +17,12 @@ def _check_config(name: str, qconfig: Any) -> Any:
     return qconfig
 
 
+@ad.no_grad()
+def _look_at(layer: Any) -> None:
+    """Let the observer of a weight see it, so that it knows the channels before training."""
+    layer.weight_fake_quant(layer.weight)
+
+
 class QATLinear(nn.Linear):
     """A linear layer whose weight is rounded as it is used."""
 
@@ -35,6 +41,7 @@ class QATLinear(nn.Linear):
             layer.in_features, layer.out_features, layer.bias is not None, qconfig=mod.qconfig
         )
         made.weight, made.bias = layer.weight, layer.bias
+        _look_at(made)
         return made
 
     def forward(self, input: Tensor) -> Tensor:
@@ -79,6 +86,7 @@ class _QATConv:
         made.weight, made.bias = conv.weight, conv.bias
         if cls.norms:
             made.bn = parts[1]
+        _look_at(made)
         made.train(mod.training)
         return made
 

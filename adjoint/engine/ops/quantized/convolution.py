@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.dtype import int8, int16
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.ops.image.convolution import Shape
@@ -13,6 +14,8 @@ from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled, withou
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+complete(globals())
 
 
 def _padded(x: Tensor, zero: Tensor, padding: Shape) -> Tensor:
