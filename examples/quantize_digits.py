@@ -87,7 +87,7 @@ def main(quick: bool) -> None:
     training = q.fuse_modules_qat(model.train(), FUSED)
     training.qconfig = q.get_default_qat_qconfig("onednn")
     training = q.prepare_qat(training)
-    train(training, x, y, 1 if quick else 10, 5e-4)
+    train(training, x, y, 1 if quick else 20, 1e-3)
     training.apply(q.disable_observer)
     aware = q.convert(training.eval())
     print(f"int8, trained   {accuracy(aware, held_x, held_y):.4f}")
