@@ -189,10 +189,10 @@ class Int8DynamicActivationInt8WeightConfig(Config):
 
 
 def _flat(kept: GroupedWeight, memory: dict[Any, Any]) -> Tensor:
-    """The scales of rows, as one view where layers share them."""
+    """The scales of rows, in one dimension; one tensor where layers share them."""
     key = ("flat", id(kept.scale))
     if key not in memory:
-        memory[key] = kept.scale.reshape(-1)
+        memory[key] = kept.scale.reshape(-1).clone()
     found: Tensor = memory[key]
     return found
 

@@ -16,6 +16,7 @@ from adjoint.engine.graph.extents import Extent
 from adjoint.onnx.exporting import elementwise as elementwise  # these fill the table
 from adjoint.onnx.exporting import flow as flow
 from adjoint.onnx.exporting import layers as layers
+from adjoint.onnx.exporting import quantized as quantized
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare
 from adjoint.onnx.exporting.recording import (
@@ -150,13 +151,13 @@ def translated(
     taken = {name for name, _ in recording.inputs}
     for name, value in recording.inputs:
         w.names[value] = name
-    weights = {}
+    weights = shared.weights
     for name, value, array in recording.state:
         while name in taken:
             name += "_"
         taken.add(name)
         w.names[value] = name
-        weights[name] = np.ascontiguousarray(array).astype(ARRAYS[value.spec.dtype], copy=False)
+        weights[name] = np.array(array, ARRAYS[value.spec.dtype], order="C", copy=None)
     w.write(recording.nodes, recording.results)
     if shared.failures:
         raise OnnxError(_report(shared))
@@ -179,6 +180,11 @@ def translated(
     tensors = [
         onnx.numpy_helper.from_array(array, name) for name, array in weights.items() if name in used
     ]
+    tensors += [
+        _in_halves(onnx, name, weights[source])
+        for name, source in shared.halves.items()
+        if name in used
+    ]
     constants = [node for node in shared.stated if node.output[0] in used]
     graph = onnx.helper.make_graph([*constants, *w.nodes], "model", inputs, outputs, tensors)
     message = onnx.helper.make_model(
@@ -188,6 +194,13 @@ def translated(
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
     )
     return message, shared.draws
+
+
+def _in_halves(onnx: Any, name: str, array: Any) -> Any:
+    """A tensor of 4 bits from the bytes that hold two of its elements each, the lower first."""
+    shape = (*array.shape[:-1], 2 * array.shape[-1])
+    kind = onnx.TensorProto.UINT4
+    return onnx.helper.make_tensor(name, kind, shape, array.tobytes(), raw=True)
 
 
 def _report(shared: Shared) -> str:

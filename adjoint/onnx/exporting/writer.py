@@ -46,6 +46,8 @@ class Shared:
     count: int = 0
     failures: list[tuple[Node, str]] = field(default_factory=list)
     draws: bool = False
+    weights: dict[str, Any] = field(default_factory=dict)  # what the model holds, by name
+    halves: dict[str, str] = field(default_factory=dict)  # weights of 4 bits -> bytes that hold two
 
 
 class Writer:

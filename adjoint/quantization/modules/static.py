@@ -25,13 +25,11 @@ def check_quantized(name: str, x: Any) -> QuantizedTensor:
     return x
 
 
-def signed(x: QuantizedTensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers as int8, and their zero point."""
-    if x._ints.dtype is ad.int8:
-        return x._ints, x._zero
-    if x._ints.dtype is not ad.uint8:
+def bytes_of(x: QuantizedTensor) -> Tensor:
+    """The whole numbers of a tensor, if they are of 8 bits."""
+    if x._ints.dtype not in (ad.int8, ad.uint8):
         raise NotImplementedError(f"products of {x.dtype}: only qint8 and quint8 are multiplied")
-    return (x._ints.to(ad.int16) - 128).to(ad.int8), x._zero - 128
+    return x._ints
 
 
 def observed(module: Any) -> tuple[Tensor, Tensor, DType]:
@@ -43,7 +41,8 @@ def observed(module: Any) -> tuple[Tensor, Tensor, DType]:
             "through the model first."
         )
     scale, zero = seen.calculate_qparams()
-    return scale.reshape(()).to(ad.float32), zero.reshape(()).to(ad.int32), seen.dtype
+    scale, zero = scale.reshape(()).to(ad.float32), zero.reshape(()).to(ad.int32)
+    return scale.clone(), zero.clone(), seen.dtype  # tensors of their own, not views
 
 
 class _Weighted(Kept):
@@ -101,8 +100,8 @@ def weight_tensors(module: Any, weight: Tensor, bias: Tensor | None) -> dict[str
             f"has {watch.dtype}"
         )
     channels = weight.shape[0]
-    scales = scale.reshape(-1).expand((channels,)).contiguous().to(ad.float32)
-    zeros = zero.reshape(-1).expand((channels,)).contiguous().to(ad.int32)
+    scales = scale.reshape(-1).expand((channels,)).to(ad.float32).clone()
+    zeros = zero.reshape(-1).expand((channels,)).to(ad.int32).clone()
     kept = quantize_per_channel(weight.detach(), scales, zeros, 0, ad.qint8)
     tensors = {"weight": kept.int_repr(), "weight_scale": scales}
     if bool(zeros.any()):
@@ -134,12 +133,11 @@ class QuantizedLinear(_Weighted):
 
     def forward(self, input: QuantizedTensor) -> QuantizedTensor:
         x = check_quantized("Linear", input)
-        ints, zero = signed(x)
         return self.finish(
             quantized_linear(
-                ints,
+                bytes_of(x),
                 x._scale,
-                zero,
+                x._zero,
                 self.weight,
                 self.weight_scale,
                 self.weight_sums,
@@ -208,12 +206,11 @@ class QuantizedConv(_Weighted):
 
     def forward(self, input: QuantizedTensor) -> QuantizedTensor:
         x = check_quantized("Conv", input)
-        ints, zero = signed(x)
         return self.finish(
             quantized_convolution(
-                ints,
+                bytes_of(x),
                 x._scale,
-                zero,
+                x._zero,
                 self.weight,
                 self.weight_scale,
                 self.weight_sums,
@@ -239,6 +236,14 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, int) else tuple(int(n) for n in value)
 
 
+def put_scale(module: nn.Module, scale: Any, zero_point: Any) -> None:
+    """A scale and a zero point as tensors of a module's own, not views of others."""
+    one = ad.as_tensor(scale, dtype=ad.float32).reshape(()).clone()
+    module.register_buffer("scale", one)
+    point = ad.as_tensor(zero_point, dtype=ad.int32).reshape(()).clone()
+    module.register_buffer("zero_point", point)
+
+
 class Quantize(Kept):
     """Floats to quantised numbers, by a scale that was observed."""
 
@@ -249,9 +254,7 @@ class Quantize(Kept):
     def __init__(self, scale: Any, zero_point: Any, dtype: Any) -> None:
         super().__init__()
         self.dtype: DType = named(dtype) if isinstance(dtype, str) else dtype
-        scale = ad.as_tensor(scale, dtype=ad.float32).reshape(())
-        self.register_buffer("scale", scale)
-        self.register_buffer("zero_point", ad.as_tensor(zero_point, dtype=ad.int32).reshape(()))
+        put_scale(self, scale, zero_point)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> Quantize:
@@ -327,8 +330,7 @@ class QFunctional(Kept):
     def __init__(self, scale: Any = 1.0, zero_point: Any = 0, dtype: Any = "quint8") -> None:
         super().__init__()
         self.dtype: DType = named(dtype) if isinstance(dtype, str) else dtype
-        self.register_buffer("scale", ad.as_tensor(scale, dtype=ad.float32).reshape(()))
-        self.register_buffer("zero_point", ad.as_tensor(zero_point, dtype=ad.int32).reshape(()))
+        put_scale(self, scale, zero_point)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> QFunctional:

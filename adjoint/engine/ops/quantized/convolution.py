@@ -10,7 +10,7 @@ from adjoint.engine.core.dtype import int8, int16
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.ops.image.convolution import Shape
 from adjoint.engine.ops.image.convolution_functions import expanded
-from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled, without_zero
+from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, scaled, signed, without_zero
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -48,6 +48,7 @@ def _quantized_convolution(
     dilation: Shape,
     groups: int,
 ) -> Tensor:
+    x, x_zero = signed(x, x_zero)
     rank, count, channels = len(stride), x.shape[0], weight.shape[0]
     seen = windows(_padded(x, x_zero, padding), weight.shape[2:], stride, dilation)
     places = tuple(seen.shape[2 : 2 + rank])
@@ -70,8 +71,8 @@ def _quantized_convolution(
     return out.movedim(-1, 1)
 
 
-# x (N, C, ...) and weight (O, C / groups, ...) of int8; x_scale, x_zero (); scale, weight_sums
-# (O,); then the weight's zero points (O,) if it is affine, and perhaps a bias (O,).
+# x (N, C, ...) of int8 or uint8, weight (O, C / groups, ...) of int8; x_scale, x_zero ();
+# scale, weight_sums (O,); then the weight's zero points (O,) if it is affine, and perhaps a bias.
 QUANTIZED_CONVOLUTION = composite(
     "quantized_convolution",
     _quantized_convolution,

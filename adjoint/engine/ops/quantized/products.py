@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import float32, int8, int32, uint8
+from adjoint.engine.core.dtype import float32, int8, int16, int32, uint8
 from adjoint.engine.core.operations.families import composite, device_of, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -81,6 +81,13 @@ def scaled(
     return exact.to(float32) * (x_scale * scale)
 
 
+def signed(x: Tensor, zero: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers of int8 or uint8 as int8, and their zero point."""
+    if x.dtype is uint8:
+        return (x.to(int16) - 128).to(int8), zero - 128
+    return x, zero
+
+
 def without_zero(sums: Tensor, rows: Tensor, x_zero: Tensor, zero: Tensor) -> Tensor:
     """Sums of products with the share of the weight's zero points taken off."""
     of_rows = rows.sum(-1, keepdim=True, dtype=int32) - x_zero.to(int32) * rows.shape[-1]
@@ -97,6 +104,7 @@ def _quantized_linear(
     *rest: Tensor,
     affine: bool,
 ) -> Tensor:
+    x, x_zero = signed(x, x_zero)
     rows = x.reshape((-1, x.shape[-1])) if x.ndim != 2 else x
     sums = INTEGER_MATMUL(rows, weight)
     if x.ndim != 2:
@@ -108,8 +116,9 @@ def _quantized_linear(
     return out + bias[0] if bias else out
 
 
-# x (..., in) and weight (out, in) of int8; x_scale, x_zero (..., 1) or (); scale, weight_sums
-# (out,); then the weight's zero points (out,) if it is affine, and perhaps a bias (out,).
+# x (..., in) of int8 or uint8 and weight (out, in) of int8; x_scale, x_zero (..., 1) or ();
+# scale, weight_sums (out,); then the weight's zero points (out,) if it is affine, and perhaps a
+# bias (out,).
 QUANTIZED_LINEAR = composite(
     "quantized_linear",
     _quantized_linear,
