@@ -438,6 +438,21 @@ def executor_named(name: str) -> Any:
 HOOKS.executor = executor_named
 
 
+class FragmentsLater:
+    """Stands for `graph.fragments` until the first large operation."""
+
+    def forward(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward(*args)
+
+    def run(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run(*args)
+
+
+HOOKS.fragments = FragmentsLater()
+
+
 def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:

@@ -46,6 +46,8 @@ class Task:
     examples: tuple[Any, ...]  # the inputs of the call that was recorded
     targets: tuple[Any, ...]  # the targets of that call
     sizing: Sizing | None = None  # where the task is one of many that differ in sizes only
+    # What tasks of which one runs at a time have in common, for executors to put memory in.
+    shared: dict[str, Any] | None = None
 
 
 class Executable(Protocol):

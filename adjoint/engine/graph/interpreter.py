@@ -27,5 +27,5 @@ def evaluate(graph: DataflowGraph, inputs: Sequence[Any]) -> list[Any]:
 
 def interpret(graph: DataflowGraph, inputs: Sequence[Any]) -> list[Any]:
     """Outputs of the graph for tensors (and numbers, for host inputs) in the order of inputs."""
-    with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
+    with CONTEXT.having(capture=None, grad_enabled=False, autocast=None, reference=True):
         return evaluate(graph, inputs)

@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
@@ -47,19 +47,41 @@ class RecordNode(TapeNode):
                 return self.apply_captured(capture.pulls, grads, needed)
             finally:
                 capture.pulled = None
+        if self.plan.record.large and level is None and CONTEXT.plain and not CONTEXT.grad_enabled:
+            found = self.apply_fragment(grads, needed)
+            if found is not None:
+                return found
         return self.apply_rules(grads, needed, level)
+
+    def apply_fragment(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None
+    ) -> Sequence[Any] | None:
+        """The rules as one program, where cotangents are large (Note [fragments])."""
+        plan = self.plan
+        if not (plan.elementwise or plan.record.compose is not None):
+            return None  # of a product or convolution, which are fragments themselves
+        least = plan.record.large
+        if not any(g is not None and g._array.size >= least for g in grads):
+            return None
+        return self.apply_once(HOOKS.fragments, grads, needed)
 
     def apply_captured(
         self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any]:
         """The rules, recorded once for tensors alike (Note [repeats])."""
+        return self.apply_once(pulls, grads, needed)
+
+    def apply_once(
+        self, repeats: Any, grads: Sequence[Any], needed: Sequence[bool] | None
+    ) -> Sequence[Any]:
+        """The rules by what knows them for tensors alike."""
         values = [*self.loaded(None), *grads]
         literals = [x for x in values if not isinstance(x, TensorBase)]
         tensors = [x for x in values if isinstance(x, TensorBase)]
         specs = None if self.specs is None else tuple(self.specs)
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
-        found: Sequence[Any] = pulls.run(key, tensors, rule)
+        found: Sequence[Any] = repeats.run(key, tensors, rule)
         return found
 
     def loaded(self, level: Any) -> list[Any]:

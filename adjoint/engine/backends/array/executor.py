@@ -139,6 +139,12 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
+    if record.large and is_large(record, arrays) and may_be_whole(record, tracked):
+        out = HOOKS.fragments.forward(record, operands, params)
+        if out is not None:
+            if tracked and CONTEXT.grad_enabled:
+                HOOKS.attach(record, operands, params, out)
+            return out
     kernel = record.plans.get(KERNEL) or find_kernel(record)
     if kernel is None or ("device" in params and params["device"] is not CPU):
         return run_general(record, operands, params)
@@ -152,6 +158,19 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if tracked and CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def is_large(record: Record, arrays: list[Any]) -> bool:
+    """Whether some operand has as many elements as make a fragment worth its overhead."""
+    least = record.large
+    return any(array.__class__ is ndarray and array.size >= least for array in arrays)
+
+
+def may_be_whole(record: Record, tracked: bool) -> bool:
+    """Whether an operation is one node of the tape, not differentiated part by part."""
+    if record.compose is None or record.differentiable:
+        return True
+    return not (tracked and CONTEXT.grad_enabled)
 
 
 def compute_into(record: Record, into: Array, other: Any) -> bool:

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import RECORDS
+from adjoint.engine.core.operations.large import large
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
@@ -94,6 +95,7 @@ class Record:
     compose: Callable[..., Any] | None = None  # composites
     infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see
     decompose: Callable[..., Any] | None = None
+    large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
@@ -122,6 +124,7 @@ class Record:
             self.rounding = self._usual_rounding()
         self.rules = self.partials or self.vjp
         self.is_view = self.window is not None
+        self.large = large(self.name, self.family, self.cost, self.draws)
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:
@@ -211,6 +214,7 @@ class Hooks:
     )  # what `compile(backend=...)` loads, by name
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+    fragments: Any = None  # what runs large eager operations: graph.fragments
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made
 

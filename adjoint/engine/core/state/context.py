@@ -36,6 +36,7 @@ class Context(threading.local):
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
     before_write: Any = None  # told of each storage about to be written to, while hooks are on
     saved_hooks_refused: str | None = None  # why entering further ones is an error
+    reference: bool = False  # every operation by the eager table, none compiled
     observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
 
     def set(self, **fields: Any) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class Context(threading.local):
             or self.anomaly
             or self.inference
             or self.saved_hooks
+            or self.reference
             or self.observers
         )
         return before

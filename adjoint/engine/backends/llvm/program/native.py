@@ -85,6 +85,7 @@ class Native:
         self.drafted = drafted
         # Of the latest run that was timed: nanoseconds and turns by segment and entry.
         self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}
+        self.calls_eager = None in image.segments  # whether the eager table does a part of it
 
     def move(self, origin: int) -> None:
         """Have the arena at another address."""
@@ -232,7 +233,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         return compile_elsewhere(task, options)
     # What is checked must be known by its nodes, which images do not keep.
     key = None if options.validate else disk_key(task, options)
-    arena = None if shared is None else shared.arena
+    arena = arena_for(task) if shared is None else shared.arena
     if key is not None:
         with stage("look on disk"):
             kept = from_disk(task, key, arena, options)
@@ -256,8 +257,19 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
     if shared is not None and plan is None:
         drafted = partial(shared.draft, sizes_of(task))
-    native = Native(task, image, functions, plan, arena if plan is None else None, drafted)
+    own = plan is not None and shared is not None  # a plan for one size beside those for many
+    native = Native(task, image, functions, plan, None if own else arena, drafted)
     return checked(native, task, draft, shared) if options.validate else native
+
+
+def arena_for(task: Task) -> Arena | None:
+    """The memory of tasks that share it; None: one of its own."""
+    if task.shared is None:
+        return None
+    if "arena" not in task.shared:
+        task.shared["arena"] = Arena()
+    found: Arena = task.shared["arena"]
+    return found
 
 
 def checked(

@@ -215,7 +215,7 @@ class CheckedCall:
 
     def check(self, work: Work, doing: Doing, launch: Launch) -> None:
         """Compare what a work has left in memory with what the reference makes."""
-        quiet = CONTEXT.having(capture=None, grad_enabled=False, autocast=None)
+        quiet = CONTEXT.having(capture=None, grad_enabled=False, autocast=None, reference=True)
         with quiet, np.errstate(all="ignore"):
             reference = Reference(work, doing.given, self.number_of(launch), self.at_sizes)
             want = reference.run(None)

@@ -1,0 +1,201 @@
+"""Fragments: large eager operations run as compiled programs.
+
+Note [fragments]
+    An eager operation on large tensors spends its time in memory and arithmetic, not in Python. So
+    where it is large, what the operation is made of (a composite's own composition, a rule of the
+    tape) is recorded once for each kind of operands, compiled by the target as `compile` would
+    compile it, and run as one program: fused, on every core, nothing between its parts in memory.
+    There is then no second, hand-fused implementation of anything.
+
+    A kind is decided by all that a recording may look at: the operation, its parameters, and of
+    each tensor dtype, shape and strides. Whether a fragment runs depends on these alone, never on
+    what ran before, so a program gives the same bits every time.
+
+    Operations stay as they were where somebody looks on (transforms, recordings, observers), and
+    where a recording draws, reads an element, or calls the eager table in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.ir import Value, frozen
+from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
+from adjoint.engine.graph.record.sources import Argument
+from adjoint.engine.graph.sizing import Example
+from adjoint.engine.tensor.tensor import Tensor, wrap
+
+KEPT = 1024  # kinds, the one used last at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Which output a result is, and how its dimensions lie in it."""
+
+    output: int
+    order: tuple[int, ...] | None  # None: as they come
+
+    def of(self, arrays: Sequence[Any]) -> Tensor:
+        array = arrays[self.output]
+        return wrap(array if self.order is None else array.transpose(self.order))
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A compiled operation for operands of one kind."""
+
+    executable: Executable
+    places: tuple[int, ...]  # which of the tensors are its inputs
+    results: tuple[Result | None, ...]
+    structure: Any
+    what: str  # the operations it is made of, for people
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        arrays = self.executable([tensors[k]._array for k in self.places], [])
+        found = [None if result is None else result.of(arrays) for result in self.results]
+        return unflatten(self.structure, found)
+
+
+class Recording(BodyTrace):
+    """Of one operation: its operands lie in memory as they do outside."""
+
+    def lift(self, tensor: Tensor) -> Tensor:
+        value = self.graph.add_input(tensor._spec)
+        self.lifted[id(tensor)] = LiftedInput(tensor, value)
+        return self.wrap(value, tensor.stride())
+
+
+class Unfit(Exception):
+    """An operation that gains nothing by being compiled, or cannot be."""
+
+
+class Fragments:
+    """The fragments of this process, by kind; None for kinds that run as they are."""
+
+    def __init__(self) -> None:
+        self.held: dict[Any, Fragment | None] = {}
+        self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
+
+    def run(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
+        """What `fn()` gives, which is decided by `key` and these tensors; None: call it."""
+        try:
+            names = [*map(id, tensors)]
+            kind = (
+                frozen(key),
+                *map(names.index, names),  # which are the same
+                *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]],
+            )
+            fragment = self.held[kind] = self.held.pop(kind)
+        except KeyError:
+            fragment = self.held[kind] = self.make(key, tensors, fn)
+        except TypeError:  # something in it has no hash
+            return None
+        if fragment is None:
+            return None
+        try:
+            return fragment(tensors)
+        except (RuntimeError, IndexError):  # whose words are those of the operation as it is
+            return None
+
+    def make(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Fragment | None:
+        """A fragment, if the operation can be one."""
+        while len(self.held) >= KEPT:
+            self.held.pop(next(iter(self.held)), None)
+        try:
+            return compiled(tensors, fn, self.shared)
+        except Unfit:
+            return None
+        except Exception as error:
+            warn_user(
+                f"{key[0]}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
+                f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
+            )
+            return None
+
+    def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The results of a large operation, without the tape; None where it runs as it is."""
+        tensors = [x for x in operands if isinstance(x, Tensor)]
+        literals = [None if isinstance(x, Tensor) else x for x in operands]
+        return self.run((record, literals, params), tensors, lambda: record(*operands, **params))
+
+
+def compiled(tensors: Sequence[Tensor], fn: Callable[[], Any], shared: dict[str, Any]) -> Fragment:
+    """Record and compile what a function does with tensors."""
+    body = Recording(None, "a fragment")
+    given = {id(t): k for k, t in enumerate(tensors)}
+    try:
+        with CONTEXT.having(grad_enabled=False):
+            out = body.run(fn)
+    except Exception as error:  # as it is, it succeeds or says what is wrong
+        raise Unfit from error
+    leaves, structure = flatten(out)
+    results, made = laid_out(body, leaves, given)
+    lifted = {id(held.value): held.source for held in body.lifted.values()}
+    graph = body.finish(made)
+    if any(root(value).node is None for value in graph.outputs):
+        raise Unfit  # handed on as it came, or a view of it
+    sources = [lifted.get(id(value)) for value in graph.inputs]
+    if not all(id(source) in given for source in sources):
+        raise Unfit
+    places = tuple([given[id(source)] for source in sources])
+    arrays = [tensors[k]._array for k in places]
+    task = Task(
+        graph=graph,
+        sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
+        writes=(),
+        returned=frozenset(range(len(made))),
+        examples=tuple([Example(a.shape, a.strides, a.dtype) for a in arrays]),
+        targets=(),
+        shared=shared,
+    )
+    executable = HOOKS.executor("native")(task)
+    if getattr(executable, "calls_eager", False):
+        raise Unfit  # it would only call the eager table
+    what = " ".join(dict.fromkeys([node.record.name for node in graph]))
+    return Fragment(executable, places, results, structure, what)
+
+
+def laid_out(
+    body: Recording, leaves: Sequence[Any], given: dict[int, int]
+) -> tuple[tuple[Result | None, ...], list[Tensor]]:
+    """Which outputs make results that lie in memory as eager ones do; programs' are contiguous."""
+    results: list[Result | None] = []
+    made: list[Tensor] = []
+    for leaf in leaves:
+        x = leaf
+        if x is None:
+            results.append(None)
+            continue
+        if not is_tensor(x) or id(x) in given or body.doubts(x):
+            raise Unfit
+        order = sorted(range(x.ndim), key=lambda d: -x.stride(d))
+        inverse = None
+        if order != [*range(x.ndim)]:
+            x = body.run(x.permute, *order)
+            inverse = tuple([order.index(d) for d in range(x.ndim)])
+        if x.stride() != contiguous_strides(x.shape):
+            raise Unfit
+        results.append(Result(len(made), inverse))
+        made.append(x)
+    return tuple(results), made
+
+
+def root(value: Value) -> Value:
+    """What a value is a view of."""
+    while value.node is not None and value.node.record.is_view:
+        value = value.node.inputs[0]
+    return value
+
+
+FRAGMENTS = Fragments()
+DEFAULT_LISTENERS.append(FRAGMENTS.held.clear)  # recordings depend on the default dtype
+HOOKS.fragments = FRAGMENTS

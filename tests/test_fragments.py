@@ -1,0 +1,239 @@
+"""Large eager operations run as compiled fragments, and give what the eager table gives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph import fragments
+from adjoint.engine.graph.fragments import FRAGMENTS
+
+
+@pytest.fixture(autouse=True)
+def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every operation that can be a fragment is one, whatever its size."""
+    HOOKS.load_rest()
+    for record in REGISTRY.values():
+        if record.large:
+            monkeypatch.setattr(record, "large", 1)
+    yield
+    FRAGMENTS.held.clear()
+
+
+def draw(*shape: int, positive: bool = False) -> ad.Tensor:
+    values = np.random.default_rng(len(shape)).standard_normal(shape)
+    return ad.tensor(np.abs(values) + 0.1 if positive else values, dtype=ad.float32)
+
+
+def both(fn: Callable[..., Any], *given: ad.Tensor) -> tuple[list[Any], list[Any]]:
+    """Results and gradients as fragments, and by the eager table."""
+
+    def run() -> list[Any]:
+        leaves = [x.detach().requires_grad_(x.dtype.is_floating_point) for x in given]
+        out = fn(*leaves)
+        outs = [*out] if isinstance(out, tuple) else [out]
+        weights = [ad.arange(1.0, o.numel() + 1).reshape(o.shape) for o in outs]
+        sum((o * w).sum() for o, w in zip(outs, weights, strict=True)).backward()
+        return [o.detach() for o in outs] + [x.grad for x in leaves if x.requires_grad]
+
+    got = run()
+    with CONTEXT.having(reference=True):
+        want = run()
+    return got, want
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[ad.Tensor, ...]]] = {
+    "add": (lambda x, y: x + y, (draw(3, 4), draw(4))),
+    "itself": (lambda x: x * x + x, (draw(5),)),
+    "div": (lambda x, y: x / y, (draw(3, 4), draw(3, 1, positive=True))),
+    "where": (lambda x, y: ad.where(x > 0, x, y), (draw(3, 4), draw(3, 4))),
+    "pow": (lambda x: x**3, (draw(4),)),
+    "functions": (lambda x: x.exp() + x.log() + x.tanh() + x.sigmoid(), (draw(7, positive=True),)),
+    "sum": (lambda x: x.sum(1), (draw(3, 4),)),
+    "amax": (lambda x: x.amax(1), (draw(3, 4),)),
+    "transposed": (lambda x: x.T.exp() * 2, (draw(3, 4),)),
+    "matmul": (lambda x, y: x @ y, (draw(3, 4), draw(4, 5))),
+    "batched matmul": (lambda x, y: x @ y.mT, (draw(2, 3, 4), draw(2, 5, 4))),
+    "linear": (F.linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
+    "softmax": (lambda x: ad.softmax(x, -1), (draw(3, 4),)),
+    "log_softmax": (lambda x: ad.log_softmax(x, 0), (draw(3, 4),)),
+    "gelu": (F.gelu, (draw(3, 4),)),
+    "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), (draw(3, 4),)),
+    "silu": (F.silu, (draw(3, 4),)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b), (draw(3, 4), draw(4), draw(4))),
+    "group_norm": (lambda x: F.group_norm(x, 2), (draw(2, 4, 3),)),
+    "batch_norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        (draw(3, 4, 5), draw(4), draw(4)),
+    ),
+    "var": (lambda x: x.var(1), (draw(3, 4),)),
+    "mse": (F.mse_loss, (draw(3, 4), draw(3, 4))),
+    "huber": (F.huber_loss, (draw(3, 4), draw(3, 4))),
+    "cross_entropy": (lambda x: F.cross_entropy(x, ad.tensor([0, 3, 2])), (draw(3, 4),)),
+    "weighted logits": (
+        lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w),
+        (draw(3, 4), draw(3, 4), draw(4, positive=True)),
+    ),
+    "convolution": (
+        lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1),
+        (draw(2, 3, 8, 8), draw(4, 3, 3, 3), draw(4)),
+    ),
+    "transposed convolution": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2),
+        (draw(2, 3, 4, 4), draw(3, 4, 3, 3)),
+    ),
+    "max_pool": (lambda x: F.max_pool2d(x, 2), (draw(2, 3, 6, 6),)),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        (draw(2, 2, 5, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fragments_give_what_the_table_gives(name: str) -> None:
+    fn, given = CASES[name]
+    got, want = both(fn, *given)
+    assert any(FRAGMENTS.held.values()), "nothing ran as a fragment"
+    for mine, theirs in zip(got, want, strict=True):
+        assert mine.dtype is theirs.dtype
+        assert mine.stride() == theirs.stride()
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["matmul", "gelu", "layer_norm", "attention"])
+def test_second_derivatives(name: str) -> None:
+    fn, given = CASES[name]
+
+    def run() -> list[Any]:
+        leaves = [x.detach().requires_grad_() for x in given]
+        grads = ad.autograd.grad(fn(*leaves).square().sum(), leaves, create_graph=True)
+        return list(ad.autograd.grad(sum(g.square().sum() for g in grads), leaves))
+
+    got = run()
+    with CONTEXT.having(reference=True):
+        want = run()
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_operands_that_are_the_same_or_not() -> None:
+    """A kind made for x + x is not used for x + y."""
+    x, y = ad.tensor([1, 2, 3]), ad.tensor([10, 20, 30])
+    assert (x + x).tolist() == [2, 4, 6]
+    assert (x + y).tolist() == [11, 22, 33]
+    assert (y + y).tolist() == [20, 40, 60]
+
+
+def test_parameters_and_numbers_are_part_of_the_kind() -> None:
+    x = draw(3, 4)
+    assert not np.allclose(ad.softmax(x, 0).numpy(), ad.softmax(x, 1).numpy())
+    assert (x * 2).tolist() != (x * 3).tolist()
+    assert (ad.tensor([1, 2]) * 2).dtype is ad.int64
+    assert (ad.tensor([1, 2]) * 2.0).dtype is ad.float32
+
+
+def test_the_default_dtype_counts() -> None:
+    x = ad.tensor([1, 2])
+    assert (x * 2.0).dtype is ad.float32
+    ad.set_default_dtype(ad.float64)
+    try:
+        assert (x * 2.0).dtype is ad.float64
+    finally:
+        ad.set_default_dtype(ad.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lambda: draw(2, 3) @ draw(2, 3), RuntimeError),
+        (lambda: F.cross_entropy(draw(2, 3), ad.tensor([0, 7])), IndexError),
+        (lambda: F.layer_norm(draw(2, 3), (4,)), RuntimeError),
+    ],
+)
+def test_errors_are_those_of_the_table(wrong: Callable[[], Any], kind: type[Exception]) -> None:
+    with CONTEXT.having(reference=True), pytest.raises(kind) as want:
+        wrong()
+    with pytest.raises(kind) as got:
+        wrong()
+    assert str(got.value) == str(want.value)
+
+
+def test_what_looks_on_sees_every_operation() -> None:
+    """Transforms, recordings and the reference interpreter have operations as they are."""
+    x = draw(3, 4)
+    ad.func.vmap(F.gelu)(x)
+    ad.func.jvp(F.gelu, (x,), (x,))
+    ad.compile(F.gelu, backend="interpret")(x)
+    assert not FRAGMENTS.held
+
+
+def test_dropout_draws_as_ever() -> None:
+    x = ad.ones(64)
+    ad.manual_seed(0)
+    got = F.dropout(x, 0.5)
+    ad.manual_seed(0)
+    with CONTEXT.having(reference=True):
+        want = F.dropout(x, 0.5)
+    assert got.tolist() == want.tolist()
+
+
+def test_a_failed_compilation_is_told_once_and_the_table_does_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str) -> Any:
+        raise NotImplementedError("no such target")
+
+    monkeypatch.setattr(HOOKS, "executor", fail)
+    x = draw(3)
+    with pytest.warns(UserWarning, match="exp.*could not be compiled.*no such target"):
+        got = x.exp()
+    np.testing.assert_allclose(got.numpy(), np.exp(x.numpy()), rtol=1e-6)
+    x.exp()  # without a second warning
+
+
+def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments, "KEPT", 3)
+    for n in range(1, 8):
+        ad.ones(n).exp()
+    assert len(FRAGMENTS.held) <= 3
+
+
+def test_threads() -> None:
+    inputs = [draw(8, n) for n in range(2, 10)]
+    want = [ad.softmax(x, -1).tolist() for x in inputs]
+    FRAGMENTS.held.clear()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(4):
+            assert list(pool.map(lambda x: ad.softmax(x, -1).tolist(), inputs)) == want
+
+
+@pytest.mark.parametrize(
+    ("setting", "fragments"), [("", "False True"), ("0", "False False"), ("1", "True True")]
+)
+def test_the_environment_says_what_is_large(setting: str, fragments: str) -> None:
+    program = (
+        "import adjoint as ad\n"
+        "from adjoint.engine.graph.fragments import FRAGMENTS\n"
+        "ad.ones(8).exp(); small = bool(FRAGMENTS.held)\n"
+        "ad.ones(200, 100).exp(); print(small, bool(FRAGMENTS.held))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "ADJOINT_FRAGMENTS": setting},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == fragments
