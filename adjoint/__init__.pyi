@@ -116,6 +116,7 @@ from adjoint.amp.autocast_mode import autocast as autocast
 from adjoint.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from adjoint.engine.compiler.api import compile as compile
 from adjoint.engine.graph.flow.cond import cond as cond
+from adjoint.quantization.tensor import dequantize as dequantize
 from adjoint.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from adjoint.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
 from adjoint.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
@@ -133,7 +134,16 @@ from adjoint.engine.tensor.memory import is_storage as is_storage
 from adjoint.engine.core.switches import is_warn_always_enabled as is_warn_always_enabled
 from adjoint.io.files import load as load
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.quantization.schemes import per_channel_affine as per_channel_affine
+from adjoint.quantization.schemes import per_channel_affine_float_qparams as per_channel_affine_float_qparams
+from adjoint.quantization.schemes import per_channel_symmetric as per_channel_symmetric
+from adjoint.quantization.schemes import per_tensor_affine as per_tensor_affine
+from adjoint.quantization.schemes import per_tensor_symmetric as per_tensor_symmetric
 from adjoint.engine.graph.session.graph import placeholder as placeholder
+from adjoint.quantization.schemes import qscheme as qscheme
+from adjoint.quantization.tensor import quantize_per_channel as quantize_per_channel
+from adjoint.quantization.tensor import quantize_per_tensor as quantize_per_tensor
+from adjoint.quantization.tensor import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from adjoint.io.files import save as save
 from adjoint.engine.graph.flow.scan import scan as scan
 from adjoint.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
