@@ -125,12 +125,15 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
     tracked = False
+    most = 0
     for x in operands:
         if isinstance(x, TensorBase):
             array = x._array  # type: ignore[attr-defined]
             if array.__class__ is not ndarray:
                 return run_general(record, operands, params)
             arrays.append(array)
+            if array.size > most:
+                most = array.size
             key.append(array.dtype if array.shape else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
@@ -139,7 +142,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
-    if record.large and is_large(record, arrays) and may_be_whole(record, tracked):
+    if 0 < record.large <= most and may_be_whole(record, tracked):
         out = HOOKS.fragments.forward(record, operands, params)
         if out is not None:
             if tracked and CONTEXT.grad_enabled:
@@ -158,12 +161,6 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if tracked and CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
-
-
-def is_large(record: Record, arrays: list[Any]) -> bool:
-    """Whether some operand has as many elements as make a fragment worth its overhead."""
-    least = record.large
-    return any(array.__class__ is ndarray and array.size >= least for array in arrays)
 
 
 def may_be_whole(record: Record, tracked: bool) -> bool:
