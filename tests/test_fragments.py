@@ -28,7 +28,7 @@ def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if record.large:
             monkeypatch.setattr(record, "large", 1)
     yield
-    FRAGMENTS.held.clear()
+    FRAGMENTS.forget()
 
 
 def draw(*shape: int, positive: bool = False) -> ad.Tensor:
@@ -210,10 +210,18 @@ def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(FRAGMENTS.held) <= 3
 
 
+def test_shapes_of_one_operation_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments, "SHAPES", 3)
+    for _ in range(2):
+        for n in range(1, 8):
+            assert ad.zeros(n).exp().tolist() == [1.0] * n
+    assert len(FRAGMENTS.held) == 3
+
+
 def test_threads() -> None:
     inputs = [draw(8, n) for n in range(2, 10)]
     want = [ad.softmax(x, -1).tolist() for x in inputs]
-    FRAGMENTS.held.clear()
+    FRAGMENTS.forget()
     with ThreadPoolExecutor(4) as pool:
         for _ in range(4):
             assert list(pool.map(lambda x: ad.softmax(x, -1).tolist(), inputs)) == want

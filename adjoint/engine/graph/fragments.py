@@ -8,8 +8,10 @@ Note [fragments]
     There is then no second, hand-fused implementation of anything.
 
     A kind is decided by all that a recording may look at: the operation, its parameters, and of
-    each tensor dtype, shape and strides. Whether a fragment runs depends on these alone, never on
-    what ran before, so a program gives the same bits every time.
+    each tensor dtype, shape and strides. A fragment is made where a kind is met first, so a program
+    gives the same bits every time it runs. Machine code knows no sizes and is shared by kinds that
+    differ in them alone, but each costs some milliseconds of planning: an operation that goes on to
+    meet new shapes gets them for the first `SHAPES` of them.
 
     Operations stay as they were where somebody looks on (transforms, recordings, observers), and
     where a recording draws, reads an element, or calls the eager table in its middle.
@@ -35,6 +37,7 @@ from adjoint.engine.graph.sizing import Example
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 KEPT = 1024  # kinds, the one used last at the end
+SHAPES = 64  # of one operation that get fragments: each costs some milliseconds to plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +86,25 @@ class Fragments:
 
     def __init__(self) -> None:
         self.held: dict[Any, Fragment | None] = {}
+        self.shapes: dict[Any, int] = {}  # how many kinds differ only in them
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
 
     def run(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
         """What `fn()` gives, which is decided by `key` and these tensors; None: call it."""
         try:
             names = [*map(id, tensors)]
+            told = frozen(key)
             kind = (
-                frozen(key),
+                told,
                 *map(names.index, names),  # which are the same
                 *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]],
             )
             fragment = self.held[kind] = self.held.pop(kind)
         except KeyError:
+            family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
+            count = self.shapes[family] = self.shapes.get(family, 0) + 1
+            if count > SHAPES:
+                return None
             fragment = self.held[kind] = self.make(key, tensors, fn)
         except TypeError:  # something in it has no hash
             return None
@@ -120,6 +129,11 @@ class Fragments:
                 f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
             )
             return None
+
+    def forget(self) -> None:
+        """Make every fragment anew."""
+        self.held.clear()
+        self.shapes.clear()
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a large operation, without the tape; None where it runs as it is."""
@@ -197,5 +211,5 @@ def root(value: Value) -> Value:
 
 
 FRAGMENTS = Fragments()
-DEFAULT_LISTENERS.append(FRAGMENTS.held.clear)  # recordings depend on the default dtype
+DEFAULT_LISTENERS.append(FRAGMENTS.forget)  # recordings depend on the default dtype
 HOOKS.fragments = FRAGMENTS

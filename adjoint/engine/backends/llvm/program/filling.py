@@ -95,25 +95,30 @@ def _numpy(dtype: str) -> Any:
 
 
 def make_fill(
-    image: Image, moving: dict[int, bool], floats: set[int], words: Any, outputs: int
+    image: Image,
+    moving: dict[int, bool],
+    floats: set[int],
+    words: Any,
+    outputs: int,
+    banks: bool = True,
 ) -> Fill:
     """A function of a call's inputs and targets that fills in `words` and gives the results.
 
     `moving` are the inputs whose addresses change, and whether they are written; `floats` the
-    host's numbers that are floats.
+    host's numbers that are floats. With `banks`, small results come from arrays used again.
     """
     view = memoryview(words).cast("B")
     scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "words": words}
     scope |= {"bytes": view, "peek": looks()[0], "slow_address": slow_address}
     scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
     lines = [f" results = [None] * {outputs}"]
-    if any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
+    if banks and any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
         scope["take"] = Banks(image, outputs).take
         lines = [" results = take(words)"]
     lines += [
         *_arrays(image, moving, scope),
         *_numbers(image, floats, scope),
-        *_results(image, scope),
+        *_results(image, scope, banks),
     ]
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
@@ -165,10 +170,10 @@ def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[
         yield f" for at in {tuple(starts)}: pack{count}(bytes, at, {values})"
 
 
-def _results(image: Image, scope: dict[str, Any]) -> Iterator[str]:
+def _results(image: Image, scope: dict[str, Any], banks: bool) -> Iterator[str]:
     """Fresh arrays for results that are too large to be kept."""
     for k, shape, dtype in image.results:
-        if not keeps(shape, _numpy(dtype)):
+        if not (banks and keeps(shape, _numpy(dtype))):
             scope[f"dtype{k}"] = _numpy(dtype)
             yield f" results[{k}] = r = empty({shape}, dtype{k})"
             yield " a = peek(r)"

@@ -113,7 +113,8 @@ class Native:
             for at, shift in patches:
                 words[at] = start + shift
         floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
-        return make_fill(image, moving, floats, self.words, len(graph.outputs))
+        banks = task.shared is None  # of many programs each would hold memory
+        return make_fill(image, moving, floats, self.words, len(graph.outputs), banks)
 
     def tables(self) -> list[Any]:
         """Native tables, separated by calls of the eager table."""
@@ -251,9 +252,13 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         draft = Draft(plan)
         draft.place()
         image = draft.at({})
-    if key is not None and None not in image.segments:
+    if None not in image.segments and (key is not None or task.shared is not None):
         modules = sorted({function.module for function in functions.values()})
-        store.put(key, to_bytes(image, modules))
+        told = to_bytes(image, modules)
+        if key is not None:
+            store.put(key, told)
+        if task.shared is not None and not options.validate:  # many: let go of the plan
+            image, plan = from_bytes(told)[0], None
     drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
     if shared is not None and plan is None:
         drafted = partial(shared.draft, sizes_of(task))
