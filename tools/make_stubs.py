@@ -29,7 +29,7 @@ IMPORTS = (
     "import builtins\n"
     "from collections.abc import Callable, Sequence\n"
     "from types import ModuleType\n"
-    "from typing import Any\n\n"
+    "from typing import Any, NamedTuple, Self, overload\n\n"
     "from adjoint.engine.core.device import Device\n"
     "from adjoint.engine.core.dtype import DType\n"
     "from adjoint.engine.core.spec import Size\n"
@@ -85,15 +85,83 @@ def returns(fn: Callable[..., Any]) -> str:
     return annotation(inspect.signature(inspect.unwrap(fn)).return_annotation)
 
 
+# Operators that are put on Tensor one by one, as signatures.
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+COMPARISONS = "eq ne lt le gt ge".split()
+UNARY = "neg pos abs invert".split()
+# Results that depend on whether a dimension is given.
+PAIRED = ("max", "min")
+PAIR = """
+class Pair(NamedTuple):
+    values: Tensor
+    indices: Tensor
+"""
+
+
+def operators() -> list[str]:
+    """The operators of Tensor."""
+    lines = [
+        f"    def __{kind}{name}__(self, other: Any) -> {result}: ..."
+        for name in BINARY
+        for kind, result in (("", "Tensor"), ("r", "Tensor"), ("i", "Self"))
+    ]
+    # object's own take anything and give bools: tensors are another kind.
+    lines += [
+        f"    def __{name}__(self, other: Any) -> Tensor: ..."
+        + ("  # type: ignore[override]" if name in ("eq", "ne") else "")
+        for name in COMPARISONS
+    ]
+    lines += [f"    def __{name}__(self) -> Tensor: ..." for name in UNARY]
+    lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
+    lines.append("    def __setitem__(self, index: Any, value: Any) -> None: ...")
+    lines.append("    def __hash__(self) -> builtins.int: ...")
+    lines.append("    data: Tensor")
+    return lines
+
+
+def paired(name: str, first: str, margin: str) -> list[str]:
+    """Signatures of a function whose result is a pair where a dimension is given."""
+    flag = "keepdim: builtins.bool = ..."
+    kinds = [
+        (f"{first}", "Tensor"),
+        (f"{first}, other: Tensor, /", "Tensor"),
+        (f"{first}, dim: builtins.int, {flag}", "Pair"),
+    ]
+    out = "" if first == "self" else ", *, out: Any = ..."
+    return [
+        f"{margin}@overload\n{margin}def {name}({given}{out if k else ''}) -> {result}: ..."
+        for k, (given, result) in enumerate(kinds)
+    ]
+
+
+def functional_stub() -> str:
+    """The stub of adjoint.nn.functional."""
+    lines = [HEADER + IMPORTS + "from adjoint.engine.tensor.tensor import Tensor\n"]
+    table = {name: p for (space, name), p in PUBLIC.items() if space == "nn.functional"}
+    lines += [
+        f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ..."
+        for name, p in sorted(table.items())
+    ]
+    others = sorted(set(assembly.namespace("nn.functional")) - set(table))
+    lines += [f"{name}: Any" for name in others if name.isidentifier()]
+    lines.append("grad: ModuleType")
+    return "\n".join(lines) + "\n"
+
+
 def methods_stub() -> str:
     """The stub of the class Tensor gets its derived methods from."""
     lines = [HEADER + IMPORTS + "from adjoint.engine.core.value import TensorBase"]
     lines.append(
-        "from adjoint.engine.tensor.tensor import Tensor\n\n\nclass TensorMethods(TensorBase):"
+        "from adjoint.engine.tensor.tensor import Tensor\n"
+        f"{PAIR}\n\nclass TensorMethods(TensorBase):"
     )
+    lines += operators()
     defined = set()
     for name, fn in sorted(METHODS.items()):
         defined.add(name)
+        if name in PAIRED:
+            lines += paired(name, "self", "    ")
+            continue
         lines.append(
             f"    def {name}({parameters(fn, as_method=True, out=False)}) -> {returns(fn)}: ..."
         )
@@ -121,6 +189,7 @@ def facade_stub() -> str:
     source = (ROOT / "__init__.py").read_text()
     same_name = re.compile(r"from (adjoint\.|math)\S* import (\w+) as \2$")
     kept = [line for line in source.splitlines() if same_name.match(line)]
+    kept.append("from adjoint.engine.tensor.methods import Pair")
     lines = [HEADER + IMPORTS + "\n".join(kept)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
     lines += [f"{name}: ModuleType" for name in sorted(assembly.FACADES)]
@@ -139,6 +208,9 @@ def facade_stub() -> str:
     for name, p in sorted(table.items()):
         if name in names:
             continue
+        if name in PAIRED:
+            lines += paired(name, "input: Tensor", "")
+            continue
         lines.append(
             f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ..."
         )
@@ -154,6 +226,7 @@ def main() -> int:
     for path, text in (
         (ROOT / "engine" / "tensor" / "methods.pyi", methods_stub()),
         (ROOT / "__init__.pyi", facade_stub()),
+        (ROOT / "nn" / "functional.pyi", functional_stub()),
     ):
         if check:
             if not path.exists() or path.read_text() != text:

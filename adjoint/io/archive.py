@@ -39,8 +39,9 @@ class Writer:
     def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
         """How a tensor is written: the name that rebuilds it, and the arguments."""
         if tensor.layout is not strided:
-            size, *others = tensor.rest()
-            data = (*tensor.detach().tensors(), Size(size), *others)
+            size, *others = tensor.rest()  # type: ignore[attr-defined]
+            parts = tensor.detach().tensors()  # type: ignore[attr-defined]
+            data = (*parts, Size(size), *others)
             return "torch._utils _rebuild_sparse_tensor", (tensor.layout, data)
         if type(tensor._array) is Window or tensor._storage.buffer is None:
             raise RuntimeError("save: a traced tensor cannot be saved: it has no elements")

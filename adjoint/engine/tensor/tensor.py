@@ -78,43 +78,11 @@ class Tensor(TensorMethods, metaclass=TensorType):
     _requires_grad: bool
     _storage: Storage
 
-    def __getattr__(self, name: str) -> Any:
-        found = HOOKS.find_method(type(self), name)
-        return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
+    if not TYPE_CHECKING:  # tools read the generated stub, and flag what is not in it
 
-    if TYPE_CHECKING:  # put on the class by `tensor.install`; tools read the generated stub
-
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-
-        __add__: Any
-        __radd__: Any
-        __sub__: Any
-        __rsub__: Any
-        __mul__: Any
-        __rmul__: Any
-        __truediv__: Any
-        __rtruediv__: Any
-        __floordiv__: Any
-        __mod__: Any
-        __pow__: Any
-        __rpow__: Any
-        __matmul__: Any
-        __and__: Any
-        __or__: Any
-        __xor__: Any
-        __lshift__: Any
-        __rshift__: Any
-        __neg__: Any
-        __pos__: Any
-        __invert__: Any
-        __abs__: Any
-        __lt__: Any
-        __le__: Any
-        __gt__: Any
-        __ge__: Any
-        __getitem__: Any
-        __setitem__: Any
+        def __getattr__(self, name: str) -> Any:
+            found = HOOKS.find_method(type(self), name)
+            return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -445,7 +445,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.num_features = input.shape[0 if alone else 1]
         for waiting in (self.weight, self.bias, self.running_mean, self.running_var):
             if waiting is not None:
-                waiting.materialize((self.num_features,))
+                waiting.materialize((self.num_features,))  # type: ignore[attr-defined]
         self.reset_parameters()
 
 

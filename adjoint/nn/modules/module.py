@@ -299,7 +299,7 @@ class Module(Traversal, Conversion, StateDict):
                 "torch.Tensor or None expected)"
             )
         if isinstance(value, Buffer):
-            persistent = bool(value.persistent)
+            persistent = bool(value.persistent)  # type: ignore[attr-defined]
             self._forget(name, "_buffers")
         else:
             persistent = name not in self._non_persistent_buffers_set

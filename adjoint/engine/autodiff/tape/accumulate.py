@@ -53,7 +53,7 @@ def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool
             shared = (
                 bool(elements._chain) or claim_storage(elements) or not elements.is_contiguous()
             )
-            grad = grad.with_elements(row_major(elements) if shared else elements)
+            grad = grad.with_elements(row_major(elements) if shared else elements)  # type: ignore[attr-defined]
         set_grad(leaf, grad)
     elif keep_graph or (held.is_sparse and not grad.is_sparse):
         set_grad(leaf, add(held, grad))

@@ -126,4 +126,4 @@ def _set_data(self: Tensor, value: Any) -> None:
     STRUCTURE_VERSION.count += 1
 
 
-Tensor.data = property(_get_data, _set_data)  # type: ignore[attr-defined]
+Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -91,8 +91,10 @@ class no_grad(Mode):
     False
     """
 
-    def __new__(cls, fn: Any = None) -> Any:
-        return super().__new__(cls) if fn is None else cls()(fn)
+    if not TYPE_CHECKING:  # as a decorator without brackets it gives the function
+
+        def __new__(cls, fn: Any = None) -> Any:
+            return super().__new__(cls) if fn is None else cls()(fn)
 
     def __init__(self, fn: Any = None) -> None:
         super().__init__(grad_enabled=False)
@@ -101,8 +103,10 @@ class no_grad(Mode):
 class enable_grad(Mode):
     """Operations inside are recorded, even within `no_grad`."""
 
-    def __new__(cls, fn: Any = None) -> Any:
-        return super().__new__(cls) if fn is None else cls()(fn)
+    if not TYPE_CHECKING:  # as a decorator without brackets it gives the function
+
+        def __new__(cls, fn: Any = None) -> Any:
+            return super().__new__(cls) if fn is None else cls()(fn)
 
     def __init__(self, fn: Any = None) -> None:
         super().__init__(grad_enabled=True)
@@ -122,8 +126,10 @@ class inference_mode(Mode):
     Tensors made inside cannot take part in recorded operations later, and keep no version.
     """
 
-    def __new__(cls, mode: Any = True) -> Any:
-        return cls()(mode) if callable(mode) else super().__new__(cls)
+    if not TYPE_CHECKING:
+
+        def __new__(cls, mode: Any = True) -> Any:
+            return cls()(mode) if callable(mode) else super().__new__(cls)
 
     def __init__(self, mode: Any = True) -> None:
         self.mode = bool(mode)
