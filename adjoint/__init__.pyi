@@ -47,8 +47,10 @@ from adjoint import cpu as cpu
 from adjoint import cuda as cuda
 from adjoint import data as data
 from adjoint import datasets as datasets
+from adjoint import debug as debug
 from adjoint import distributed as distributed
 from adjoint import distributions as distributions
+from adjoint import errors as errors
 from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import functional as functional

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = ["AcceleratorError", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt"]
-
-
-class OutOfMemoryError(RuntimeError):
-    """A device has no memory left."""
 
 
 class AcceleratorError(RuntimeError):

@@ -61,7 +61,7 @@ def test_the_innermost_layer_is_named_once() -> None:
     with pytest.raises(RuntimeError) as caught:
         model(ad.zeros(2, 5))
     assert str(caught.value).count("\n  in ") == 1
-    assert "in Linear(in_features=4, out_features=2, bias=True), called with (2, 5)" in str(
+    assert "in 1.0: Linear(in_features=4, out_features=2, bias=True), called with (2, 5)" in str(
         caught.value
     )
 

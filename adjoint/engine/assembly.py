@@ -201,6 +201,8 @@ SUBMODULES = (
     "datasets",
     "distributed",
     "distributions",
+    "debug",
+    "errors",
     "fft",
     "func",
     "futures",

@@ -109,8 +109,8 @@ class Captured(Inspection):
             kept.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if CONTEXT.capture is not None or CONTEXT.levels:
-            return self.fn(*args, **kwargs)  # part of an outer trace or transform
+        if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.uncompiled:
+            return self.fn(*args, **kwargs)  # part of an outer trace or transform, or looked at
         if LISTENERS:
             with stage(f"compiled {self.families.name}", "compiled"):
                 return self._locked(args, kwargs)

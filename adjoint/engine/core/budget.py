@@ -15,6 +15,8 @@ import zlib
 from collections import Counter
 from typing import Any
 
+from adjoint.engine.core.errors import FileError
+
 FACTOR, BASE = 8, 48 << 20  # with what an allocator adds, ten times the file and 64 MiB
 NESTING = 1000  # containers in containers
 COLLISIONS = 256  # distinct keys of one hash
@@ -99,7 +101,7 @@ class Budget:
         return FileRefusal(f"{self.what}: refused: {what} nests deeper than {NESTING} levels")
 
 
-class FileRefusal(RuntimeError):
+class FileRefusal(FileError):
     """A file that asks for more than reading it may take, or for what is not to be had."""
 
 

@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+import difflib
 import linecache
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).parents[2])
+
+
+class AdjointError(Exception):
+    """What Adjoint's own errors have in common; each is also of the type that PyTorch raises."""
+
+
+class ShapeError(AdjointError, RuntimeError):
+    """Shapes do not fit: `ones(2, 3) @ ones(2, 3)`, `ones(2) + ones(3)`."""
+
+
+class DTypeError(AdjointError, RuntimeError):
+    """A dtype does not fit: a product of float32 and int64, a gradient of integers."""
+
+
+class DeviceError(AdjointError, RuntimeError):
+    """Operands are on different devices, or where an operation cannot run."""
+
+
+class CaptureError(AdjointError, RuntimeError):
+    """A function cannot be recorded: the message names the line and what to do."""
+
+
+class OutOfMemoryError(AdjointError, RuntimeError, MemoryError):
+    """Memory cannot be had; the message says what holds it."""
+
+
+class FileError(AdjointError, RuntimeError):
+    """A file is damaged, or asks for what reading it may not do."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a message about a name that is not there: ". Did you mean 'gelu'?", or "".
+
+    >>> did_you_mean("leaky_rely", ["relu", "leaky_relu"])
+    ". Did you mean 'leaky_relu'?"
+    """
+    close = difflib.get_close_matches(str(name), list(names), 1)
+    return f". Did you mean {close[0]!r}?" if close else ""
 
 
 class LinAlgError(RuntimeError):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state import config
 
 
@@ -96,7 +97,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
             if size == 1 or result[i] == size:
                 continue
             if result[i] != 1:
-                raise RuntimeError(
+                raise ShapeError(
                     f"{name}: the size of tensor a ({result[i]}) must match the size of tensor b "
                     f"({size}) at non-singleton dimension {i}; received shapes "
                     f"{', '.join(str(tuple(s)) for s in shapes)}. Sizes must be equal or 1."
@@ -120,7 +121,7 @@ def wrap_dims(name: str, dims: Iterable[int], ndim: int) -> tuple[int, ...]:
     """Several dimensions, each wrapped, none repeated."""
     wrapped = tuple(wrap_dim(name, d, ndim) for d in dims)
     if len(set(wrapped)) != len(wrapped):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: a dimension appears more than once in {tuple(dims)!r} for a tensor of "
             f"{ndim} dimensions"
         )

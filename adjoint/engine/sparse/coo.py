@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
@@ -206,7 +206,7 @@ def make(coordinates: Tensor, elements: Tensor, size: Shape, coalesced: bool) ->
 def refuse_capture(name: str) -> None:
     """Refuse what gives as many elements as the data say, inside a capture."""
     if CONTEXT.capture is not None:
-        raise RuntimeError(
+        raise CaptureError(
             f"{name}: how many elements a sparse tensor keeps, at {users_line()}, depends on its "
             "data, which are not known inside a capture. Do this before the captured function is "
             "called; for embeddings, pass sparse=False."

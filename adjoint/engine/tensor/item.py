@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -58,7 +58,7 @@ def unknown(x: Tensor, name: str, remedy: str) -> Exception:
             return RuntimeError(leak_message())
         else:
             reason = "to other libraries inside a transform, which could not follow them"
-    return RuntimeError(
+    return CaptureError(
         f"{name}: the value of a tensor ({x._spec}{origin}) is asked for at {users_line()}; it is "
         f"not known {reason}. {remedy}"
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.dtype import can_cast
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -104,7 +104,7 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
     capture = CONTEXT.capture
     outside = type(target._array) is not Window
     if capture is not None and outside and id(target) not in capture.aliases:
-        raise RuntimeError(
+        raise CaptureError(
             f"compile: {users_line()}: an in-place change of the shape of a tensor from outside "
             "the function cannot be recorded. Use the form without '_' and go on with its result, "
             "or make the change before calling the function."

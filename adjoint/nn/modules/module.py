@@ -255,7 +255,8 @@ class Module(Traversal, Conversion, StateDict):
         for table in MEMBERS:
             if table in state and name in state[table]:
                 return state[table][name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        message = f"'{type(self).__name__}' object has no attribute '{name}'"
+        raise AttributeError(message, name=name, obj=self)  # Python adds "Did you mean"
 
     def __setattr__(self, name: str, value: Any) -> None:
         STRUCTURE_VERSION.count += 1
@@ -480,4 +481,5 @@ def type_name(value: Any) -> str:
 
 
 # Errors, recordings and profiles look for it among frames.
-MODULE_CALLS[id(Module.__call__.__code__)] = Module.__call__.__code__
+for _code in (Module.__call__.__code__, Module._call_impl.__code__):
+    MODULE_CALLS[id(_code)] = _code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
+from adjoint.engine.core.places import below_root, module_path, modules_at_work
 from adjoint.engine.tensor.tensor import Tensor
 
 # Only these exactly: a subclass may carry more than its message, or be caught by what it says.
@@ -14,6 +16,9 @@ NAMED: Final = (
     IndexError,
     AssertionError,
     NotImplementedError,
+    ShapeError,
+    DTypeError,
+    DeviceError,
 )
 _MARK: Final = "_adjoint_layer"
 # What raises here speaks of the call itself (no forward, a hook's result), not of its arguments.
@@ -44,6 +49,9 @@ def name_layer(
         [_said(x) for x in args] + [f"{name}={_said(x)}" for name, x in kwargs.items()]
     )
     layer = f"{type(module).__name__}({module.extra_repr()})"
+    stack = modules_at_work()
+    if len(stack) > 1:
+        layer = f"{below_root(module_path(stack))}: {layer}"
     error.args = (f"{error.args[0]}\n  in {layer}, called with {given or 'nothing'}",)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -21,6 +22,15 @@ def call_site() -> str:
     return "".join(traceback.format_list(outside[-3:] or stack[-1:]))
 
 
+class Running(threading.local):
+    """The node whose derivative this thread computes, in anomaly mode."""
+
+    node: Node | None = None
+
+
+RUNNING = Running()
+
+
 def guarded(
     node: Node, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
 ) -> Sequence[Any]:
@@ -31,11 +41,14 @@ def guarded(
         if trace
         else "\nIts forward call was made outside anomaly mode: enable it there too."
     )
+    outer, RUNNING.node = RUNNING.node, node
     try:
         results = node.apply(grads, needed, level)
     except Exception as error:
         error.add_note(f"Error detected in {node.name()}.{where}")
         raise
+    finally:
+        RUNNING.node = outer
     if CONTEXT.check_nan:
         for i, result in enumerate(results):
             if result is not None and has_nan(result):

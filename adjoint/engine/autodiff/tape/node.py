@@ -20,13 +20,14 @@ Edge = tuple[Any, int]  # (a Node, which of its results) or (a leaf Tensor, 0)
 class Extra:
     """What few nodes have: hooks, the place of the forward call, the user's metadata."""
 
-    __slots__ = ("hooks", "metadata", "node_prehooks", "tensor_hooks", "trace")
+    __slots__ = ("hooks", "metadata", "node_prehooks", "tensor_hooks", "trace", "where")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[..., Any]] = {}  # after the node
         self.node_prehooks: dict[int, Callable[..., Any]] = {}  # before it, on all cotangents
         self.tensor_hooks: dict[int, Any] = {}  # by result: tensor hooks and retained gradients
         self.trace: str | None = None  # anomaly mode: where the forward operation was called
+        self.where: Any = None  # the same as a `Where`
         self.metadata: dict[Any, Any] = {}
 
 

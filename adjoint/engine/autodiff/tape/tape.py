@@ -13,6 +13,7 @@ from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
 from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.places import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
@@ -268,7 +269,8 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
     if CONTEXT.anomaly:
         from adjoint.engine.autodiff.tape.anomaly import call_site
 
-        node.make_extra().trace = call_site()
+        extra = node.make_extra()
+        extra.trace, extra.where = call_site(), place_now()
     if CONTEXT.capture is not None:
         CONTEXT.capture.attached(node.sequence)
         for out in outs:

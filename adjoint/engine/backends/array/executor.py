@@ -17,6 +17,7 @@ from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import bind_composite
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
@@ -25,6 +26,7 @@ from adjoint.engine.core.spec import Spec, UnknownShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.holders import largest_storages, told
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
 from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Window
@@ -243,6 +245,13 @@ def check(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> 
 
 def explain(record: Record, operands: Any, params: dict[str, Any], error: Exception) -> Exception:
     """The error `infer` states for these operands, else the kernel's own, named."""
+    if isinstance(error, MemoryError):
+        shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x)[:40] for x in operands)
+        held = told(largest_storages(), 8)
+        return OutOfMemoryError(
+            f"{record.name}({shown}): {error}. {held}\nTake a smaller batch, let go of what is not "
+            "needed, or compile with options={'remat': 'memory'}."
+        )
     if record.compose is None:
         try:
             check(record, operands, params)

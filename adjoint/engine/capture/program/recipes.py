@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -134,7 +134,7 @@ def _view_leaf(view: Tensor, root: Tensor) -> Tensor:
         edges = [edge for edge in place.edges if edge is not None]
         place = edges[0][0] if len(edges) == 1 else None
     if place is None or place._storage is not view._storage or not _begins(view, place):
-        raise RuntimeError(
+        raise CaptureError(
             f"compile: {users_line()}: the function returns a view of a tensor from outside whose "
             "gradient goes elsewhere than to that tensor. Return a clone() of the view."
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from adjoint.engine.core.errors import CaptureError
 
-class Refusal(RuntimeError):
+
+class Refusal(CaptureError):
     """User code did something that cannot be guarded or done again.
 
     >>> print(Refusal("time.time()", "it answers anew at each call", "Call it outside.", "a.py:3"))

@@ -12,7 +12,7 @@ from adjoint.engine.compiler.memory.memory import ArenaBlock, alive, rounded
 from adjoint.engine.compiler.memory.places import Buffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told
-from adjoint.engine.core.errors import show_line
+from adjoint.engine.core.errors import OutOfMemoryError, show_line
 from adjoint.engine.core.places import below_root
 from adjoint.engine.graph.ir import Value
 
@@ -119,7 +119,7 @@ def check(arena: int, memory: Callable[[], dict[str, Any]]) -> None:
         )
 
 
-def too_much(memory: dict[str, Any], why: str) -> MemoryError:
+def too_much(memory: dict[str, Any], why: str) -> OutOfMemoryError:
     """The error for a program whose memory cannot be had; it names the largest buffers."""
     head = (
         f"compile: the program needs {size(memory['arena'])} for temporary values, {why}. "
@@ -129,7 +129,7 @@ def too_much(memory: dict[str, Any], why: str) -> MemoryError:
     if memory["remat"] != "memory":
         advice += ", or compile with options={'remat': 'memory'}, which keeps less"
     lines = largest(memory, places=True)
-    return MemoryError("\n".join([head, *lines, advice + "."]))
+    return OutOfMemoryError("\n".join([head, *lines, advice + "."]))
 
 
 def largest(memory: dict[str, Any], *, places: bool = False) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.dtype import BOOL, COMPLEX
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import DeviceError, users_line
 from adjoint.engine.core.operations.record import Record, Rule, is_tensor
 from adjoint.engine.core.promotion import promote, specs_of
 from adjoint.engine.core.spec import Spec, UnknownShapeError, broadcast_shapes, same_shape
@@ -114,7 +114,7 @@ def device_of(name: str, specs: Sequence[Spec]) -> Any:
             device = s.device
     for s in specs:
         if s.device != device and (s.shape or s.device.type != "cpu"):
-            raise RuntimeError(
+            raise DeviceError(
                 f"{name}: expected all tensors to be on the same device, but found at least two "
                 f"devices, {device} and {s.device}! Move one with .to({str(device)!r})."
             )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import sequence_now
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.places import Where, place_now
 from adjoint.engine.core.promotion import common_dtype
@@ -282,7 +282,7 @@ class Trace:
     def _check_pairs(self, tensor: Tensor) -> None:
         for pair in self.pairs:
             if pair.written and (side := pair.side(tensor)) and pair.written - {side}:
-                raise RuntimeError(
+                raise CaptureError(
                     f"compile: {users_line()}: a tensor and a reshape of it are both used after "
                     "one was written to in place, and whether the reshape is a view or a copy "
                     "depends on strides that are not known here. Take a clone() before the write, "
@@ -316,7 +316,7 @@ class Trace:
         if now is picked.seen:
             return
         if picked.out.requires_grad or picked.source.requires_grad:
-            raise RuntimeError(
+            raise CaptureError(
                 f"compile: {users_line()}: a tensor was indexed by a 0-d tensor and then written "
                 "to, and what the index gave is read again, which gradients cannot follow here. "
                 "Index again after the write, or keep a clone() of what the index gave."

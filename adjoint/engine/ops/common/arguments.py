@@ -7,6 +7,7 @@ from operator import index
 from typing import Any
 
 from adjoint.engine.core.dtype import BOOL, COMPLEX, DTYPES, FLOAT, INT, DType, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.common.scalars import converted, fits
@@ -50,7 +51,7 @@ def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     """A shape, none of it negative."""
     shape = ints(name, args, given)
     if any(s < 0 for s in shape):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
         )
     return shape
@@ -111,7 +112,7 @@ def _checked(value: Any, name: str, dtype: DType) -> Any:
     else:
         refused = False
     if refused:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: value cannot be converted to type {dtype.name} without overflow: {value}"
         )
     return value % 256 if dtype is uint8 else value

@@ -9,6 +9,7 @@ from typing import Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.host import HostScalar
@@ -72,7 +73,7 @@ def fits(x: Any, d: DType) -> bool:
 def require_fit(name: str, x: Any, d: DType) -> None:
     """PyTorch's error for a number that does not fit a tensor's dtype."""
     if not is_tensor(x) and not fits(x, d):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: value cannot be converted to type {d.name} without overflow: {x}. "
             "Convert the tensor to a wider dtype."
         )

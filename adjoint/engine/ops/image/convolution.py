@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import bilinear, device_of
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -53,7 +54,7 @@ def _check_dtypes(name: str, x: Spec, y: Spec) -> None:
     if x.dtype.name == "bool" and (y.dtype is x.dtype or "transpose" in name):
         raise NotImplementedError(f"{name}: not implemented for bool. Convert it with .to(...).")
     if x.dtype is not y.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: input type ({x.dtype.name}) and weight type ({y.dtype.name}) should be the "
             "same. Convert one with .to(...)."
         )
@@ -63,7 +64,7 @@ def _infer(x: Spec, y: Spec, stride: Shape, padding: Pairs, dilation: Shape, gro
     name = f"conv{len(stride)}d"
     _check_dtypes(name, x, y)
     if x.shape[1] != y.shape[1] * groups:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given groups={groups}, weight of size {list(y.shape)}, expected input"
             f"{list(x.shape)} to have {y.shape[1] * groups} channels, but got {x.shape[1]} "
             "channels instead"
@@ -78,7 +79,7 @@ def _infer_transpose(
     name = f"conv_transpose{len(stride)}d"
     _check_dtypes(name, x, y)
     if x.shape[1] != y.shape[0]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given transposed=1, weight of size {list(y.shape)}, expected input"
             f"{list(x.shape)} to have {y.shape[0]} channels, but got {x.shape[1]} channels instead"
         )

@@ -7,6 +7,7 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.image.convolution import CONVOLUTION, CONVOLUTION_TRANSPOSE, exact_padding
@@ -29,7 +30,7 @@ def expanded(name: str, what: str, value: Any, rank: int) -> Shape:
     if len(values) == 1:
         values *= rank
     if len(values) != rank:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected {what} to be a single integer value or a list of {rank} values to "
             f"match the convolution dimensions, but got {what}={list(values)}"
         )
@@ -41,12 +42,12 @@ def _tensors(name: str, input: Any, weight: Any, bias: Any, rank: int) -> None:
         if not is_tensor(x) and not (what == "bias" and x is None):
             raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(x).__name__}")
     if weight.ndim != rank + 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected a weight of {rank + 2} dimensions, but got weight of size "
             f"{list(weight.shape)}"
         )
     if input.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, "
             f"but got input of size: {list(input.shape)}"
         )
@@ -89,19 +90,19 @@ def _check_weight(name: str, weight: Tensor, bias: Tensor | None, groups: int, o
     if groups <= 0:
         raise RuntimeError(f"{name}: non-positive groups is not supported, received {groups}")
     if weight.shape[0] < groups or weight.shape[0] % groups:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given groups={groups}, expected weight to be divisible by {groups} at "
             f"dimension 0, but got weight of size {size} instead"
         )
     if 0 in weight.shape[2:]:
-        raise RuntimeError(f"{name}: expected a kernel of non-zero size, received weight {size}")
+        raise ShapeError(f"{name}: expected a kernel of non-zero size, received weight {size}")
     if bias is not None and tuple(bias.shape) != (out,):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given weight of size {size}, expected bias to be 1-dimensional with {out} "
             f"elements, but got bias of size {list(bias.shape)} instead"
         )
     if bias is not None and bias.dtype is not weight.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: input type ({weight.dtype.name}) and bias type ({bias.dtype.name}) should be "
             "the same"
         )
@@ -158,7 +159,7 @@ def _plan(
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     room = [n + a + b for n, a, b in zip(sizes, lo, hi, strict=True)]
     if any(r < k for r, k in zip(room, reach, strict=True)):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: calculated padded input size per channel: ({_times(room)}). Kernel size: "
             f"({_times(reach)}). Kernel size can't be greater than actual input size"
         )
@@ -203,7 +204,7 @@ def convolve_transpose(
         )
     ]
     if any(n <= 0 for n in sizes) or 0 in x.shape[2:]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given input size per channel: ({_times(x.shape[2:])}), calculated output "
             f"size per channel: ({_times(sizes)}). Output size is too small"
         )
@@ -347,7 +348,7 @@ def conv_transpose3d(
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """A convolution over time: (T, N, C) by a weight (K, C, O) -> (T', N, O)."""
     if input.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:
-        raise RuntimeError(
+        raise ShapeError(
             "conv_tbc: expected input and weight of 3 dimensions and bias of 1, received "
             f"{list(input.shape)}, {list(weight.shape)} and {list(bias.shape)}"
         )

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -108,7 +109,7 @@ class Windows:
         if min(self.step) <= 0:
             raise RuntimeError(f"{name}: stride should not be zero, received {stride}")
         if min(self.kernel) <= 0 or min(self.dilation) <= 0:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: kernel size and dilation should be greater than zero, received "
                 f"{kernel_size} and {dilation}"
             )
@@ -116,7 +117,7 @@ class Windows:
             if p < 0:
                 raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
             if p > (d * (k - 1) + 1) // 2:
-                raise RuntimeError(
+                raise ShapeError(
                     f"{name}: pad should be at most half of effective kernel size, but got "
                     f"pad={p}, kernel_size={k} and dilation={d}"
                 )
@@ -128,7 +129,7 @@ class Windows:
             )
         )
         if any(n < 1 for n in self.size):
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: given input size: {list(shape)}. Calculated output size: "
                 f"{list(self.size)}. Output size is too small"
             )
@@ -161,7 +162,7 @@ def check_rank(name: str, shape: Shape, rank: int) -> None:
             f"size {list(shape)}"
         )
     if 0 in shape[len(shape) - rank - 1 :]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor with optional 0 dim batch size "
             f"for input, but got: {list(shape)}"
         )

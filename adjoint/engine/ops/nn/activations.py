@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -245,10 +246,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     r"""One half of the input along `dim`, gated by the sigmoid of the other: $a \sigma(b)$."""
     require_floating("glu", input)
     if not input.ndim:
-        raise RuntimeError("glu: does not support 0-dimensional tensors")
+        raise ShapeError("glu: does not support 0-dimensional tensors")
     d = wrap_dim("glu", dim, input.ndim)
     if input.shape[d] % 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"glu: halving dimension must be even, but dimension {d} is size {input.shape[d]}"
         )
     return GLU(input, dim=d)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -175,12 +176,12 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
         if not is_tensor(x):
             raise TypeError(f"{NAME}(): argument '{which}' must be Tensor, not {type(x).__name__}")
     if not query.dtype is key.dtype is value.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
         )
     if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise RuntimeError(
+        raise ShapeError(
             "Expected query, key, and value to all be at least 2 dimensional, but got query.dim(): "
             f"{query.ndim}, key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
         )
@@ -189,7 +190,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
     if is_causal:
         raise RuntimeError(f"{NAME}: Explicit attn_mask should not be set when is_causal=True")
     if mask.dtype is not bool_ and not mask.dtype.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype} instead."
         )
@@ -201,7 +202,7 @@ def _group_heads(
     """Heads as (those of key and value, queries that share one): nothing is copied."""
     heads, shared = query.shape[-3], key.shape[-3]
     if heads % shared or heads % value.shape[-3]:
-        raise RuntimeError(
+        raise ShapeError(
             "scaled_dot_product_attention: enable_gqa wants a number of query heads that those of "
             f"key and value divide, received {heads}, {shared} and {value.shape[-3]}"
         )
@@ -211,7 +212,7 @@ def _group_heads(
     sizes = (shared, heads // shared)
     if mask is not None and mask.ndim > 2:
         if mask.shape[-3] not in (1, heads):
-            raise RuntimeError(
+            raise ShapeError(
                 f"scaled_dot_product_attention: attn_mask is for {mask.shape[-3]} heads, received "
                 f"{heads} of queries. Give it as many, or 1."
             )

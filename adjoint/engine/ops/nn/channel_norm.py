@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
@@ -114,7 +115,7 @@ def batch_norm(
     if input.ndim == 1 and not input.numel():
         return input.clone()
     if input.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             "batch_norm: expected an input of shape (N, C, ...), at least 2 dimensions, received "
             f"{list(input.shape)}"
         )
@@ -124,7 +125,7 @@ def batch_norm(
     for which, p in (("running_mean", running_mean), ("running_var", running_var),
                      ("weight", weight), ("bias", bias)):  # fmt: skip
         if p is not None and tuple(p.shape) != (channels,):
-            raise RuntimeError(
+            raise ShapeError(
                 f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
                 f"for an input of shape {list(input.shape)}"
             )
@@ -188,7 +189,7 @@ def instance_norm(
         running_mean, running_var, weight, bias: (C,).
     """
     if input.ndim < 3:
-        raise RuntimeError(
+        raise ShapeError(
             "instance_norm: expected an input of shape (N, C, L...), at least 3 dimensions, "
             f"received {list(input.shape)}"
         )

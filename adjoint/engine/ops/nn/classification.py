@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -211,22 +212,22 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
     wanted = (input.shape[0], *input.shape[2:]) if input.ndim > 1 else ()
     _check_batch(name, input, target)
     if tuple(target.shape) != tuple(wanted) and not (not wanted and tuple(target.shape) == (1,)):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}, for an input "
             f"of {list(input.shape)}"
         )
     if target.dtype not in (int64, uint8):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected target of dtype int64 (Long), but got {target.dtype.name}. Convert "
             "it with .long()."
         )
     if weight is not None and tuple(weight.shape) != (channels,):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: weight tensor should be defined either for all {channels} classes or no "
             f"classes but got weight tensor of shape: {list(weight.shape)}"
         )
     if weight is not None and weight.dtype is not input.dtype and not input.dtype.is_half:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected weight of the input's dtype {input.dtype.name}, received "
             f"{weight.dtype.name}"
         )
@@ -316,19 +317,19 @@ def _with_probabilities(
 ) -> Tensor:
     """Cross entropy with a distribution over the classes; a mean is over the samples."""
     if ignore >= 0:
-        raise RuntimeError("cross_entropy: ignore_index is not supported for floating point target")
+        raise DTypeError("cross_entropy: ignore_index is not supported for floating point target")
     if not input.ndim:
         raise IndexError("cross_entropy: expected an input of 1D or (N, C, ...), received 0D")
     _check_batch("cross_entropy", input, target)
     if input.shape != target.shape:
-        raise RuntimeError(
+        raise ShapeError(
             "cross_entropy: a target of probabilities must have the shape of the input, "
             f"{list(input.shape)}; received {list(target.shape)}"
         )
     dim = _class_dim(input)
     channels = input.shape[dim]
     if weight is not None and tuple(weight.shape) != (channels,):
-        raise RuntimeError(
+        raise ShapeError(
             f"cross_entropy: weight tensor should be defined for all {channels} classes, received "
             f"{list(weight.shape)}"
         )
@@ -367,19 +368,19 @@ def linear_cross_entropy(
         options: how PyTorch divides the batch; accepted, and without effect on the result.
     """
     if input.ndim not in (1, 2) or linear_weight.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             "linear_cross_entropy: expected an input (N, in) or (in,) and a linear_weight "
             f"(C, ..., in), received {list(input.shape)} and {list(linear_weight.shape)}"
         )
     sizes = tuple(linear_weight.shape[:-1])
     if linear_bias is not None and tuple(linear_bias.shape) != sizes:
-        raise RuntimeError(
+        raise ShapeError(
             f"linear_cross_entropy: expected linear_bias shape {sizes}, got "
             f"{tuple(linear_bias.shape)}"
         )
     if len(sizes) > 1:
         if input.ndim == 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"linear_cross_entropy: a linear_weight of shape {list(linear_weight.shape)} "
                 f"requires batched input, got {list(input.shape)}"
             )
@@ -450,7 +451,7 @@ def binary_cross_entropy(
             f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
     if input.dtype is not target.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"binary_cross_entropy: Found dtype {target.dtype.name} but expected "
             f"{input.dtype.name}. Convert the target to the input's dtype."
         )
@@ -557,7 +558,7 @@ def kl_div(
         )
     how = reduction_of("kl_div", reduction, size_average, reduce)
     if not (input.dtype.is_floating_point and target.dtype.is_floating_point):
-        raise RuntimeError(
+        raise DTypeError(
             "kl_div: integral and complex inputs are not supported, received "
             f"{input.dtype.name} and {target.dtype.name}. Convert them to a floating dtype."
         )

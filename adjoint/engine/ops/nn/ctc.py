@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -113,12 +114,12 @@ CTC_LOSS = composite(
 def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor, list[int] | None]:
     """Lengths as a tensor and, where they are known, as numbers."""
     if is_tensor(lengths) and (lengths.dtype.is_inexact or lengths.dtype is bool_):
-        raise RuntimeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
+        raise DTypeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
     if is_tensor(lengths) and not CONTEXT.plain:
         return lengths.reshape((batch,)).to(int64), None
     numbers = [int(n) for n in (lengths.reshape(-1).tolist() if is_tensor(lengths) else lengths)]
     if len(numbers) != batch:
-        raise RuntimeError(
+        raise ShapeError(
             f"ctc_loss: {name} must be of size batch_size: expected {batch}, received "
             f"{len(numbers)}"
         )
@@ -139,13 +140,13 @@ def _padded(targets: Tensor, lengths: list[int]) -> Tensor:
     longest = max(lengths, default=0)
     if targets.ndim == 2:
         if targets.shape[0] != len(lengths) or targets.shape[1] < longest:
-            raise RuntimeError(
+            raise ShapeError(
                 f"ctc_loss: expected targets of shape ({len(lengths)}, at least {longest}), "
                 f"received {list(targets.shape)}"
             )
         return targets[:, :longest]
     if targets.shape[0] != sum(lengths):
-        raise RuntimeError(
+        raise ShapeError(
             f"ctc_loss: expected {sum(lengths)} targets, the sum of target_lengths, received "
             f"{targets.shape[0]}"
         )
@@ -183,11 +184,11 @@ def ctc_loss(
     how = reduction_of("ctc_loss", reduction)
     require_floating("ctc_loss", log_probs)
     if targets.dtype not in (int64, int32):
-        raise RuntimeError(f"ctc_loss: targets must be integral, received {targets.dtype.name}")
+        raise DTypeError(f"ctc_loss: targets must be integral, received {targets.dtype.name}")
     single = log_probs.ndim == 2
     x = log_probs.unsqueeze(1) if single else log_probs
     if x.ndim != 3:
-        raise RuntimeError(
+        raise ShapeError(
             f"ctc_loss: expected log_probs of shape (T, N, C) or (T, C), received "
             f"{list(log_probs.shape)}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.promotion import common_dtype
@@ -42,7 +43,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """
     common = common_dtype((x1, x2))
     if not common.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"cosine_similarity: expected common dtype to be floating point, yet common dtype is "
             f"{common.name}"
         )
@@ -82,9 +83,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     if input.ndim != 2:
         raise RuntimeError(f"pdist: only supports 2D tensors, got: {input.ndim}D")
     if not input.dtype.is_floating_point:
-        raise RuntimeError(
-            f"pdist: only supports floating-point dtypes, received {input.dtype.name}"
-        )
+        raise DTypeError(f"pdist: only supports floating-point dtypes, received {input.dtype.name}")
     if p < 0:
         raise RuntimeError(f"pdist: only supports non-negative p values, received {p}")
     if input.shape[0] <= 1:
@@ -120,12 +119,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         bias: (out,).
     """
     if input1.ndim != input2.ndim or input1.shape[:-1] != input2.shape[:-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"bilinear: input dimensions must match up to the last, received {list(input1.shape)} "
             f"and {list(input2.shape)}"
         )
     if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"bilinear: weight of shape {list(weight.shape)} wants inputs of {weight.shape[1]} and "
             f"{weight.shape[2]} features, received {input1.shape[-1]} and {input2.shape[-1]}"
         )

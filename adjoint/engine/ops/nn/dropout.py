@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.nn.activations import SELU_ALPHA, SELU_SCALE
 from adjoint.engine.ops.nn.common import FUNCTIONAL, apply
@@ -117,7 +118,7 @@ def dropout1d(
 ) -> Tensor:
     """Whole channels of (N, C, L) or (C, L) zeroed with probability `p`."""
     if input.ndim not in (2, 3):
-        raise RuntimeError(
+        raise ShapeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
             "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
             "a channel dimension, and an optional batch dimension."
@@ -174,7 +175,7 @@ def feature_alpha_dropout(
 ) -> Tensor:
     """`alpha_dropout` of whole channels."""
     if input.ndim < 2 and training and p:
-        raise RuntimeError(
+        raise ShapeError(
             "feature_alpha_dropout: Feature dropout requires at least 2 dimensions in the input, "
             f"received {input.ndim}"
         )
@@ -191,7 +192,7 @@ def feature_alpha_dropout_function(input: Tensor, p: float, train: bool) -> Tens
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Whole channels zeroed with probability `p`."""
     if input.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             "feature_dropout: Feature dropout requires at least 2 dimensions in the input, "
             f"received {input.ndim}"
         )

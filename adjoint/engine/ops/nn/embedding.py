@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
@@ -109,7 +110,7 @@ def _check_index(name: str, index: Any, which: str = "input") -> Tensor:
     if not is_tensor(index):
         raise TypeError(f"{name}(): argument '{which}' must be Tensor, not {type(index).__name__}")
     if index.dtype not in (int64, int32):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected tensor for argument '{which}' to have one of the following scalar "
             f"types: Long, Int; but got {index.dtype.name} instead. Convert it with .long()."
         )
@@ -164,7 +165,7 @@ def embedding(
     """
     index = _check_index("embedding", input)
     if weight.ndim != 2:
-        raise RuntimeError(f"embedding: 'weight' must be 2-D, received {list(weight.shape)}")
+        raise ShapeError(f"embedding: 'weight' must be 2-D, received {list(weight.shape)}")
     padding = _check_padding("embedding", padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalise(weight, index, max_norm, norm_type)
@@ -241,7 +242,7 @@ def _check_bags(
                 f"supported for mode='sum' (got mode={mode!r})."
             )
         if per_sample_weights.dtype is not weight.dtype:
-            raise RuntimeError(
+            raise DTypeError(
                 "embedding_bag: expected per_sample_weights to have the weight's dtype, received "
                 f"{per_sample_weights.dtype.name} and {weight.dtype.name}"
             )
@@ -341,7 +342,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             [0, 0, 1]])
     """
     if tensor.dtype is not int64:
-        raise RuntimeError(
+        raise DTypeError(
             "one_hot: is only applicable to index tensor of type LongTensor, received "
             f"{tensor.dtype.name}. Convert it with .long()."
         )

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.nn.common import FUNCTIONAL
 from adjoint.engine.ops.shape.join import cat, stack
@@ -17,23 +18,23 @@ if TYPE_CHECKING:
 def _check(mat_a: Tensor, mat_b: Tensor, offs: Any, bias: Any) -> None:
     shapes = f"received {list(mat_a.shape)} and {list(mat_b.shape)}"
     if mat_a.ndim not in (2, 3) or mat_b.ndim not in (2, 3):
-        raise RuntimeError(f"grouped_mm: operands must be 2D or 3D, {shapes}")
+        raise ShapeError(f"grouped_mm: operands must be 2D or 3D, {shapes}")
     if (offs is None) != (mat_a.ndim == mat_b.ndim == 3):
-        raise RuntimeError(
+        raise ShapeError(
             "grouped_mm: offs must be given if there is a 2D operand, and not if both are 3D, "
             f"{shapes}"
         )
     if offs is not None and (offs.dtype is not int32 or offs.ndim != 1):
-        raise RuntimeError(
+        raise DTypeError(
             f"grouped_mm: offs must be a vector of int32, received {offs.dtype.name} of "
             f"{list(offs.shape)}"
         )
     if mat_a.shape[-1] != mat_b.shape[-2]:
-        raise RuntimeError(f"grouped_mm: contraction dimensions must match, {shapes}")
+        raise ShapeError(f"grouped_mm: contraction dimensions must match, {shapes}")
     groups = {m.shape[0] for m in (mat_a, mat_b) if m.ndim == 3}
     groups |= set() if offs is None else {offs.shape[0]}
     if len(groups) > 1:
-        raise RuntimeError(f"grouped_mm: as many groups as offs must be given, {shapes}")
+        raise ShapeError(f"grouped_mm: as many groups as offs must be given, {shapes}")
     if bias is not None:
         raise RuntimeError("grouped_mm: a bias is not supported. Add it to the result.")
 

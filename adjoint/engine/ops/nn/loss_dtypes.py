@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adjoint.engine.core.dtype import DType, bool_, can_cast
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.promotion import common_dtype
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def require_result_in(name: str, dtype: DType, input: Tensor, target: Tensor) ->
     """Refuse a loss whose result would not fit the dtype it is given in."""
     common = common_dtype((input, target))
     if not can_cast(common, dtype):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: result type {common.name} can't be cast to the desired output type "
             f"{dtype.name}, {_received(input, target)}"
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import broadcast_shapes
@@ -77,7 +78,7 @@ def margin_ranking_loss(
     r"""$\max(0, -y (x_1 - x_2) + margin)$: whether the right one of two is larger."""
     how = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             "margin_ranking_loss: All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape}"
         )
@@ -101,12 +102,12 @@ def cosine_embedding_loss(
             "cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported"
         )
     if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):
-        raise RuntimeError(
+        raise ShapeError(
             "cosine_embedding_loss: 1D target tensor expects 2D input tensors, but found inputs "
             f"with sizes {list(input1.shape)} and {list(input2.shape)}."
         )
     if target.ndim == 0 and (input1.ndim != 1 or input2.ndim != 1):
-        raise RuntimeError(
+        raise ShapeError(
             "cosine_embedding_loss: 0D target tensor expects 1D input tensors, but found inputs "
             f"with sizes {list(input1.shape)} and {list(input2.shape)}."
         )
@@ -126,13 +127,13 @@ def soft_margin_loss(
     refuse_bool("soft_margin_loss", input)
     require_result_in("soft_margin_loss", input.dtype, input, target)
     if not input.dtype.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             f"soft_margin_loss: expected a floating input, received {input.dtype.name}. Convert "
             "it with .to(...)."
         )
     shape = broadcast_shapes("soft_margin_loss", tuple(input.shape), tuple(target.shape))
     if shape != tuple(input.shape):
-        raise RuntimeError(
+        raise ShapeError(
             f"soft_margin_loss: output with shape {list(input.shape)} doesn't match the broadcast "
             f"shape {list(shape)}"
         )
@@ -154,14 +155,14 @@ def _rows(name: str, input: Tensor, target: Tensor, like_input: bool) -> tuple[T
     if one and like_input and target.ndim > 1:
         wanted = ()  # the target of a single sample has no batch dimension either
     if x.ndim != 2 or not x.shape[1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.shape)}"
         )
     if target.dtype is not int64:
-        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype.name}")
+        raise DTypeError(f"{name}: expected scalar type Long but found {target.dtype.name}")
     if tuple(y.shape) != wanted:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: inconsistent target size, expected {list(wanted)} but got "
             f"{list(target.shape)}, for an input of {list(input.shape)}"
         )
@@ -207,7 +208,7 @@ def multi_margin_loss(
         raise ValueError("multi_margin_loss: weight must be one-dimensional")
     x, y = _rows("multi_margin_loss", input, target, like_input=False)
     if weight is not None and weight.shape[0] != x.shape[1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"multi_margin_loss: inconsistent weight size, expected {x.shape[1]} but got "
             f"{list(weight.shape)}"
         )
@@ -327,7 +328,7 @@ def _triplet(
     how: str,
 ) -> Tensor:
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: The anchor, positive, and negative tensors are expected to have the same "
             f"number of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
             f"negative {negative.ndim}D inputs"

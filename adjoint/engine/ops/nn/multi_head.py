@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.nn.attention import attend, attend_and_show
 from adjoint.engine.ops.products.linear import linear
@@ -90,7 +91,7 @@ def _project_apart(
 def _check_mask(mask: Tensor, heads: int, batch: int, length: int, source: int) -> Tensor:
     wanted = (length, source) if mask.ndim == 2 else (batch * heads, length, source)
     if tuple(mask.shape) != wanted:
-        raise RuntimeError(
+        raise ShapeError(
             f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be "
             f"{wanted}."
         )

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -84,7 +85,7 @@ def check_affine(name: str, size: Any, **parameters: Any) -> None:
     """Refuse a weight or bias of another shape."""
     for which, p in parameters.items():
         if p is not None and tuple(p.shape) != tuple(size):
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: expected {which} to be of shape {list(size)}, but got {which} of shape "
                 f"{list(p.shape)}"
             )
@@ -95,7 +96,7 @@ def check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
     allowed = {input.dtype, float32} if input.dtype.is_half else {input.dtype}
     for p in parameters:
         if p is not None and p.dtype not in allowed:
-            raise RuntimeError(
+            raise DTypeError(
                 f"{name}: mixed dtype: expected parameters of the input's dtype "
                 f"{input.dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
                 "one with .to(...)."
@@ -162,13 +163,13 @@ def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
         tuple(normalized_shape) if not isinstance(normalized_shape, int) else (normalized_shape,)
     )
     if not shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected normalized_shape to be at least 1-dimensional, i.e., containing at "
             "least one element, but got normalized_shape = []"
         )
     if tuple(input.shape[input.ndim - len(shape) :]) != shape or input.ndim < len(shape):
         wanted = "".join(f", {n}" for n in shape)
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape "
             f"[*{wanted}], but got input of size {list(input.shape)}"
         )
@@ -354,12 +355,12 @@ def group_norm(
         weight, bias: (C,).
     """
     if input.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"group_norm: expected at least 2 dimensions for input tensor but received {input.ndim}"
         )
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
-        raise RuntimeError(
+        raise ShapeError(
             "group_norm: expected number of channels in input to be divisible by num_groups, but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -32,7 +33,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
             [ 6,  8, 10]])
     """
     if input.ndim != 1 or vec2.ndim != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"outer: expected two 1-D tensors, received {input.ndim}-D and {vec2.ndim}-D"
         )
     return input.unsqueeze(1) * vec2
@@ -44,7 +45,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"inner: the last dimension must match on both input tensors but got shapes "
             f"{list(input.shape)} and {list(other.shape)}"
         )
@@ -58,7 +59,7 @@ def _contracted(dims: Any, x: Tensor, y: Tensor) -> tuple[list[int], list[int]]:
         if dims < 0:
             raise RuntimeError(f"tensordot: expects dims >= 0, but got dims={dims}")
         if dims > min(x.ndim, y.ndim):
-            raise RuntimeError(
+            raise ShapeError(
                 "tensordot: expects dims < ndim_a or ndim_b, but got dims="
                 f"{dims} for {x.ndim}-D and {y.ndim}-D tensors"
             )
@@ -68,7 +69,7 @@ def _contracted(dims: Any, x: Tensor, y: Tensor) -> tuple[list[int], list[int]]:
     first, second = dims
     pair = [[d] if isinstance(d, int) else list(d) for d in (first, second)]
     if len(pair[0]) != len(pair[1]):
-        raise RuntimeError(
+        raise ShapeError(
             f"tensordot: both dimension lists should have same length, received {pair}"
         )
     wrapped = [
@@ -85,7 +86,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     check_dtypes("tensordot", a, b)
     for i, j in zip(first, second, strict=True):
         if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
-            raise RuntimeError(
+            raise ShapeError(
                 f"tensordot: contracted dimensions need to match, but first has size {a.shape[i]} "
                 f"in dim {i} and second has size {b.shape[j]} in dim {j}"
             )
@@ -128,7 +129,7 @@ def multiply_chain(name: str, tensors: Sequence[Tensor]) -> Tensor:
     for x, y in pairwise(tensors):
         check_dtypes(name, x, y)
         if x.shape[1] != y.shape[0]:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: tensors of shapes {tuple(x.shape)} and {tuple(y.shape)} cannot be "
                 "multiplied. Neighbours must agree in their inner size."
             )
@@ -150,7 +151,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
         raise RuntimeError("chain_matmul: expected one or more matrices")
     for m in matrices:
         if m.ndim != 2:
-            raise RuntimeError(f"chain_matmul: expected 2-D tensors, received {tuple(m.shape)}")
+            raise ShapeError(f"chain_matmul: expected 2-D tensors, received {tuple(m.shape)}")
     return multiply_chain("chain_matmul", matrices)
 
 
@@ -160,7 +161,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
     """The vector product along one dimension, the others broadcast."""
     if input.ndim != other.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: inputs must have the same number of dimensions, received {input.ndim} and "
             f"{other.ndim}"
         )
@@ -168,7 +169,7 @@ def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
         raise NotImplementedError(f"{name}: not implemented for 'Bool'")
     d = wrap_dim(name, dim, input.ndim)
     if input.shape[d] != 3 or other.shape[d] != 3:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: inputs dimension {dim} must have length 3. Got {input.shape[d]} and "
             f"{other.shape[d]}"
         )
@@ -184,7 +185,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     if dim is None:
         threes = [d for d, n in enumerate(input.shape) if n == 3]
         if not threes:
-            raise RuntimeError(
+            raise ShapeError(
                 f"cross: no dimension of size 3 in input of shape {tuple(input.shape)}"
             )
         dim = threes[0]
@@ -201,9 +202,7 @@ def _scale(x: Tensor, factor: Any) -> Tensor:
 def _factor(name: str, argument: str, factor: Any, like: Tensor) -> Any:
     """A factor as the product's dtype holds it: integers truncate it, reals refuse a complex."""
     if isinstance(factor, complex) and not like.dtype.is_complex:
-        raise RuntimeError(
-            f"{name}: {argument}={factor!r} cannot be converted to {like.dtype.name}"
-        )
+        raise DTypeError(f"{name}: {argument}={factor!r} cannot be converted to {like.dtype.name}")
     return int(factor) if isinstance(factor, float) and not like.dtype.is_inexact else factor
 
 
@@ -214,7 +213,7 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
     beta, alpha = _factor(name, "beta", beta, product), _factor(name, "alpha", alpha, product)
     if input.shape != product.shape:
         if broadcast_shapes(name, tuple(input.shape), tuple(product.shape)) != product.shape:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: input of shape {tuple(input.shape)} does not broadcast to the product's "
                 f"{tuple(product.shape)}"
             )
@@ -228,7 +227,7 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
 def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * input + alpha * (x @ y); on the CPU halves are rounded once, at the end."""
     if input.dtype is not x.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: input must have the matrices' dtype, received {input.dtype.name} and "
             f"{x.dtype.name}. Convert one with .to(...)."
         )
@@ -240,14 +239,14 @@ def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: An
 
 def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) -> None:
     if (x.ndim, y.ndim) != ranks:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected operands of {ranks[0]} and {ranks[1]} dimensions, received shapes "
             f"{tuple(x.shape)} and {tuple(y.shape)}"
         )
     check_dtypes(name, x, y)
     inner_y = y.shape[-2] if ranks[1] > 1 else y.shape[0]
     if x.shape[-1] != inner_y or (ranks == (3, 3) and x.shape[0] != y.shape[0]):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: shapes cannot be multiplied ({tuple(x.shape)} and {tuple(y.shape)})"
         )
 
@@ -297,14 +296,14 @@ def addbmm(
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     if vec1.ndim != 1 or vec2.ndim != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"addr: expected 1-D argument vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D"
         )
     products = outer(vec1, vec2)
     dtype = common_dtype((input, products))
     for argument, factor in (("beta", beta), ("alpha", alpha)):
         if isinstance(factor, (float, complex)) and not dtype.is_inexact:
-            raise RuntimeError(
+            raise DTypeError(
                 f"addr: for integral input tensors, argument {argument} must not be a floating "
                 f"point number, received {factor!r}"
             )

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.products.matmul import MATMUL
@@ -89,7 +90,7 @@ def _expand_ellipsis(labels: Labels, rank: int, index: int) -> tuple[Labels, int
     named = len(labels) - (_ELLIPSIS in labels)
     covered = rank - named
     if covered < 0 or (covered and _ELLIPSIS not in labels):
-        raise RuntimeError(
+        raise ShapeError(
             f"einsum(): the number of subscripts in the equation ({named}) does not match the "
             f"number of dimensions ({rank}) for operand {index}"
         )
@@ -131,7 +132,7 @@ def _take_diagonals(term: Term, index: int) -> Term:
         i = labels.index(label)
         j = labels.index(label, i + 1)
         if x.shape[i] != x.shape[j]:
-            raise RuntimeError(
+            raise ShapeError(
                 f"einsum(): subscript {label} is repeated for operand {index} but the sizes don't "
                 f"match, {x.shape[j]} != {x.shape[i]}"
             )
@@ -214,7 +215,7 @@ def _sizes(terms: list[Term]) -> dict[Any, int]:
         for label, size in zip(labels, x.shape, strict=True):
             have = sizes.get(label, 1)
             if have != 1 and size not in (1, have):
-                raise RuntimeError(
+                raise ShapeError(
                     f"einsum(): subscript {label} has size {size} for operand {index} which does "
                     f"not broadcast with previously seen size {have}"
                 )

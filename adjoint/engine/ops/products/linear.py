@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -79,12 +80,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 f"linear(): argument '{name}' must be Tensor, not {type(value).__name__}"
             )
     if weight.ndim not in (1, 2) or not input.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"linear: expected an input with at least one dimension and a weight of one or two, "
             f"received {tuple(input.shape)} and {tuple(weight.shape)}"
         )
     if input.shape[-1] != weight.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"linear: mat1 and mat2 shapes cannot be multiplied: input {tuple(input.shape)} has "
             f"{input.shape[-1]} features, weight {tuple(weight.shape)} wants {weight.shape[-1]}"
         )

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import bilinear, device_of
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def check_dtypes(name: str, x: Any, y: Any) -> None:
     """Refuse operands of two dtypes, and booleans, as PyTorch's products do."""
     if x.dtype is not y.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected both operands to have the same dtype, but got: {x.dtype.name} and "
             f"{y.dtype.name}. Convert one with .to(...)."
         )
@@ -31,7 +32,7 @@ def check_dtypes(name: str, x: Any, y: Any) -> None:
 def _infer(x: Spec, y: Spec) -> Spec:
     check_dtypes("matmul", x, y)
     if x.shape[-1] != y.shape[-2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"matmul: mat1 and mat2 shapes cannot be multiplied ({x.shape} and {y.shape}): "
             f"{x.shape[-1]} != {y.shape[-2]}. Transpose one operand or check the last two "
             "dimensions."
@@ -99,7 +100,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     if n == 2 and m == 2:
         return MATMUL(x, y)
     if n == 0 or m == 0:
-        raise RuntimeError(
+        raise ShapeError(
             f"matmul: both arguments need to be at least 1-D, but they are {n}-D and {m}-D"
         )
     if n == 1:
@@ -118,7 +119,7 @@ def _need(name: str, argument: str, x: Any, ndim: int) -> None:
     if not is_tensor(x):
         raise TypeError(f"{name}: {argument} must be a Tensor, received {type(x).__name__}")
     if x.ndim != ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: {argument} must be {ndim}-D, received shape {tuple(x.shape)}. Use matmul for "
             "other ranks."
         )
@@ -128,7 +129,7 @@ def _named(name: str, x: Tensor, y: Tensor) -> Tensor:
     """A product of matrices whose errors speak of the function called."""
     check_dtypes(name, x, y)
     if x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: shapes cannot be multiplied ({tuple(x.shape)} and {tuple(y.shape)}). "
             "Inner sizes must be equal, and batch sizes too."
         )
@@ -164,7 +165,7 @@ def _vectors(name: str, x: Tensor, y: Tensor) -> None:
     _need(name, "tensor", y, 1)
     check_dtypes(name, x, y)
     if x.shape != y.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: inconsistent tensor size, expected tensor [{x.shape[0]}] and src "
             f"[{y.shape[0]}] to have the same number of elements"
         )

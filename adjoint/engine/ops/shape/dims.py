@@ -6,6 +6,7 @@ import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Size, wrap_dim, wrap_dims
@@ -47,7 +48,7 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; fewer dimensions are left as they are."""
     if input.ndim > 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"t: expects a tensor with <= 2 dimensions, but self is {input.ndim}D. Use transpose."
         )
     if input.ndim == 2:
@@ -70,7 +71,7 @@ def T(self: Tensor) -> Tensor:
 
 def _matrices(name: str, self: Tensor) -> Tensor:
     if self.ndim == 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
         )
     if self.ndim == 0:
@@ -99,7 +100,7 @@ def mH(self: Tensor) -> Tensor:
 def H(self: Tensor) -> Tensor:
     """The conjugate transpose of a matrix."""
     if self.ndim not in (0, 2):
-        raise RuntimeError(
+        raise ShapeError(
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. "
             "For batches of matrices, consider using tensor.mH"
         )
@@ -223,13 +224,13 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     d = wrap_dim("unflatten", dim, input.ndim)
     parts = ints("unflatten", (sizes,))
     if not parts:
-        raise RuntimeError("unflatten: sizes must be non-empty")
+        raise ShapeError("unflatten: sizes must be non-empty")
     if not input.ndim:
-        raise RuntimeError("unflatten: a 0-d tensor has no dimension to split")
+        raise ShapeError("unflatten: a 0-d tensor has no dimension to split")
     try:
         parts = resolve_shape("unflatten", input.shape[d], parts)
     except RuntimeError as error:
-        raise RuntimeError(
+        raise ShapeError(
             f"unflatten: Provided sizes {list(parts)} don't multiply up to the size of dim {d} "
             f"({input.shape[d]}) in the input tensor"
         ) from error
@@ -281,7 +282,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     for shape in given:
         for n in shape:
             if n < 0:
-                raise RuntimeError(
+                raise ShapeError(
                     f"broadcast_shapes: trying to create tensor with negative dimension {n}"
                 )
     return Size(_broadcast_shapes("broadcast_shapes", *given))

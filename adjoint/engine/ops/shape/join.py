@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import can_cast
+from adjoint.engine.core.errors import DeviceError, ShapeError
 from adjoint.engine.core.operations.families import device_of, linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -24,12 +25,12 @@ def _cat_infer(*xs: Spec, dim: int) -> Spec:
     first = xs[0].shape
     for i, x in enumerate(xs):
         if len(x.shape) != len(first):
-            raise RuntimeError(
+            raise ShapeError(
                 f"cat: tensors must have same number of dimensions: got {len(first)} and "
                 f"{len(x.shape)} (tensor number {i})"
             )
         if any(a != b for d, (a, b) in enumerate(zip(x.shape, first, strict=True)) if d != dim):
-            raise RuntimeError(
+            raise ShapeError(
                 f"cat: sizes of tensors must match except in dimension {dim}. Expected {first}, "
                 f"received {x.shape} for tensor number {i} in the list."
             )
@@ -57,7 +58,7 @@ def _stack_infer(*xs: Spec, dim: int) -> Spec:
     first = xs[0].shape
     for i, x in enumerate(xs):
         if x.shape != first:
-            raise RuntimeError(
+            raise ShapeError(
                 f"stack: expects each tensor to be equal size, but got {list(first)} at entry 0 "
                 f"and {list(x.shape)} at entry {i}"
             )
@@ -100,7 +101,7 @@ def _cat(tensors: Any, dim: int) -> Tensor:
     many = _listed("cat", tensors)
     shapes = [x._array.shape for x in many]
     if () in shapes:
-        raise RuntimeError(
+        raise ShapeError(
             f"cat: zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated"
         )
     if (0,) in shapes:  # a leniency PyTorch keeps: such a tensor joins any others
@@ -174,7 +175,7 @@ def block_diag(*tensors: Any) -> Tensor:
         return zeros(1, 0)
     for i, x in enumerate(tensors):
         if is_tensor(x) and x.ndim > 2:
-            raise RuntimeError(
+            raise ShapeError(
                 f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
                 f"{x.ndim} dimensions"
             )
@@ -211,7 +212,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
                 f"meshgrid: Expected 0D or 1D tensor in the tensor list but got {x.ndim}D"
             )
         if x.dtype is not many[0].dtype or x.device != many[0].device:
-            raise RuntimeError("meshgrid expects all tensors to have the same dtype and device")
+            raise DeviceError("meshgrid expects all tensors to have the same dtype and device")
     swap = indexing == "xy" and len(many) >= 2
     if swap:
         many[0], many[1] = many[1], many[0]
@@ -233,7 +234,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     many = list(tensors[0]) if len(tensors) == 1 and not is_tensor(tensors[0]) else list(tensors)
     for x in many:
         if x.ndim != 1:
-            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+            raise ShapeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
     if len(many) == 1:
         return many[0]
     return stack([g.reshape(-1) for g in meshgrid(*many, indexing="ij")], 1)
@@ -243,7 +244,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of `r` elements of a vector, as rows."""
     if input.ndim != 1:
-        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+        raise ShapeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import contiguous_format, format_strides
 from adjoint.engine.core.operations.public import METHODS, method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -45,7 +46,7 @@ def resize_(self: Tensor, *args: Any, memory_format: Any = contiguous_format) ->
     """Change the shape in place; elements beyond the old storage are uninitialised."""
     shape = sizes("resize_", args)
     if self.requires_grad:
-        raise RuntimeError("resize_: cannot resize variables that require grad")
+        raise ShapeError("resize_: cannot resize variables that require grad")
     if tuple(self.shape) == shape and memory_format is contiguous_format:
         return self
     packed = contiguous_strides(shape)
@@ -84,7 +85,7 @@ def set_(
     if not is_tensor(source):
         source = _whole(source, self)
     if source.dtype is not self.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"set_: could not set tensor of type {source.dtype.name} to a tensor of type "
             f"{self.dtype.name}"
         )

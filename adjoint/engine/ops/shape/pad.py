@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.ops.common.arguments import ints
 from adjoint.engine.ops.shape.views import SLICE, scatter
@@ -19,7 +20,7 @@ def constant_pad(self: Tensor, widths: Sequence[tuple[int, int]], value: Any) ->
     shape = self._array.shape
     new = [n + a + b for n, (a, b) in zip(shape, widths, strict=True)]
     if any(n < 0 for n in new):
-        raise RuntimeError(
+        raise ShapeError(
             f"constant_pad_nd: the input of size {list(shape)}, plus padding {list(widths)}, "
             f"resulted in a negative output size {new}"
         )
@@ -48,7 +49,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """Pad with a constant; `pad` lists (before, after) from the last dimension backwards."""
     widths = ints("constant_pad_nd", (pad,))
     if len(widths) % 2 or len(widths) > 2 * input.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"constant_pad_nd: length of pad must be even and no more than twice the number of "
             f"dimensions ({input.ndim}), received {len(widths)}"
         )

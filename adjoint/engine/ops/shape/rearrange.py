@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import method, public
@@ -58,7 +59,7 @@ def flip_method(self: Tensor, *args: Any, dims: Any = None) -> Tensor:
 def fliplr(input: Tensor) -> Tensor:
     """Columns in reverse order."""
     if input.ndim < 2:
-        raise RuntimeError("fliplr: Input must be >= 2-d.")
+        raise ShapeError("fliplr: Input must be >= 2-d.")
     return flip(input, (1,))
 
 
@@ -66,7 +67,7 @@ def fliplr(input: Tensor) -> Tensor:
 def flipud(input: Tensor) -> Tensor:
     """Rows in reverse order."""
     if input.ndim < 1:
-        raise RuntimeError("flipud: Input must be >= 1-d.")
+        raise ShapeError("flipud: Input must be >= 1-d.")
     return flip(input, (0,))
 
 
@@ -84,7 +85,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if not along and len(by) == 1:
         return roll(input.reshape(-1), by, 0).reshape(input.shape)
     if len(by) != len(along):
-        raise RuntimeError(
+        raise ShapeError(
             f"roll: shifts and dimensions must align. shifts: {len(by)}, dims:{len(along)}"
         )
     wrapped = tuple(wrap_dim("roll", d, input.ndim) for d in along)
@@ -126,14 +127,12 @@ def repeat(self: Tensor, *args: Any, repeats: Any = None) -> Tensor:
     times = ints("repeat", args, repeats)
     added = len(times) - self.ndim
     if added < 0:
-        raise RuntimeError(
+        raise ShapeError(
             "repeat: Number of dimensions of repeat dims can not be smaller than number of "
             f"dimensions of tensor: received {len(times)} for {self.ndim} dimensions"
         )
     if any(t < 0 for t in times):
-        raise RuntimeError(
-            f"repeat: trying to create tensor with negative dimension: {list(times)}"
-        )
+        raise ShapeError(f"repeat: trying to create tensor with negative dimension: {list(times)}")
     shape = (*(1,) * added, *self.shape)
     apart = [n for size in shape for n in (1, size)]
     wide = [n for pair in zip(times, shape, strict=True) for n in pair]
@@ -209,12 +208,12 @@ def repeat_interleave(
         wide = (*x.shape[: d + 1], repeats, *x.shape[d + 1 :])
         whole = (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :])
         if output_size is not None and output_size != whole[d]:
-            raise RuntimeError(
+            raise ShapeError(
                 f"repeat_interleave: Invalid output_size, expected {whole[d]} but got {output_size}"
             )
         return x.unsqueeze(d + 1).expand(wide).clone(memory_format=contiguous_format).reshape(whole)
     if repeats.ndim == 1 and repeats.shape[0] != x.shape[d]:
-        raise RuntimeError(
+        raise ShapeError(
             f"repeat_interleave: repeats must have the same size as input along dim, but got "
             f"repeats.size(0) = {repeats.shape[0]} and input.size({d}) = {x.shape[d]}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import PROPERTIES, method, public
 from adjoint.engine.core.operations.record import Record
@@ -71,7 +72,7 @@ def pairs_adjoin(x: Tensor) -> bool:
 def view_as_real(input: Tensor) -> Tensor:
     """A view of complex numbers as pairs of reals, in a new last dimension."""
     if not input.dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             f"view_as_real: is only supported for complex tensors, received {input.dtype.name}"
         )
     return VIEW_AS_REAL(input)
@@ -84,19 +85,19 @@ def view_as_complex(input: Tensor) -> Tensor:
         input.dtype.to_real() is not input.dtype
         or input.dtype.to_complex().to_real() is not input.dtype
     ):
-        raise RuntimeError(
+        raise DTypeError(
             "view_as_complex: is only supported for float32 and float64 tensors, received "
             f"{input.dtype.name}"
         )
     if not input.ndim:
-        raise RuntimeError("view_as_complex: input tensor must have one or more dimensions")
+        raise ShapeError("view_as_complex: input tensor must have one or more dimensions")
     if input.shape[-1] != 2:
-        raise RuntimeError(
+        raise ShapeError(
             "view_as_complex: tensor must have a last dimension of size 2, received "
             f"{list(input.shape)}"
         )
     if not pairs_adjoin(input):
-        raise RuntimeError(
+        raise ShapeError(
             "view_as_complex: the last dimension must have stride 1, the others and the storage "
             f"offset must be divisible by 2; received strides {input.stride()}, offset "
             f"{input.storage_offset()}. Call .contiguous() first."
@@ -114,7 +115,7 @@ def real(input: Tensor) -> Tensor:
 def imag(input: Tensor) -> Tensor:
     """The imaginary parts of a complex tensor, as a view."""
     if not input.dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             "imag: is not implemented for tensors with non-complex dtypes, received "
             f"{input.dtype.name}"
         )
@@ -153,13 +154,13 @@ def _check_bytes(x: Tensor, dtype: DType) -> None:
     if old == new:
         return
     if not x.ndim:
-        raise RuntimeError(
+        raise DTypeError(
             f"view: self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different "
             "element sizes)"
         )
     strides = x.stride()
     if strides[-1] != 1 and x.shape[-1] != 1:
-        raise RuntimeError(
+        raise DTypeError(
             f"view: self.stride(-1) must be 1 to view {x.dtype.name} as {dtype.name} (different "
             f"element sizes), but got {strides[-1]}"
         )
@@ -167,7 +168,7 @@ def _check_bytes(x: Tensor, dtype: DType) -> None:
         ratio = new // old
         places = (x.shape[-1], x.storage_offset(), *strides[:-1])
         if any(p % ratio for p in places):
-            raise RuntimeError(
+            raise DTypeError(
                 f"view: the last size, the storage offset and the other strides must be divisible "
                 f"by {ratio} to view {x.dtype.name} as {dtype.name}, received shape "
                 f"{list(x.shape)}, strides {strides}, offset {x.storage_offset()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import INT
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
@@ -48,9 +49,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` slices along `dim` from `start`."""
     if not input.ndim:
-        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+        raise ShapeError("narrow() cannot be applied to a 0-dim tensor.")
     if is_tensor(start) and (start.ndim or start.dtype.category != INT):
-        raise RuntimeError("narrow: start must be an 0-dim integral Tensor.")
+        raise ShapeError("narrow: start must be an 0-dim integral Tensor.")
     d = wrap_dim("narrow", dim, input.ndim)
     size, count = input._array.shape[d], whole("narrow", "length", length)
     first = whole("narrow", "start", start)
@@ -63,7 +64,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         )
     first = first + size if first < 0 else first
     if first + count > size:
-        raise RuntimeError(
+        raise ShapeError(
             f"narrow: start ({first}) + length ({count}) exceeds dimension size ({size})."
         )
     return SLICE(input, index=index_range(input, d, first, first + count))
@@ -77,7 +78,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def _bounds(name: str, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Index:
     if not x.ndim:
-        raise RuntimeError(f"{name}() cannot be applied to a 0-dim tensor.")
+        raise ShapeError(f"{name}() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(name, dim, x.ndim)
     if step <= 0:
         raise RuntimeError(f"{name} step must be positive, received {step}")
@@ -106,7 +107,7 @@ def replaced(name: str, x: Tensor, src: Tensor, index: Index) -> Tensor:
 def check_source(name: str, src: Tensor, shape: Any) -> None:
     """Refuse a source of another shape than the view it replaces."""
     if tuple(src.shape) != tuple(shape):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected src to have a size equal to the slice of self. src size = "
             f"{list(src.shape)}, slice size = {list(shape)}"
         )

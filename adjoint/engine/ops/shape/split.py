@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
@@ -26,7 +27,7 @@ def _cut(x: Tensor, d: int, edges: Sequence[int]) -> Tensors:
 
 def _needs_dims(name: str, x: Tensor) -> None:
     if not x.ndim:
-        raise RuntimeError(f"{name}: expects at least a 1-dimensional tensor, received a 0-d one")
+        raise ShapeError(f"{name}: expects at least a 1-dimensional tensor, received a 0-d one")
 
 
 @public(method=True, aliases=("unsafe_split_with_sizes",))
@@ -36,7 +37,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tensors:
     d = wrap_dim("split_with_sizes", dim, input.ndim)
     given = ints("split_with_sizes", (split_sizes,))
     if any(s < 0 for s in given) or sum(given) != input.shape[d]:
-        raise RuntimeError(
+        raise ShapeError(
             f"split_with_sizes: expects split_sizes to be non-negative and to sum exactly to "
             f"{input.shape[d]} (input tensor's size at dimension {d}), but got {list(given)}"
         )
@@ -53,7 +54,7 @@ def _split(input: Tensor, split_size: Any, dim: int) -> Tensors:
     d = wrap_dim("split", dim, input.ndim)
     size = input.shape[d]
     if split_size < 0 or (split_size == 0 and size):
-        raise RuntimeError(
+        raise ShapeError(
             f"split: expects split_size be non-negative (and 0 only for an empty dimension), but "
             f"got split_size={split_size} for dimension {d} of size {size}"
         )
@@ -89,7 +90,7 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Tensors:
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> Tensors:
     """At most `chunks` views of equal size along `dim`, the last maybe smaller."""
     if not input.ndim:
-        raise RuntimeError("chunk: expects at least a 1-dimensional tensor")
+        raise ShapeError("chunk: expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk: expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim("chunk", dim, input.ndim)
@@ -114,7 +115,7 @@ def tensor_split(
     _needs_dims("tensor_split", input)
     if is_tensor(where):
         if where.dtype.name != "int64" or where.ndim > 1 or where.device.type != "cpu":
-            raise RuntimeError(
+            raise ShapeError(
                 "tensor_split: expected tensor_indices_or_sections to be a zero-dimensional or "
                 f"one-dimensional int64 tensor on cpu, received {where._spec}"
             )
@@ -142,12 +143,12 @@ def tensor_split(
 
 def _sectioned(name: str, x: Tensor, where: Any, dim: int, least: int) -> Tensors:
     if x.ndim < least:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: requires a tensor with at least {least} dimension{'s' * (least > 1)}, but "
             f"got a tensor with {x.ndim} dimensions!"
         )
     if isinstance(where, int) and (where <= 0 or x.shape[dim] % where):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: attempted to split along dimension {dim}, but the size of the dimension "
             f"{x.shape[dim]} is not divisible by the split_size {where}!"
         )

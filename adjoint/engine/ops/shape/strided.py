@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
@@ -65,7 +66,7 @@ DIAGONAL: Record = linear(
 def _diagonal_params(name: str, ndim: int, offset: int, dim1: int, dim2: int) -> dict[str, int]:
     a, b = wrap_dim(name, dim1, ndim), wrap_dim(name, dim2, ndim)
     if a == b:
-        raise RuntimeError(f"{name}: dimensions cannot be identical {dim1}, {dim2}")
+        raise ShapeError(f"{name}: dimensions cannot be identical {dim1}, {dim2}")
     return {"offset": offset, "dim1": a, "dim2": b}
 
 
@@ -181,9 +182,9 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     d = wrap_dim("unfold", dimension, self.ndim)
     limit = self.shape[d] if self.ndim else 1
     if size < 0:
-        raise RuntimeError(f"unfold: size is {size} but must be >= 0")
+        raise ShapeError(f"unfold: size is {size} but must be >= 0")
     if size > limit:
-        raise RuntimeError(
+        raise ShapeError(
             f"unfold: maximum size for tensor at dimension {d} is {limit} but size is {size}"
         )
     if step <= 0:
@@ -281,11 +282,11 @@ def _strided_params(
 ) -> dict[str, Any]:
     sizes, strides = ints("as_strided", (size,)), ints("as_strided", (stride,))
     if len(sizes) != len(strides):
-        raise RuntimeError(
+        raise ShapeError(
             f"as_strided: mismatch in length of strides and shape: {list(sizes)}, {list(strides)}"
         )
     if any(s < 0 for s in strides) or any(n < 0 for n in sizes):
-        raise RuntimeError(
+        raise ShapeError(
             "as_strided: negative sizes and strides are not supported, got sizes "
             f"{list(sizes)} and strides {list(strides)}"
         )
@@ -298,7 +299,7 @@ def _strided_params(
     needed = offset + span(sizes, strides)
     room = HOOKS.array.room(x)
     if span(sizes, strides) and needed > room:
-        raise RuntimeError(
+        raise ShapeError(
             f"as_strided: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset} "
             f"require a storage of {needed} elements, out of bounds for a storage of {room}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import check_layout
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import public
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def _infer(x: Spec, diagonal: int) -> Spec:
     if len(x.shape) < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"tril/triu: input tensor must have at least 2 dimensions, received {x.shape}"
         )
     return x

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
@@ -69,7 +70,7 @@ def _reshape_window(x: Tensor, shape: Shape) -> Window:
 
 def _check_viewable(x: Tensor, shape: Shape) -> None:
     if view_strides(tuple(x.shape), x.stride(), shape) is None:
-        raise RuntimeError(
+        raise ShapeError(
             f"view: size {list(shape)} is not compatible with input tensor's size {list(x.shape)} "
             f"and stride {x.stride()} (at least one dimension spans across two contiguous "
             "subspaces). Use .reshape(...) instead."
@@ -91,18 +92,16 @@ def resolve_shape(name: str, numel: int, sizes: Shape) -> Shape:
     if -1 in sizes:
         known = -prod(sizes)
         if sizes.count(-1) > 1:
-            raise RuntimeError(
-                f"{name}: only one dimension can be inferred, received {list(sizes)}"
-            )
+            raise ShapeError(f"{name}: only one dimension can be inferred, received {list(sizes)}")
         if known == 0:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: cannot reshape tensor of {numel} elements into shape {list(sizes)} "
                 "because the unspecified dimension size -1 can be any value and is ambiguous"
             )
         if numel % known == 0:
             sizes = tuple([numel // known if s == -1 else s for s in sizes])
     if prod(sizes) != numel or any(s < 0 for s in sizes):
-        raise RuntimeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
+        raise ShapeError(f"{name}: shape '{list(sizes)}' is invalid for input of size {numel}")
     return sizes
 
 
@@ -177,7 +176,7 @@ def permute_method(self: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """A view with dimensions in the order `dims`."""
     given = ints("permute", args, dims)
     if len(given) != self.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             "permute: number of dimensions in the tensor input does not match the length of the "
             f"desired ordering of dimensions, i.e. input.dim() = {self.ndim} is not equal to "
             f"len(dims) = {len(given)}"
@@ -223,7 +222,7 @@ def expand(self: Tensor, *args: Any, size: Any = None, implicit: bool = False) -
     old = self._array.shape
     added = len(sizes) - len(old)
     if added < 0:
-        raise RuntimeError(
+        raise ShapeError(
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})"
         )
@@ -240,7 +239,7 @@ def _expanded(old: Shape, sizes: Shape, added: int) -> Shape:
     shape = list(sizes)
     for i, n in enumerate(sizes):
         if n < 0 and (n != -1 or i < added):
-            raise RuntimeError(
+            raise ShapeError(
                 f"expand: the expanded size of the tensor ({n}) isn't allowed in "
                 f"{'a leading, non-existing' if i < added else 'an existing'} dimension {i}"
             )
@@ -250,7 +249,7 @@ def _expanded(old: Shape, sizes: Shape, added: int) -> Shape:
         if n == -1:
             shape[i] = have
         elif have not in (1, n):
-            raise RuntimeError(
+            raise ShapeError(
                 f"expand: the expanded size of the tensor ({n}) must match the existing size "
                 f"({have}) at non-singleton dimension {i}. Target sizes: {list(sizes)}. "
                 f"Tensor sizes: {list(old)}"

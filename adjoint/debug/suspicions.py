@@ -1,0 +1,201 @@
+"""`check`: the usual suspicions about a model and a batch, said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.io.checkpoint import rng_state, set_rng_state
+from adjoint.nn import Module
+from adjoint.nn import functional as F
+
+EXPLODING, VANISHING = 1e3, 1e-7  # of gradients, relative to the weights' own size
+LARGE = 50.0  # inputs beyond this are hardly normalised
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that looks wrong: what it is about, and what to do."""
+
+    kind: str  # "inputs", "labels", "mode", "unused", "gradients", "outputs", "dead"
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class Findings(list[Finding]):
+    """What `check` found; prints as lines."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) if self else "nothing suspicious"
+
+    __repr__ = __str__
+
+
+def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = None) -> Findings:
+    """Run a batch forward and backward and say what looks wrong.
+
+    Looks for constant or unscaled inputs, NaNs, labels outside the classes, a mode that does not
+    fit, parameters that get no gradient, gradients that explode or vanish, layers whose results
+    are all zero. Parameters, gradients, buffers and random numbers are afterwards what they were.
+
+    Args:
+        model: the model.
+        batch: `(inputs, targets)`, or the inputs alone.
+        loss: of the outputs and targets; by default cross entropy for integer targets, mean
+            squared error for others, the sum of the outputs without any.
+
+    Example:
+        >>> import adjoint as ad
+        >>> model = ad.nn.Linear(4, 3)
+        >>> ad.debug.check(model, (ad.randn(8, 4), ad.tensor([0, 1, 2, 0, 1, 2, 0, 7])))
+        labels: the largest is 7, but the model's outputs have 3 classes (0 to 2). ...
+    """
+    inputs, targets = (
+        batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (batch, None)
+    )
+    found = Findings()
+    found += about_inputs(inputs)
+    found += about_mode(model)
+    before = rng_state(), [(b, b.detach().clone()) for b in model.buffers()]
+    grads = [(p, p.grad) for p in model.parameters()]
+    for parameter, _ in grads:
+        parameter.grad = None
+    zeros: dict[str, int] = {}
+    handles = [m.register_forward_hook(watch(name, zeros)) for name, m in model.named_modules()]
+    try:
+        outputs = model(inputs)
+        found += about_outputs(outputs, targets)
+        if not any(each.kind == "labels" for each in found):
+            (loss or default_loss)(outputs, targets).backward()
+            found += about_gradients(model)
+        found += [
+            Finding("dead", f"every result of {name} is zero: nothing passes through it.")
+            for name in zeros
+        ]
+    finally:
+        for handle in handles:
+            handle.remove()
+        for parameter, grad in grads:
+            parameter.grad = grad
+        set_rng_state(before[0])
+        for buffer, kept in before[1]:
+            buffer.data.copy_(kept)
+    return found
+
+
+def watch(name: str, zeros: dict[str, int]) -> Callable[..., None]:
+    """A hook that notes modules whose results are all zero."""
+
+    def hook(module: Any, args: Any, output: Any) -> None:
+        if is_tensor(output) and output.numel() and not bool((output != 0).any().item()):
+            zeros[name or type(module).__name__] = output.numel()
+
+    return hook
+
+
+def default_loss(outputs: Any, targets: Any) -> Any:
+    """A loss that fits the targets."""
+    if targets is None:
+        return outputs.float().sum()
+    if targets.dtype.is_floating_point:
+        return F.mse_loss(outputs, targets.reshape(outputs.shape))
+    classes = outputs.shape[-1] if outputs.ndim != targets.ndim + 1 else outputs.shape[1]
+    if outputs.ndim == targets.ndim + 1 and outputs.ndim == 2:
+        return F.cross_entropy(outputs, targets)
+    return F.cross_entropy(outputs.reshape(-1, classes), targets.reshape(-1))
+
+
+def about_inputs(inputs: Any) -> Iterator[Finding]:
+    """Suspicions about the inputs."""
+    if not is_tensor(inputs) or not inputs.dtype.is_floating_point:
+        return
+    if not bool(inputs.isfinite().all().item()):
+        yield Finding("inputs", "they hold NaN or infinity. Clean the data before training.")
+        return
+    least, most = float(inputs.min().item()), float(inputs.max().item())
+    if least == most:
+        yield Finding("inputs", f"every element is {least:g}: the data was not loaded, or lost.")
+    elif max(abs(least), abs(most)) > LARGE:
+        yield Finding(
+            "inputs",
+            f"they range from {least:g} to {most:g}. Networks learn best from values around "
+            "-1 to 1: divide, or subtract the mean and divide by the standard deviation.",
+        )
+    if inputs.ndim > 1 and inputs.shape[0] > 1:
+        alike = (inputs == inputs[:1]).reshape(inputs.shape[0], -1).all(dim=1)
+        if bool(alike.all().item()) and least != most:
+            yield Finding("inputs", "all samples of the batch are the same.")
+
+
+def about_mode(model: Module) -> Iterator[Finding]:
+    """Suspicions about train and eval."""
+    modes = {m.training for m in model.modules()}
+    if modes == {False}:
+        yield Finding(
+            "mode",
+            "the model is in eval mode: dropout and batch norm do not train. Call model.train().",
+        )
+    elif len(modes) == 2:
+        names = [n for n, m in model.named_modules() if n and not m.training]
+        yield Finding(
+            "mode", f"some modules are in eval mode, others train: {', '.join(names[:5])}."
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        yield Finding("mode", "no parameter requires a gradient: nothing can be learnt.")
+
+
+def about_outputs(outputs: Any, targets: Any) -> Iterator[Finding]:
+    """Suspicions about what the model gives, and labels."""
+    if is_tensor(outputs) and not bool(outputs.isfinite().all().item()):
+        yield Finding(
+            "outputs", "they hold NaN or infinity: debug.break_on_nonfinite() finds the operation."
+        )
+    if not is_tensor(outputs) or not is_tensor(targets) or targets.dtype.is_floating_point:
+        return
+    least, most = int(targets.min().item()), int(targets.max().item())
+    classes = int(outputs.shape[1] if outputs.ndim == targets.ndim + 1 else outputs.shape[-1])
+    if most >= classes:
+        yield Finding(
+            "labels",
+            f"the largest is {most}, but the model's outputs have {classes} classes (0 to "
+            f"{classes - 1}). Count labels from 0, or give the last layer more outputs.",
+        )
+    if least < 0 and least != -100:
+        yield Finding("labels", f"the smallest is {least}; classes count from 0 (-100 is ignored).")
+
+
+def about_gradients(model: Module) -> Iterator[Finding]:
+    """Suspicions about gradients."""
+    unused, exploding, vanishing = [], [], []
+    for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
+        if p.grad is None:
+            unused.append(name)
+            continue
+        size = float(p.grad.detach().float().norm().item())
+        weight = float(p.detach().float().norm().item()) + 1e-12
+        if not size < EXPLODING * max(weight, 1.0):
+            exploding.append(f"{name} ({size:.3g})")
+        elif size < VANISHING * weight:
+            vanishing.append(f"{name} ({size:.3g})")
+    if unused:
+        yield Finding(
+            "unused", f"no gradient reaches {', '.join(unused[:8])}: forward does not use it."
+        )
+    if exploding:
+        yield Finding(
+            "gradients",
+            f"they explode in {', '.join(exploding[:5])}: take a smaller learning rate, clip them "
+            "(nn.utils.clip_grad_norm_), or add normalisation.",
+        )
+    if vanishing:
+        yield Finding(
+            "gradients",
+            f"they vanish in {', '.join(vanishing[:5])}: look for saturated activations, missing "
+            "normalisation or residual connections.",
+        )

@@ -1,0 +1,59 @@
+"""Who holds memory: all storages that tensors show, the largest first."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, NamedTuple
+
+from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.tensor import Tensor
+
+
+class Held(NamedTuple):
+    """A storage, as one of its tensors shows it."""
+
+    nbytes: int
+    what: str  # "float32[3, 4]"
+    tensors: int  # that show it
+    grad: bool  # whether it is a parameter's or needs a gradient
+
+
+def largest_storages() -> list[Held]:
+    """Every storage that some tensor shows, the largest first."""
+    found: dict[int, list[Any]] = {}
+    for x in gc.get_objects():
+        if isinstance(x, Tensor):
+            try:
+                if type(x._array) is not Window:
+                    found.setdefault(x._storage.identity, []).append(x)
+            except (AttributeError, ValueError):  # one that is being made, or of a lazy module
+                continue
+    held = []
+    for tensors in found.values():
+        widest = max(tensors, key=lambda x: x.numel())
+        nbytes = int(getattr(widest._storage.buffer, "nbytes", widest._array.nbytes))
+        grads = any(x._requires_grad for x in tensors)
+        held.append(Held(nbytes, str(widest._spec), len(tensors), grads))
+    return sorted(held, key=lambda each: -each.nbytes)
+
+
+def size(n: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:.3g} TB"
+
+
+def told(held: list[Held], count: int) -> str:
+    """A few lines about what holds memory."""
+    total = sum(each.nbytes for each in held)
+    lines = [f"{len(held)} storages of tensors take {size(total)}; the largest:"]
+    lines += [
+        f"  {size(each.nbytes):>9}  {each.what}"
+        + (f", shown by {each.tensors} tensors" if each.tensors > 1 else "")
+        + (", requires grad" if each.grad else "")
+        for each in held[:count]
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,29 @@
+"""Errors by kind; each is also of the type that PyTorch raises, so programs catch either.
+
+>>> import adjoint as ad
+>>> try:
+...     ad.ones(2, 3) @ ad.ones(2, 3)
+... except ad.errors.ShapeError as error:
+...     print(isinstance(error, RuntimeError))
+True
+"""
+
+from adjoint.engine.core.errors import AdjointError as AdjointError
+from adjoint.engine.core.errors import CaptureError as CaptureError
+from adjoint.engine.core.errors import DeviceError as DeviceError
+from adjoint.engine.core.errors import DTypeError as DTypeError
+from adjoint.engine.core.errors import FileError as FileError
+from adjoint.engine.core.errors import LinAlgError as LinAlgError
+from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
+from adjoint.engine.core.errors import ShapeError as ShapeError
+
+__all__ = [
+    "AdjointError",
+    "CaptureError",
+    "DTypeError",
+    "DeviceError",
+    "FileError",
+    "LinAlgError",
+    "OutOfMemoryError",
+    "ShapeError",
+]

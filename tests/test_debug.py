@@ -1,0 +1,152 @@
+"""Debugging: operations with their places, the first NaN, suspicions, errors that name layers."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.engine.core.state.context import CONTEXT
+
+
+class Deep(nn.Module):
+    def __init__(self, bad: int = 4) -> None:
+        super().__init__()
+        part = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(bad, 2))
+        self.blocks = nn.ModuleList([nn.ModuleDict({"mlp": part})])
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return self.blocks[0]["mlp"](x)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_errors_carry_the_dotted_path_and_a_kind(compiled: bool) -> None:
+    model = Deep(bad=5)
+    run = ad.compile(lambda x: model(x)) if compiled else model
+    with pytest.raises(ad.errors.ShapeError, match=r"in blocks\.0\.mlp\.2: Linear\(in_features=5"):
+        run(ad.ones(3, 2))
+
+
+KINDS = [
+    (lambda: ad.ones(2, 3) @ ad.ones(2, 3), "ShapeError"),
+    (lambda: ad.ones(2) + ad.ones(3), "ShapeError"),
+    (lambda: ad.cat([ad.ones(2, 2), ad.ones(3, 3)]), "ShapeError"),
+    (lambda: ad.ones(2, device="meta") + ad.ones(2), "DeviceError"),
+    (lambda: ad.ones(2, 2) @ ad.ones(2, 2, dtype=ad.int64), "DTypeError"),
+    (lambda: ad.compile(lambda x: x.sum().item())(ad.ones(2)), "CaptureError"),
+]
+
+
+@pytest.mark.parametrize(("program", "kind"), KINDS)
+def test_kinds_of_errors_are_pytorchs_too(program: object, kind: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        program()  # type: ignore[operator]
+    assert isinstance(caught.value, getattr(ad.errors, kind))
+    assert isinstance(caught.value, ad.errors.AdjointError)
+
+
+def test_operations_are_traced_forward_and_backward() -> None:
+    model = Deep()
+    text = io.StringIO()
+    with ad.debug.trace_ops(file=text) as seen:
+        ad.compile(lambda x: model(x))(ad.ones(3, 2)).sum().backward()
+    assert CONTEXT.plain
+    lines = text.getvalue().splitlines()
+    assert len(lines) == len(seen.operations) > 5
+    first = next(each for each in seen.operations if each.name == "linear")
+    assert "blocks.0.mlp.0" in first.place
+    assert "test_debug.py" in first.place
+    assert any(each.where and each.where.backward for each in seen.operations)
+    with ad.debug.trace_ops(file=None, only=("exp",)) as few:
+        ad.ones(2).exp().log()
+    assert [each.name for each in few.operations] == ["exp"]
+
+
+class Log(nn.Module):
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return x.log()
+
+
+def test_the_first_nan_names_module_operation_and_line() -> None:
+    model = nn.Sequential(nn.Identity(), nn.Sequential(Log()))
+    x = ad.tensor([[1.0, -1.0]])
+    for run in (model, ad.compile(lambda x: model(x))):
+        with pytest.raises(ad.debug.NonFiniteError) as caught, ad.debug.break_on_nonfinite():
+            run(x)
+        told = str(caught.value)
+        assert told.startswith("log gave nan at (0, 1), 1 of 2 elements, from finite operands")
+        assert "1.0, test_debug.py" in told
+    assert CONTEXT.plain
+
+
+def test_the_first_nan_of_backward_names_the_forward_line() -> None:
+    x = ad.zeros(2, requires_grad=True)
+    named = pytest.raises(ad.debug.NonFiniteError, match=r"test_debug\.py:\d+.*sqrt.*, backward")
+    with named, ad.debug.break_on_nonfinite():
+        x.sqrt().sum().backward()
+
+
+def test_print_goes_on() -> None:
+    with ad.debug.break_on_nonfinite("print") as seen:
+        ad.zeros(2).log()
+        ad.ones(2).log()
+    assert len(seen.found) == 1
+    with pytest.raises(ValueError, match="action"):
+        ad.debug.break_on_nonfinite("sing")
+
+
+def kinds(*args: object) -> set[str]:
+    return {each.kind for each in ad.debug.check(*args)}  # type: ignore[arg-type]
+
+
+def test_suspicions() -> None:
+    model = Deep()
+    x, y = ad.randn(8, 2), ad.tensor([0, 1] * 4)
+    assert kinds(model, (x, y)) == set()
+    assert kinds(model, (x * 1000, y)) == {"inputs"}
+    assert kinds(model, (ad.ones(8, 2), y)) == {"inputs"}
+    assert kinds(model, (x, y + 1)) == {"labels"}
+    assert kinds(model.eval(), (x, y)) == {"mode"}
+    model.train()
+    with ad.no_grad():
+        model.blocks[0]["mlp"][0].bias.fill_(-100.0)
+        model.blocks[0]["mlp"][2].weight.fill_(1.0)
+    found = kinds(model, (x, y))
+    assert "dead" in found
+    assert str(ad.debug.check(Deep(), (x, y))) == "nothing suspicious"
+
+
+def test_check_finds_unused_and_exploding_parameters_and_leaves_all_as_it_was() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x: ad.Tensor) -> ad.Tensor:
+            return self.used(self.norm(x)) * 1e6
+
+    model = Odd()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    state = ad.get_rng_state().tolist()
+    batch = (ad.randn(8, 2), ad.randn(8, 2))
+    drawn = ad.get_rng_state().tolist()
+    found = ad.debug.check(model, batch)
+    assert {"unused", "gradients"} <= {each.kind for each in found}
+    assert "unused.weight" in str(found)
+    assert all(p.grad is None for p in model.parameters())
+    assert all(bool((v == before[k]).all()) for k, v in model.state_dict().items())
+    assert drawn == ad.get_rng_state().tolist()
+    assert state != drawn  # by the batch itself
+
+
+def test_out_of_memory_says_what_holds_it() -> None:
+    big = ad.zeros(500, 1000)
+    with pytest.raises(ad.errors.OutOfMemoryError, match=r"float32\[500, 1000\]") as caught:
+        ad.zeros(1 << 44)
+    assert isinstance(caught.value, MemoryError)
+    assert isinstance(caught.value, RuntimeError)
+    assert np.asarray(big).shape == (500, 1000)
