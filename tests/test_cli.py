@@ -27,7 +27,7 @@ REFUSED = {
     "run {tmp}": "there is no file",
     "run -m no_such_module": "there is no module 'no_such_module'",
     "run -m no_such_package.part": "there is no module 'no_such_package.part'",
-    "train nothing": "no recipe 'nothing'; there is: digits",
+    "train nothing": "no recipe 'nothing'; there is: csv, digits, gpt, images",
     "train none.py": "there is no file 'none.py'",
     "train {tmp}": "no recipe",
     "train digits --bogus": "unrecognized arguments: --bogus",

@@ -1,8 +1,9 @@
-"""The `adjoint` command: run, train, launch, plan, info."""
+"""The `adjoint` command: run, train, explain, bench, doctor, launch, plan, info."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -38,10 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         if debugging():
             raise
-        return complain(chosen.command, "interrupted", INTERRUPTED)
+        notes = getattr(interrupt, "__notes__", [])
+        return complain(chosen.command, "; ".join(["interrupted", *notes]), INTERRUPTED)
     except EXPECTED as error:
         if debugging():
             raise
@@ -68,9 +70,15 @@ def message(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def version() -> str:
+    """The package's version."""
+    return str(importlib.import_module("adjoint").__version__)
+
+
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     made = Parser(prog="adjoint", description="Deep learning in Python, with PyTorch's API.")
+    made.add_argument("--version", action="version", version=f"adjoint {version()}")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
 
     run = commands.add_parser(
@@ -100,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     )
     plans.add_argument("args", nargs=argparse.REMAINDER, help="adjoint plan --help shows them")
 
+    commands.add_parser("doctor", help="whether everything works here, and what to do if not")
+    commands.add_parser("bench", help="what this machine does: products, memory, a training step")
+
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
     return made
@@ -124,6 +135,14 @@ def dispatch(chosen: argparse.Namespace) -> int:
         from adjoint.cli.explain import explain_script
 
         return explain_script(chosen.script, chosen.args, chosen.output)
+    if chosen.command == "doctor":
+        from adjoint.cli.doctor import examine
+
+        return examine()
+    if chosen.command == "bench":
+        from adjoint.cli.bench import measure
+
+        return measure()
     from adjoint.cli.info import clear_cache, report
 
     print(clear_cache() if chosen.clear_cache else report())

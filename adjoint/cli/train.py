@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adjoint.cli.run import check_readable, execute, print_error
+from adjoint.engine.core.errors import did_you_mean
 
 RECIPES = "adjoint.training.recipes"
 
@@ -39,4 +40,5 @@ def train_recipe(name: str | None, args: Sequence[str]) -> int:
     if name is None:
         print(f"adjoint train RECIPE [--help]\n{listing}")
         return 0
-    raise ValueError(f"no recipe {name!r}; there is: {', '.join(known)}")
+    close = did_you_mean(str(name), known)
+    raise ValueError(f"no recipe {name!r}{close or '; there is: ' + ', '.join(known)}")

@@ -39,7 +39,7 @@ def plot(curves: Mapping[str, Points], title: str, x_label: str = "epoch") -> An
     axes.set_title(title, color=INK, fontsize=12, fontweight="bold", loc="left", pad=10)
     axes.set_xlabel(x_label, color=INK)
     axes.set_ylabel(title, color=INK)
-    _tidy(axes)
+    tidy(axes)
     if shown:
         axes.legend(frameon=False, labelcolor=INK)
     figure.set_layout_engine("constrained")
@@ -50,7 +50,8 @@ def _colours(count: int) -> list[str]:
     return [COLOURS[k % len(COLOURS)] for k in range(count)]
 
 
-def _tidy(axes: Any) -> None:
+def tidy(axes: Any) -> None:
+    """A quiet frame and grid."""
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK)

@@ -165,6 +165,9 @@ class Trainer:
                     found = self.evaluate(validation)
                     values |= {f"validation_{name}": value for name, value in found.items()}
                 self._finish_epoch(values, train)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(self._how_to_resume())
+            raise
         finally:
             if self._writer is not None:
                 self._writer.close()
@@ -172,6 +175,32 @@ class Trainer:
             if self.folder is not None and self.history:
                 self._optional(self.draw_curves)
         return self.history
+
+    def _how_to_resume(self) -> str:
+        """Where the last checkpoint is and what to do with it."""
+        place = None if self.folder is None else self.folder / "last.pt"
+        if place is None or not place.is_file():
+            return "no checkpoint was written yet" + ("" if place else ": pass Trainer a folder")
+        return f"the last checkpoint is {place}; continue with resume={str(place)!r} (--resume)"
+
+    def train_step(self, batch: Any) -> dict[str, float]:
+        """One update from one batch, for loops of your own; the loss and the metrics so far.
+
+        Example:
+            >>> import adjoint as ad
+            >>> from adjoint.training import Trainer
+            >>> model = ad.nn.Linear(2, 1)
+            >>> trainer = Trainer(model, ad.optim.SGD(model.parameters(), 0.1), ad.nn.MSELoss())
+            >>> for _ in range(3):
+            ...     values = trainer.train_step((ad.ones(4, 2), ad.zeros(4, 1)))
+            >>> sorted(values), trainer.step
+            (['loss'], 3)
+        """
+        self.model.train()
+        value, _ = self._train_batch(*self._pair(batch))
+        if self._pending == self.accumulate:
+            self._step()
+        return {"loss": value} | _computed(self.metrics)
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Loss and metrics over data, in evaluation mode."""
@@ -281,7 +310,10 @@ class Trainer:
                 self._sum += value * size
                 self._samples += size
                 self._batches += 1
-                bar.set_postfix({"loss": self._sum / self._samples}, refresh=False)
+                spent = max(time.perf_counter() - start, 1e-9)
+                speed = tqdm.format_sizeof((self._samples - before) / spent)
+                shown = {"loss": f"{self._sum / self._samples:.4g}", "samples/s": speed}
+                bar.set_postfix(shown, refresh=False)
                 bar.update()
                 if self._pending == self.accumulate:
                     self._step()

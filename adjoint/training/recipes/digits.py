@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adjoint import nn, optim
-from adjoint.data import DataLoader, TensorDataset
+import adjoint as ad
+from adjoint import nn
+from adjoint.data import TensorDataset
 from adjoint.datasets import digits
-from adjoint.engine.core.arguments import Parser, positive, rate, seed
-from adjoint.engine.ops.random.random import randperm
 from adjoint.metrics import Accuracy
-from adjoint.random import manual_seed
+from adjoint.training.pictures import images_picture
+from adjoint.training.recipes import _common
 from adjoint.training.summary import summary
-from adjoint.training.trainer import Trainer
 
 ENOUGH = 0.97
 EPOCHS = 15
+MISTAKES = 6  # that the picture begins with
 
 
 def network() -> nn.Module:
@@ -38,7 +38,7 @@ def network() -> nn.Module:
 def data() -> tuple[Any, Any]:
     """1,400 digits to learn from and 397 to test on."""
     images, labels = digits()
-    order = randperm(len(labels))
+    order = ad.randperm(len(labels))
     images, labels = (images / 16).unsqueeze(1)[order], labels[order]
     return (
         TensorDataset(images[:1400], labels[:1400]),
@@ -48,44 +48,33 @@ def data() -> tuple[Any, Any]:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Train, report, and say by the exit status whether the accuracy was reached."""
-    parser = Parser(prog="adjoint train digits", description=__doc__)
-    parser.add_argument("--epochs", type=positive, default=EPOCHS)
-    parser.add_argument("--batch-size", type=positive, default=50)
-    parser.add_argument("--lr", type=rate, default=4e-3)
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--folder", default="runs/digits")
-    parser.add_argument("--compile", action="store_true", help="train with native code")
-    parser.add_argument("--resume", help="a checkpoint to continue from")
-    chosen = parser.parse_args(list(arguments))
-    Path(chosen.folder).mkdir(parents=True, exist_ok=True)  # refused now, not after an epoch
-    if chosen.resume is not None and not Path(chosen.resume).is_file():
-        raise FileNotFoundError(f"--resume: there is no file {chosen.resume!r}")
-
-    manual_seed(chosen.seed)
+    parser = _common.options("digits", __doc__, epochs=EPOCHS, batch=50, lr=4e-3)
+    chosen = _common.begin(parser, arguments)
     train, test = data()
     model = network()
     print(summary(model, train[0][0].unsqueeze(0)))
-    optimizer = optim.Adam(model.parameters(), lr=chosen.lr)
-    trainer = Trainer(
-        model,
-        optimizer,
-        nn.CrossEntropyLoss(),
-        metrics=[Accuracy()],
-        scheduler=optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs),
-        compile=chosen.compile,
-        folder=chosen.folder,
-    )
     start = time.perf_counter()
-    trainer.fit(
-        DataLoader(train, batch_size=chosen.batch_size, shuffle=True),
-        DataLoader(test, batch_size=200),
-        epochs=chosen.epochs,
-        resume=chosen.resume,
-    )
+    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
     reached = trainer.history[-1]["validation_accuracy"]
-    print(
-        f"test accuracy {reached:.1%} after {trainer.epoch} epochs, "
-        f"{time.perf_counter() - start:.1f} s; checkpoint and curves in {chosen.folder}"
+    spent = time.perf_counter() - start
+    images, labels = test.tensors
+    guesses = trainer.predict([images]).argmax(dim=1)
+    right = (guesses == labels).tolist()
+    wrong = [k for k, held in enumerate(right) if not held][:MISTAKES]
+    order = wrong + [k for k, held in enumerate(right) if held]
+    captions = [(f"{int(guesses[k])}", bool(guesses[k] == labels[k])) for k in order]
+    picture = images_picture(
+        Path(chosen.folder) / "digits.png", trainer.history, images[order, 0].numpy(), captions
+    )
+    _common.finish(
+        f"test accuracy {reached:.1%} after {trainer.epoch} epochs, {spent:.1f} s",
+        chosen.folder,
+        picture,
+        [
+            "adjoint train csv FILE, images FOLDER or gpt FILE: the same with data of your own",
+            f"adjoint train digits --epochs {2 * chosen.epochs} --resume {chosen.folder}/last.pt",
+            "docs/quickstart.md: such a program in ten minutes",
+        ],
     )
     if chosen.epochs >= EPOCHS and reached < ENOUGH:
         print(f"expected at least {ENOUGH:.0%}")

@@ -1,0 +1,93 @@
+"""What recipes share: their options, the data's division, a run, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from adjoint import nn, optim
+from adjoint.data import DataLoader, Subset
+from adjoint.engine.core.arguments import Parser, positive, rate, seed
+from adjoint.engine.ops.random.random import randperm
+from adjoint.metrics import Metric
+from adjoint.random import manual_seed
+from adjoint.training.trainer import Trainer
+
+
+def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float) -> Parser:
+    """The options that every recipe has."""
+    parser = Parser(prog=f"adjoint train {name}", description=about)
+    parser.add_argument("--epochs", type=positive, default=epochs)
+    parser.add_argument("--batch-size", type=positive, default=batch)
+    parser.add_argument("--lr", type=rate, default=lr)
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--folder", default=f"runs/{name}")
+    parser.add_argument(
+        "--compile",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="train with native code (the default: several times as fast)",
+    )
+    parser.add_argument("--resume", help="a checkpoint to continue from")
+    return parser
+
+
+def begin(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the options; what cannot work is refused now, not after an epoch."""
+    chosen = parser.parse_args(list(arguments))
+    Path(chosen.folder).mkdir(parents=True, exist_ok=True)
+    if chosen.resume is not None and not Path(chosen.resume).is_file():
+        raise FileNotFoundError(f"--resume: there is no file {chosen.resume!r}")
+    manual_seed(chosen.seed)
+    return chosen
+
+
+def divided(data: Any, share: float = 0.2) -> tuple[Any, Any]:
+    """A dataset in two, at random: to learn from and to test on."""
+    order = randperm(len(data)).tolist()
+    held = max(1, int(len(order) * share))
+    if len(order) < 2:
+        raise ValueError(f"the data has {len(order)} samples; training needs at least 2")
+    return Subset(data, order[held:]), Subset(data, order[:held])
+
+
+def fit(
+    model: nn.Module,
+    loss: Callable[[Any, Any], Any],
+    train: Any,
+    test: Any,
+    chosen: argparse.Namespace,
+    metrics: Sequence[Metric] = (),
+) -> Trainer:
+    """Train with Adam and a cosine schedule; checkpoints and curves go into the folder."""
+    optimizer = optim.AdamW(model.parameters(), lr=chosen.lr, weight_decay=0.01)
+    trainer = Trainer(
+        model,
+        optimizer,
+        loss,
+        metrics=metrics,
+        scheduler=optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs),
+        compile=chosen.compile,
+        clip_norm=1.0,
+        folder=chosen.folder,
+    )
+    trainer.fit(
+        DataLoader(train, batch_size=min(chosen.batch_size, len(train)), shuffle=True),
+        DataLoader(test, batch_size=min(256, len(test))),
+        epochs=chosen.epochs,
+        resume=chosen.resume,
+    )
+    return trainer
+
+
+def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:
+    """Say how it went, where things are, and what to do next."""
+    print(f"\n{result}")
+    print(f"  checkpoint  {Path(folder) / 'last.pt'}")
+    if picture is not None:
+        print(f"  picture     {picture}")
+    print("next:")
+    for line in next_steps:
+        print(f"  {line}")

@@ -1,0 +1,84 @@
+"""Pictures of your own: a folder for each class, `FOLDER/cat/1.png`, `FOLDER/dog/2.png`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adjoint import nn
+from adjoint.data import Dataset
+from adjoint.data.readers import ImageFolder
+from adjoint.data.transforms import Compose, Resize, ToTensor
+from adjoint.engine.core.arguments import positive
+from adjoint.metrics import Accuracy
+from adjoint.training.pictures import images_picture
+from adjoint.training.recipes import _common
+
+SHOWN = 18
+
+
+def network(classes: int) -> nn.Module:
+    """Convolutions with batch norm, then one mean a channel: for images of any size."""
+
+    def block(inside: int, outside: int) -> list[nn.Module]:
+        return [
+            nn.Conv2d(inside, outside, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outside),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
+
+    return nn.Sequential(
+        *block(3, 32), *block(32, 64), *block(64, 128),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, classes),
+    )  # fmt: skip
+
+
+class Kept(Dataset[Any]):
+    """A dataset whose items are read once."""
+
+    def __init__(self, data: Any) -> None:
+        self.items = [data[k] for k in range(len(data))]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Train on four fifths of the pictures, test on the rest."""
+    parser = _common.options("images", __doc__, epochs=15, batch=32, lr=3e-3)
+    parser.add_argument("images", help="the folder with a folder for each class")
+    parser.add_argument("--size", type=positive, default=64, help="pixels of a side")
+    chosen = _common.begin(parser, arguments)
+    if not Path(chosen.images).is_dir():
+        raise FileNotFoundError(f"there is no folder {chosen.images!r}")
+    side = (chosen.size, chosen.size)
+    data = ImageFolder(chosen.images, Compose([ToTensor(), Resize(side, antialias=True)]))
+    print(f"{len(data)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
+    train, test = _common.divided(Kept(data))
+    model = network(len(data.classes))
+    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
+    some = [test[k] for k in range(min(SHOWN, len(test)))]
+    guesses = trainer.predict([x.unsqueeze(0) for x, _ in some]).argmax(dim=1).tolist()
+    captions = [
+        (data.classes[g][:12], g == label) for g, (_, label) in zip(guesses, some, strict=True)
+    ]
+    shown = np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some])
+    picture = images_picture(Path(chosen.folder) / "images.png", trainer.history, shown, captions)
+    reached = trainer.history[-1]["validation_accuracy"]
+    _common.finish(
+        f"accuracy {reached:.1%} on pictures it has not seen",
+        chosen.folder,
+        picture,
+        [
+            f"adjoint train images {chosen.images} --size {2 * chosen.size} --epochs 30",
+            "docs/tutorials/own_loop.md: the same as a program that you can change",
+        ],
+    )
+    return 0
