@@ -353,7 +353,8 @@ def test_refusals_are_of_pytorchs_kinds(
 ) -> None:
     with pytest.raises(kind, match=f"^{name}: ") as caught:
         getattr(F, name)(*args)
-    assert type(caught.value) is kind
+    # A kind of Adjoint's own may stand below it, but no other of Python's: programs catch those.
+    assert next(c for c in type(caught.value).__mro__ if c.__module__ == "builtins") is kind
 
 
 # -- grouped products ---------------------------------------------------------------------------

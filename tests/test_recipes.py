@@ -91,7 +91,7 @@ def test_what_cannot_work_is_one_line(
 
 def test_an_interrupt_says_where_the_checkpoint_is(tmp_path: Path) -> None:
     model = ad.nn.Linear(2, 1)
-    data = DataLoader([(ad.ones(2), ad.zeros(1))] * 4)
+    data: DataLoader[object] = DataLoader([(ad.ones(2), ad.zeros(1))] * 4)
     trainer = Trainer(
         model,
         ad.optim.SGD(model.parameters(), 0.1),

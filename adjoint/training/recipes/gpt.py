@@ -89,7 +89,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     model = GPT(data.vocabulary_size, chosen.length)
     print(f"{len(text):,} characters, {data.vocabulary_size} kinds; "
           f"{sum(p.numel() for p in model.parameters()):,} parameters")  # fmt: skip
-    train, test = Subset(data, starts), Subset(data, list(ends))
+    train: Subset[Any] = Subset(data, starts)
+    test: Subset[Any] = Subset(data, list(ends))
     trainer = _common.fit(model, loss_of, train, test, chosen)
     model.eval()
     print("-" * 72)
