@@ -12,12 +12,14 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.models.llama_weights import published
+from adjoint.models.llama_weights import halves, published
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
+from adjoint.quantization.gguf import GGUFFile, load_gguf, read_gguf
 
 Cache = list[nn.KVCache]
 
@@ -63,6 +65,30 @@ class LlamaConfig:
     def head_dim(self) -> int:
         """Size of a head."""
         return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_gguf(cls, file: GGUFFile) -> LlamaConfig:
+        """The sizes a GGUF file states."""
+        about = file.metadata
+        if about.get("general.architecture") != "llama":
+            raise ValueError(
+                f"LlamaConfig: a GGUF file of {about.get('general.architecture')!r}, not of a Llama"
+            )
+        if any(key.startswith("llama.rope.scaling") for key in about):
+            raise ValueError("LlamaConfig: a GGUF file with scaled rotations cannot be read yet")
+        heads = about["llama.attention.head_count"]
+        return cls(
+            vocab_size=file.tensors["token_embd.weight"].shape[0],
+            hidden_size=about["llama.embedding_length"],
+            intermediate_size=about["llama.feed_forward_length"],
+            num_hidden_layers=about["llama.block_count"],
+            num_attention_heads=heads,
+            num_key_value_heads=about.get("llama.attention.head_count_kv", heads),
+            rope_theta=about.get("llama.rope.freq_base", 10000.0),
+            rms_norm_eps=about["llama.attention.layer_norm_rms_epsilon"],
+            max_position_embeddings=about["llama.context_length"],
+            tie_word_embeddings="output.weight" not in file.tensors,
+        )
 
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> LlamaConfig:
@@ -258,6 +284,24 @@ class Llama(nn.Module):
         config = self.config
         named = published(state_dict, config.head_dim, config.tie_word_embeddings)
         return super().load_state_dict(named, strict, assign)
+
+    @classmethod
+    def from_gguf(cls, path: str | os.PathLike[str]) -> Llama:
+        """The Llama in a GGUF file, in evaluation mode; weights stay in few bits where they can."""
+        file = read_gguf(path)
+        config = LlamaConfig.from_gguf(file)
+        model = cls(config).eval()
+        order = {
+            f"model.layers.{i}.self_attn.{name}_proj.weight": halves(
+                arange(heads * config.head_dim).view(-1, 1), config.head_dim
+            ).flatten()
+            for i in range(config.num_hidden_layers)
+            for name, heads in (
+                ("q", config.num_attention_heads), ("k", config.num_key_value_heads),
+            )
+        }  # fmt: skip
+        load_gguf(model, file, order=order)
+        return model
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType | None = None) -> Llama:

@@ -52,6 +52,9 @@ from adjoint.quantization.files import load_quantized as load_quantized
 from adjoint.quantization.files import save_quantized as save_quantized
 from adjoint.quantization.fuse import fuse_modules as fuse_modules
 from adjoint.quantization.fuse import fuse_modules_qat as fuse_modules_qat
+from adjoint.quantization.gguf import GGUFFile as GGUFFile
+from adjoint.quantization.gguf import load_gguf as load_gguf
+from adjoint.quantization.gguf import read_gguf as read_gguf
 from adjoint.quantization.histogram import HistogramObserver as HistogramObserver
 from adjoint.quantization.histogram import default_histogram_observer as default_histogram_observer
 from adjoint.quantization.observer import FixedQParamsObserver as FixedQParamsObserver
@@ -92,6 +95,7 @@ from adjoint.quantization.observer import default_weight_observer as default_wei
 from adjoint.quantization.observer import (
     weight_observer_range_neg_127_to_127 as weight_observer_range_neg_127_to_127,
 )
+from adjoint.quantization.packed import load_packed as load_packed
 from adjoint.quantization.qconfig import QConfig as QConfig
 from adjoint.quantization.qconfig import QConfigDynamic as QConfigDynamic
 from adjoint.quantization.qconfig import (

@@ -13,6 +13,7 @@ EXTRAS = {
     "tokenizers": "tokenizers",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "gguf": "gguf",
 }
 
 
