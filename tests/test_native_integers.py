@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,8 +14,11 @@ from hypothesis import strategies as st
 import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.target import LLVM
+from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import dots, kernel, template
-from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, integer_matmul
+from adjoint.engine.ops.quantized.products import INTEGER_MATMUL, grouped_linear, integer_matmul
+from adjoint.quantization.weights import pack
 from tests.test_llvm_targets import assembly_of
 
 # What this machine can run whatever it is; its own best besides.
@@ -83,6 +87,54 @@ def test_batches_and_layouts(
     want = see_x(a).numpy().astype(np.int64) @ see_y(b).numpy().astype(np.int64)
     for got in (run(a, b), compile(run, backend="native")(a, b)):
         assert (got.numpy() == want).all()
+
+
+GROUPED = [
+    (bits, group, rows, outputs, zero, bias)
+    for bits, group in ((4, 32), (4, 64), (8, 32), (8, 96))
+    for rows, outputs in ((1, 1), (1, 33), (2, 7), (3, 5), (4, 64))
+    for zero, bias in ((None, False), ("whole", True), ("part", False))
+]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_weights_in_groups(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows times packed weights, against what the weights stand for in float64."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
+    taken: list[int] = []
+    given = groups.TEMPLATES["grouped_linear"]
+
+    def steps(*args: Any) -> list[Any]:
+        taken.append(1)
+        return given.steps(*args)
+
+    templates = {**LLVM.templates, "grouped_linear": replace(given, steps=steps)}
+    monkeypatch.setattr(type(LLVM), "templates", templates)
+    random = np.random.default_rng(0)
+    for bits, group, rows, outputs, zero, bias in GROUPED:
+        features = group * (5 if wide else 1)
+        shape = outputs, features // group
+        low, high = (0, 16) if bits == 4 else (-128, 128)
+        numbers = random.integers(low, high, (outputs, features))
+        scale = random.uniform(0.01, 0.1, shape).astype(np.float32)
+        points = random.integers(low, high, shape) + (0.25 if zero == "part" else 0)
+        held = {None: None, "whole": np.uint8 if bits == 4 else np.int8, "part": np.float32}[zero]
+        weight = ad.tensor(numbers.astype(np.uint8 if bits == 4 else np.int8))
+        point = None if held is None else ad.tensor(points.astype(held))
+        offset = ad.randn(outputs) if bias else None
+        x = ad.randn(rows, features)
+        packed = pack(weight) if bits == 4 else weight
+        got = compile(
+            lambda x, w, s, z, b, bits=bits, group=group: grouped_linear(
+                x, w, s, z, b, bits, group
+            ),
+            backend="native",
+        )(x, packed, ad.tensor(scale), point, offset)
+        moved = numbers - (0 if zero is None else np.repeat(points, group, 1))
+        want = x.numpy().astype(float) @ (moved * np.repeat(scale, group, 1).astype(float)).T
+        want = want if offset is None else want + offset.numpy()
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-3)
+    assert len(taken) == len(GROUPED)
 
 
 def test_depths_beyond_what_floats_hold() -> None:

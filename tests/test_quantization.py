@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.quantization as q
-from adjoint import nn
+from adjoint import models, nn
 from adjoint.nn import functional as F
 from adjoint.quantization import files
 from adjoint.quantization.functional import (
@@ -596,3 +596,23 @@ def test_names_of_pytorch() -> None:
     assert ad.backends.quantized.engine == "qnnpack"
     with pytest.raises(RuntimeError, match="not supported"):
         ad.backends.quantized.engine = "abacus"
+
+
+def test_files_of_a_language_model_shrink(tmp_path: Path) -> None:
+    config = models.GPT2Config(vocab_size=8000, n_positions=128, n_embd=512, n_layer=1, n_head=8)
+    model = models.GPT2(config)
+    state = {k: v for k, v in model.state_dict().items() if k != "lm_head.weight"}  # kept once
+    ad.io.safetensors.save_file(state, tmp_path / "floats.safetensors")
+
+    def chosen(module: nn.Module, name: str) -> bool:
+        return both(module, name) or hasattr(module, "linear_parameters")
+
+    for name, how, factor in (
+        ("int4", q.Int4WeightOnlyConfig(search=False), 7.0),
+        ("int8", q.Int8WeightOnlyConfig(), 3.9),
+    ):
+        made = copy.deepcopy(model)
+        q.quantize_(made, how, chosen)
+        q.save_quantized(made, tmp_path / f"{name}.safetensors")
+        sizes = [(tmp_path / f"{n}.safetensors").stat().st_size for n in ("floats", name)]
+        assert sizes[0] > factor * sizes[1], (name, sizes)

@@ -229,7 +229,7 @@ def _tensor(
     return GGUFTensor(name, shape, format_.name, cursor.data[begin : begin + length])
 
 
-# -- into modules -----------------------------------------------------------------------------------
+# -- into modules ------------------------------------------------------------------------------
 
 # llama.cpp's names, in order: what they match and what Hugging Face calls them.
 LLAMA_NAMES = (
@@ -288,10 +288,10 @@ def load_gguf(
     for path, layer in layers.items():
         parent, _, last = path.rpartition(".")
         model.get_submodule(parent)._modules[last] = layer.train(model.training)
-    for key, value in model.state_dict().items():
-        if key.rpartition(".")[0] in layers:
-            values[key] = value
-    model.load_state_dict(values)
+    made = {
+        key: value for key, value in model.state_dict().items() if key.rpartition(".")[0] in layers
+    }
+    model.load_state_dict(values | made)
     return model
 
 

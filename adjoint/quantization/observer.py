@@ -75,6 +75,8 @@ class UniformQuantizationObserverBase(ObserverBase):
         eps: the least scale.
     """
 
+    reduces_symmetric = False  # whether symmetric ranges of quint8 may have one bit less
+
     def __init__(
         self,
         dtype: DType = ad.quint8,
@@ -88,6 +90,9 @@ class UniformQuantizationObserverBase(ObserverBase):
         **kwargs: Any,
     ) -> None:
         super().__init__(dtype, is_dynamic)
+        reduced = reduce_range and not self.reduces_symmetric
+        if reduced and qscheme.symmetric and dtype is ad.quint8:
+            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
         low, high = RANGES[held(type(self).__name__, dtype)]
         self.has_customized_qrange = quant_min is not None or quant_max is not None
         if self.has_customized_qrange:
@@ -174,11 +179,6 @@ class MinMaxObserver(UniformQuantizationObserverBase):
                 f"{type(self).__name__}: {self.qscheme} is of channels. Use "
                 "PerChannelMinMaxObserver."
             )
-        reduced = self.reduce_range and not self.reduces_symmetric
-        if reduced and self.qscheme.symmetric and self.dtype is ad.quint8:
-            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
-
-    reduces_symmetric = False  # whether symmetric ranges of quint8 may have one bit less
 
     @ad.no_grad()
     def forward(self, x_orig: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
-"""GPTQ and AWQ checkpoints: safetensors with whole numbers packed in int32, and a config that says how.
+"""GPTQ and AWQ checkpoints: whole numbers packed in int32, and a config that says how.
 
     GPTQ  qweight (in / n, out), n numbers of a column in each; qzeros (in / group, out / n), less 1
     AWQ   qweight (in, out / 8), eight numbers of a row in each, in the order 0 2 4 6 1 3 5 7
 
-Both have `scales` (in / group, out). Groups of neighbours are kept as they are in a WeightOnlyLinear;
-those of GPTQ's activation order are brought together, and inputs are put in the same order.
+Both have `scales` (in / group, out). Groups of neighbours are kept as they are in a
+WeightOnlyLinear; those of GPTQ's activation order are brought together, and inputs are put in the
+same order.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ def _layer(
     module = model.get_submodule(name)
     if not isinstance(module, nn.Linear):
         raise RuntimeError(
-            f"load_packed: {name!r} is packed in the file and a {type(module).__name__} in the model"
+            f"load_packed: {name!r} is packed in the file, and a {type(module).__name__} in the "
+            "model"
         )
     features = module.in_features
     try:

@@ -10,6 +10,7 @@ from adjoint.engine.backends.llvm.ir.operations import KIND, reduces_in, support
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import template as integers
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
@@ -37,10 +38,11 @@ class LlvmTarget(Target):
             "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
         }
     )  # fmt: skip
+    kept = frozenset(groups.TEMPLATES)
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **running.TEMPLATES,
+        **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
+        **rows.TEMPLATES, **running.TEMPLATES,
     }  # fmt: skip
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

@@ -1,0 +1,89 @@
+"""The template of a few rows times a weight in groups; more rows are multiplied as floats."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution.windowed import address, parts_of
+from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, Form, groups_text
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
+from adjoint.engine.graph.extents import computed, typical
+from adjoint.engine.graph.ir import Node, Value
+
+FEW = 4  # rows up to which reading the weight takes the time
+PIECES = 16
+WORTH = 64 * 1024  # multiply-adds that a piece has at least
+KINDS = {"uint8": "u8", "int8": "i8", "float32": "f32"}
+
+
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """A few rows of float32, and groups of whole vectors."""
+    if not all(isinstance(x, Value) for x in inputs) or not knows_all(setting, node, inputs):
+        return False
+    x, _, scale, *rest = inputs
+    zero, bias = _parts(node, rest)
+    floats = [x, scale, *bias]
+    return (
+        typical(prod(x.spec.shape[:-1])) <= FEW
+        and node.params["group"] % LANES == 0
+        and all(v.spec.dtype.name == "float32" for v in floats)
+        and all(v.spec.dtype.name in KINDS for v in zero)
+    )
+
+
+def _parts(node: Node, rest: Any) -> tuple[list[Any], list[Any]]:
+    """Zero points, and a bias, of which there may be one each."""
+    many = list(rest)
+    cut = len(many) - int(node.params["biased"])
+    return many[:cut], many[cut:]
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """All operands are read in row-major order."""
+    return {i for i, x in enumerate(inputs) if not layout(x).contiguous}
+
+
+def part_of(n: int, k: int) -> int:
+    """Rows of the weight that a piece has."""
+    pieces = max(1, min(PIECES, n * k // WORTH))
+    return max(1, -(-n // pieces))
+
+
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch."""
+    x, weight, scale, *rest = operands
+    out = results[0]
+    zero, bias = _parts(node, rest)
+    rows, depth = prod(x.shape[:-1]), x.shape[-1]
+    outputs, group = weight.shape[0], int(node.params["group"])
+    tall = next(n for n in (1, 2, 4) if typical(rows) <= n)
+    kind = KINDS[zero[0].buffer.dtype.name] if zero else ""
+    form = Form(int(node.params["bits"]), tall, kind, bool(bias))
+    part = computed(part_of, outputs, depth)
+    pieces = parts_of(outputs, part)
+    places = [x, weight, scale, *(zero or [scale]), *(bias or [scale]), out]
+    words = [
+        *(address(place, place.offset) for place in places),
+        rows, outputs, depth // group, group, depth, outputs, part, pieces,
+    ]  # fmt: skip
+    return [
+        Launch(
+            function=form.name,
+            text=partial(groups_text, form=form),
+            words=words,
+            reads=tuple(whole(place.buffer) for place in places[:-1]),
+            writes=(whole(out.buffer),),
+            pieces=pieces,
+            cost=rows * outputs * depth / 2,
+            label=sized("grouped_linear", rows, outputs, depth),
+        )
+    ]
+
+
+TEMPLATES = {"grouped_linear": Template(accepts, packed, steps)}
