@@ -277,8 +277,9 @@ def test_an_embedding_in_bytes() -> None:
     at = ad.tensor([[3, 0], [9, 3]])
     ad.testing.assert_close(layer(at), kept.real()[at])
     assert (layer(at) - table(at)).abs().max() < 0.02
-    with pytest.raises(IndexError):
-        layer(ad.tensor([10]))
+    for wrong in (10, -1):
+        with pytest.raises(IndexError):
+            layer(ad.tensor([wrong]))
 
 
 # -- observers ----------------------------------------------------------------------------------------

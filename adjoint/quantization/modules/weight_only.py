@@ -7,6 +7,7 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.ops.quantized.products import check_groups
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn import functional as F
 from adjoint.quantization.functional import grouped_linear, quantize_affine
 from adjoint.quantization.modules.kept import Kept, put_bias
 from adjoint.quantization.ranges import INT8, choose_scale
@@ -113,9 +114,9 @@ class WeightOnlyEmbedding(_Grouped):
 
     def forward(self, input: Tensor) -> Tensor:
         picked = GroupedWeight(
-            self.weight[input],
-            self.scale[input],
-            None if self.zero is None else self.zero[input],
+            F.embedding(input, self.weight),
+            F.embedding(input, self.scale),
+            None if self.zero is None else F.embedding(input, self.zero),
             self.bits,
             self.group,
         )
