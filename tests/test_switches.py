@@ -382,7 +382,23 @@ def _reentrant() -> None:
     assert seen[:2] == ["abs", "neg"]
 
 
+def _fake_quantisation() -> None:
+    tools = ad.quantization
+    fake = tools.FakeQuantize(quant_min=0, quant_max=3)
+    x = ad.tensor([0.0, 0.4, 3.0])
+    fake.apply(tools.disable_fake_quant)
+    assert fake(x).tolist() == x.tolist()
+    fake.apply(tools.enable_fake_quant)
+    assert fake(x).tolist() == [0, 0, 3]
+    fake.apply(tools.disable_observer)
+    assert fake(2 * x).tolist() == [0, 1, 3]  # by the scale that was seen before
+    fake.apply(tools.enable_observer)
+    assert fake(200 * x).max() > 3
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "enable_fake_quant": _fake_quantisation,
+    "enable_observer": _fake_quantisation,
     "set_recording_limit": _recordings,
     "enable_reentrant_dispatch": _reentrant,
     "set_num_threads": _threads,
