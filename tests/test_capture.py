@@ -444,7 +444,7 @@ def test_steady_state_does_not_retrace() -> None:
     assert step.traces == 2  # once creating the gradient, once accumulating
 
 
-def test_an_exception_while_tracing_leaves_everything_as_it_was() -> None:
+def test_what_cannot_be_recorded_leaves_everything_as_it_was() -> None:
     w = ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
     buffer = ad.zeros(3)
     w.grad = ad.ones(3)
@@ -457,9 +457,9 @@ def test_an_exception_while_tracing_leaves_everything_as_it_was() -> None:
         (w * w).sum().backward()
         w.grad = None
         buffer.requires_grad_()
-        raise ValueError("stop")
+        return float(w.sum())
 
-    with pytest.raises(ValueError, match="stop"):
+    with pytest.raises(RuntimeError, match="value of a tensor"):
         step(data(0))
     assert w.grad is held
     assert held.numpy().tolist() == [1, 1, 1]

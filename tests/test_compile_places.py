@@ -16,6 +16,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.tree import flatten
 
 Case = Callable[[Callable[[Any], Any]], list[Any]]
@@ -316,7 +317,7 @@ def test_a_call_that_fails_assigns_nothing() -> None:
         assert it.count.item() == good + 1
 
 
-@pytest.mark.parametrize("fails_in", ["function", "program"])
+@pytest.mark.parametrize("fails_in", ["recording", "program"])
 def test_a_first_step_that_fails_leaves_no_state(fails_in: str) -> None:
     """A buffer of zeros is no buffer at all: the first step of momentum takes no dampening."""
     results = []
@@ -329,13 +330,13 @@ def test_a_first_step_that_fails_leaves_no_state(fails_in: str) -> None:
             (w * w).sum().backward()
             opt.step()
             if fail:
-                raise IndexError("no")
+                w.sum().item()
             return ad.arange(3)[at]
 
         run = wrap(step)
         if wrap is ad.compile:
-            with pytest.raises(IndexError):
-                run(ad.tensor([7]), fails_in == "function")
+            with pytest.raises((IndexError, CaptureError)):
+                run(ad.tensor([7]), fails_in == "recording")
             assert not opt.state
             assert w.grad is None
         for _ in range(3):

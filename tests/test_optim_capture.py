@@ -275,7 +275,7 @@ def test_sparse_adam_refuses_dense_gradients_in_a_capture() -> None:
 
     with pytest.raises(RuntimeError, match="does not support dense gradients"):
         capture(step)(ad.ones(2))
-    assert w.grad is None
+    assert w.grad.tolist() == [1.0, 1.0]  # as Python left it at the raising line
     assert not optimizer.state
 
 

@@ -512,7 +512,7 @@ def test_the_table_knows_every_instruction() -> None:
     assert set(TABLES) == {(3, 11), (3, 12), (3, 13), (3, 14)}
 
 
-ITERATOR = iter([1])
+ITERATOR = (n for n in [1])
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "clock": (lambda: __import__("time").time(), "time.time"),
     "file": (lambda: open(__file__).read(), "open"),  # noqa: SIM115

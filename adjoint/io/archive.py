@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from adjoint.engine.core.budget import Budget, FileRefusal
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.zipped import STORED, Archive, BadZip
@@ -44,7 +45,7 @@ class Writer:
             data = (*parts, Size(size), *others)
             return "torch._utils _rebuild_sparse_tensor", (tensor.layout, data)
         if type(tensor._array) is Window or tensor._storage.buffer is None:
-            raise RuntimeError("save: a traced tensor cannot be saved: it has no elements")
+            raise CaptureError("save: a traced tensor cannot be saved: it has no elements")
         is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__
         if is_parameter and not isinstance(tensor, parameter_class()):
             raise TypeError(

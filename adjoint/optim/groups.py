@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 
@@ -53,7 +54,7 @@ class ParamGroup(dict[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         if CONTEXT.capture is not None:
-            raise RuntimeError(
+            raise CaptureError(
                 f"param_groups: {key!r} was changed inside a captured step, where the change would "
                 "happen only once. Change it, or call scheduler.step(), outside the captured "
                 "function; the step reads the new value at each call."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import enable_grad, no_grad
-from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.ops.shape.reinterpret import view_as_real
@@ -118,7 +118,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise TypeError("LBFGS.step: missing closure, a function that returns the loss")
         if CONTEXT.capture is not None:
-            raise RuntimeError(
+            raise CaptureError(
                 f"LBFGS.step: cannot be captured at {users_line()}: how many iterations it makes, "
                 "and where its line search ends, depends on the values of the loss and of the "
                 f"gradient of {len(self._params)} parameters, which are not known while tracing. "

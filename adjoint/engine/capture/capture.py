@@ -9,27 +9,28 @@ import itertools
 import sys
 import types
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, RecordingFailed
-from adjoint.engine.capture.declared import declared
+from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import TensorEngine
+from adjoint.engine.capture.given import check_distinct, containers
 from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
 from adjoint.engine.capture.python import Location, Observation, observe
+from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
-from adjoint.engine.capture.rebinding import put_back, rebound
+from adjoint.engine.capture.python.upcoming import Upcoming
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
@@ -44,7 +45,8 @@ Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries
 _SIZES = 32  # of these, programs that another size's can be made into within milliseconds
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
-_PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace)  # where a number or tensor may move
+# Where a number or tensor may move.
+_PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _KEPT: list[list[Captured]] = []  # lists that hold what is compiled meanwhile
 _clock = itertools.count(1)  # says which programs were used last
@@ -73,6 +75,13 @@ class Captured(Inspection):
         since it was looked at (`Watch`), and the arguments are like those of a recent call. The
         long one compares fingerprints and signatures in full. If no program fits, the function is
         traced. Functions with effects run one call at a time.
+
+    Note [exceptions]
+        What a function raises happens as in Python: the recording is taken back and Python does
+        the call, so state is as Python left it at the raising line, and the traceback is the
+        function's own. What happens outside of the function's lines leaves everything as before
+        the call: what cannot be recorded (`CaptureError`), and what kernels find in the data (an
+        index out of bounds), unless the function could catch that: then Python does the call, too.
     """
 
     __module__: str
@@ -129,22 +138,31 @@ class Captured(Inspection):
         if not kwargs and not hidden:
             program = self._recall(args, None, ready)
             if program is not None:
-                return program(args)
+                try:
+                    return program(args)
+                except Raised:
+                    pass
+                return self.fn(*args, **kwargs)
         leaves, structure = flatten((args, {**kwargs, **hidden} if hidden else kwargs))
-        program = self._recall(leaves, structure, ready)
-        if program is not None:
-            return self._run(program, leaves, (args, kwargs))
-        if self.whole:
-            return self._long_way(args, kwargs)
-        if not self.breaks.covers(leaves, structure):
-            try:
+        try:
+            program = self._recall(leaves, structure, ready)
+            if program is not None:
+                return self._run(program, leaves, (args, kwargs))
+            if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
-            except RecordingFailed as refused:
-                reason: BaseException = refused.__cause__ or refused
-            result = self.fn(*args, **kwargs)  # raises where the fault is not the recording's
-            self.breaks.note(leaves, structure, reason)
+        except Raised as raised:
+            error = None if raised.by_program else raised.error
+        except RecordingFailed as refused:
+            error = refused.__cause__ or refused
+        else:
+            error = None
+        result = self.fn(*args, **kwargs)
+        if error is None:
             return result
-        return self.fn(*args, **kwargs)
+        if self.whole:  # it raises only where it is recorded
+            raise error
+        self.breaks.note(leaves, structure, error)
+        return result
 
     def _hidden(self) -> dict[str, Any]:
         """The tensors at places that move, as arguments of the call under names of their own."""
@@ -170,25 +188,30 @@ class Captured(Inspection):
             self.effects = True
             return self._first_run(program, leaves, (args, kwargs))
 
-    @classmethod
-    def _first_run(cls, program: Program, leaves: list[Any], given: Any) -> Any:
+    def _first_run(self, program: Program, leaves: list[Any], given: Any) -> Any:
         """A run that, if it fails, takes back the state that was made while recording."""
         restore, program.restore = program.restore, None
         try:
-            return cls._run(program, leaves, given)
+            result = self._run(program, leaves, given)
         except BaseException:
             if restore is not None:
                 restore()
             raise
-
-    @staticmethod
-    def _run(program: Program, leaves: list[Any], given: Any) -> Any:
-        """The result of a program, with its changes to the containers that were given made."""
-        if not program.rebinds:
-            return program(leaves)
-        result, after = program(leaves)
-        put_back(given, after)
+        for node in program.released:
+            node.release()
+        program.released = []
         return result
+
+    def _run(self, program: Program, leaves: list[Any], given: Any) -> Any:
+        """The result of a program, with its changes to the containers that were given made."""
+        if program.python is not None and program.python.watched is not None:
+            try:
+                check_distinct(given, program.python.watched)
+            except CaptureError as error:
+                if self.whole:
+                    raise
+                raise RecordingFailed from error
+        return program(leaves, given)
 
     @staticmethod
     def _recall(leaves: Sequence[Any], structure: TreeDef | None, ready: Ready) -> Program | None:
@@ -337,39 +360,37 @@ class Captured(Inspection):
         entry = (Arguments(args, structure, states, free), program)
         self.ready = (entry, *others[: _READY - 1])
 
-    def _observed(
-        self, trace: Trace, structure: TreeDef, given: list[Any]
-    ) -> tuple[Observation, Any, bool]:
-        """The function followed on these arguments: what it did, and its result.
-
-        Beside the result come the arguments, if it put something else into them (Note [rebinding]).
-        """
+    def _observed(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
+        """The function followed on these arguments: what it did, and its result."""
         args, kwargs = unflatten(structure, given)
         for name in set(self.moving.values()) & kwargs.keys():
             del kwargs[name]
-        held, before = flatten((args, kwargs))
+        held = list(containers((args, kwargs)))
         engine = TensorEngine(trace)
-        with CONTEXT.having(capture=trace):
-            found = observe(
-                self.fn,
-                args,
-                kwargs,
-                engine=engine,
-                moving=self.moving,
-                fresh=containers((args, kwargs)),
-            )
-        if found.error is not None:
+        engine.given_paths = {id(container): path for container, path in held}
+        try:
+            with CONTEXT.having(capture=trace):
+                found = observe(
+                    self.fn,
+                    args,
+                    kwargs,
+                    engine=engine,
+                    moving=self.moving,
+                    given={id(container): container for container, _ in held},
+                )
+        except BaseException:
+            _all(engine.restores)
+            raise
+        if isinstance(found.error, Exception):
             self._take_back(found)
-            raise found.error
-        rebinds = rebound(before, held, (args, kwargs))  # Note [rebinding]
-        return found, ((found.result, (args, kwargs)) if rebinds else found.result), rebinds
+            raise Raised(found.error)
+        return found
 
     @staticmethod
     def _take_back(found: Observation) -> None:
         """Have Python's state as before a recording."""
         found.roll_back()
-        for restore in found.recorder.engine.restores:  # type: ignore[attr-defined]
-            restore()
+        _all(found.recorder.engine.restores)  # type: ignore[attr-defined]
 
     @staticmethod
     def _tensors(found: Observation) -> list[Any]:
@@ -402,9 +423,13 @@ class Captured(Inspection):
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
+            except Raised:
+                raise
             except Exception as error:
+                if isinstance(error, CaptureError):
+                    error.__traceback__ = None  # it names the line; the rest is the recorder's
                 if self.whole:
-                    raise
+                    raise error
                 raise RecordingFailed from error
             finally:
                 trace.undo()
@@ -424,7 +449,7 @@ class Captured(Inspection):
         self, trace: Trace, structure: TreeDef, given: list[Any], leaves: list[Any]
     ) -> Program | None:
         """The program of a trace; None where places turned out to move."""
-        found, result, rebinds = self._observed(trace, structure, given)
+        found = self._observed(trace, structure, given)
         try:
             changed = [
                 (g.place, g.value, g.place.now(), g.way)
@@ -439,8 +464,7 @@ class Captured(Inspection):
                 return None
             tensors = self._tensors(found)
             with CONTEXT.having(capture=trace):
-                program = build(trace, result, leaves, found, tensors)
-            program.rebinds = rebinds
+                program = build(trace, found.result, leaves, found, tensors)
         except BaseException:
             self._take_back(found)
             raise
@@ -450,9 +474,18 @@ class Captured(Inspection):
         program.modules = list(engine.roots.values())
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None
-        program.dependence = found.guards(
-            HOOKS.guard, declared(list(engine.holders.values()), tensors)
-        )
+        program.released = [node for node, _ in trace.released]
+        trace.undo()  # flags of tensors are looked at as they were
+        holders = list(engine.holders.values())
+        program.dependence = found.guards(HOOKS.guard, declared(holders, tensors))
+        met = {id(tensor): tensor for tensor in looked_at(holders, tensors)[1]}
+        program.pinned = [
+            (position, met[identity])
+            for identity, position in trace.positions.items()
+            if identity in met
+        ]
+        program.apart = frozenset(met.keys() - trace.positions.keys())
+        found.recorder.forget()
         return program
 
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
@@ -533,24 +566,6 @@ def _is_of_body(tensor: Any) -> bool:
 def is_host(value: Any) -> bool:
     """Whether a value stands for a number of each call."""
     return isinstance(value, HostScalar)
-
-
-def containers(value: Any) -> list[Any]:
-    """The containers of a call's arguments: recorded calls have ones of their own."""
-    found: list[Any] = []
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            found.append(one)
-            pending += one.values()
-        elif isinstance(one, (list, tuple, deque)):
-            found.append(one)
-            pending += one
-        elif is_dataclass(one) and not isinstance(one, type):
-            found.append(one)
-            pending += vars(one).values() if hasattr(one, "__dict__") else ()
-    return [x for x in found if type(x) is not tuple]
 
 
 def _again(

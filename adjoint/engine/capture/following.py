@@ -25,6 +25,7 @@ import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.capture import arrays as arrays  # fills the table of methods
+from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.python.calls import entered
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
@@ -101,6 +102,7 @@ class TensorEngine:
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
         self.numbers: list[_Number] = []
         self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
+        self.tests_draws = False  # whether what is done depends on numbers that are drawn
         self.sized = False  # whether a size is kept outside or returned
         # For `locate`: names of modules within modules, paths and places by frame, those frames.
         self.names: dict[tuple[int, int], str] = {}
@@ -108,12 +110,14 @@ class TensorEngine:
         self.wheres: dict[tuple[int, int, int], Where] = {}
         self.placed: list[Frame | None] = []
         self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
+        self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
 
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
         self.recorder = recorder
-        self.trace.before_host_guard = self._check_drawn
+        self.trace.observed = True
+        self.trace.before_host_guard = self._note_drawn
         self.trace.locate = self._locate
 
     def _locate(self) -> Where | None:
@@ -150,13 +154,9 @@ class TensorEngine:
             path = self.paths[id(call)] = module_path(stack, self.names)
         return path
 
-    def _check_drawn(self, test: HostScalar) -> None:
-        if _is_drawn(test):
-            raise self.recorder.refuse(
-                "a number that was drawn",
-                "what the function does depends on it, and each call draws another",
-                "Draw outside and pass the number, or use a tensor operation (adjoint.where).",
-            )
+    def _note_drawn(self, test: HostScalar) -> None:
+        """A test of a number that is drawn: whether a recording fits shows only after drawing."""
+        self.tests_draws = self.tests_draws or _is_drawn(test)
 
     # -- what runs natively -------------------------------------------------------------------
 

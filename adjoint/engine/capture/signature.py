@@ -30,11 +30,25 @@ def modes() -> tuple[Any, ...]:
 
 
 def share_counts(leaves: Sequence[Any]) -> Counter[int]:
-    """How many arguments each storage stands behind, by its identity."""
-    return Counter(leaf._storage.identity for leaf in leaves if is_tensor(leaf))
+    """How many arguments each storage stands behind, by its identity; expanded ones count twice.
+
+    A write to one row of an expanded tensor is one to all, which its own elements do not show.
+    """
+    tensors = [leaf for leaf in leaves if is_tensor(leaf)]
+    tensors += [leaf for leaf in tensors if is_expanded(leaf)]
+    return Counter(leaf._storage.identity for leaf in tensors)
+
+
+def is_expanded(tensor: Tensor) -> bool:
+    """Whether several elements of a tensor lie at one place."""
+    array = tensor._array
+    return 0 in array.strides and any(
+        not step and size > 1 for step, size in zip(array.strides, array.shape, strict=True)
+    )
 
 
 ANY = "any"
+_IS_LEAF, _IS_RESULT = "leaf", "result"
 
 
 def signature(
@@ -57,8 +71,10 @@ def signature(
         group = groups.setdefault(identity, len(groups))
         window: tuple[Any, ...] = ()
         if counts[identity] > 1:  # where in the storage matters only to those who share it
-            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape))
-        parts.append((leaf._spec, leaf.stride(), leaf.requires_grad, group, window))
+            first = next(i for i, other in enumerate(leaves) if other is leaf)
+            window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape), first)
+        flag = leaf.requires_grad and (_IS_LEAF if leaf.is_leaf else _IS_RESULT)
+        parts.append((leaf._spec, leaf.stride(), flag, group, window))
     return (structure, tuple(parts), modes())
 
 
@@ -131,8 +147,8 @@ class Arguments:
         for i, x in enumerate(args):
             if is_tensor(x):
                 a = x._array
-                fields = (a.shape, a.strides, a.dtype, x.requires_grad, type(a))
-                self.wanted.append((type(x), *fields))
+                flag = x.requires_grad and (_IS_LEAF if x.is_leaf else _IS_RESULT)
+                self.wanted.append((type(x), a.shape, a.strides, a.dtype, flag, type(a)))
             else:
                 self.wanted.append((float if i in free else None, x, None, None, None, None))
         self.fit = self._written()
@@ -142,7 +158,9 @@ class Arguments:
         """Whether these are arguments the quick test can be made for."""
         identities = [x._storage.identity for x in args if isinstance(x, Tensor)]
         return len(set(identities)) == len(identities) and all(
-            isinstance(x, (Tensor, bool, int, float, str, type(None))) for x in args
+            isinstance(x, (bool, int, float, str, type(None)))
+            or (isinstance(x, Tensor) and not is_expanded(x))
+            for x in args
         )
 
     def _written(self) -> Callable[[Sequence[Any]], bool]:
@@ -162,13 +180,15 @@ class Arguments:
             tests.append(f"(x := args[{i}]).__class__ is k{i}")
             if kind is float:
                 continue
-            scope |= {f"s{i}": shape, f"t{i}": strides, f"d{i}": dtype, f"f{i}": flag, f"o{i}": on}
+            scope |= {f"s{i}": shape, f"t{i}": strides, f"d{i}": dtype, f"o{i}": on}
+            if flag:
+                tests.append(f"x.is_leaf is {flag is _IS_LEAF}")
             tests += [
                 f"(a := x._array).shape == s{i}",
                 f"a.strides == t{i}",
                 f"a.__class__ is o{i}",  # arrays of another class are on another device
                 f"(a.dtype is d{i} or a.dtype == d{i})",
-                f"(x._requires_grad if x._base is None else own(x)) is f{i}",
+                f"(x._requires_grad if x._base is None else own(x)) is {bool(flag)}",
                 f"(b{i} := id(x._storage.buffer)) not in states",
             ]
             tests += [f"b{i} != b{j}" for j in self.tensors if j < i and len(self.tensors) <= 4]

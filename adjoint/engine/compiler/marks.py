@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.capture.capture import is_compiling
 from adjoint.engine.capture.retracing import name_of
 from adjoint.engine.compiler.modules import is_module
+from adjoint.engine.core.errors import CaptureError
 
 
 def disable(
@@ -28,7 +29,7 @@ def disable(
         >>> ad.compile(lambda x: report(x))(ad.ones(3))
         Traceback (most recent call last):
         ...
-        RuntimeError: compile: report is marked with compiler.disable and cannot be recorded. ...
+        adjoint.engine.core.errors.CaptureError: compile: report is marked ...
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -41,7 +42,7 @@ def disable(
     @functools.wraps(function)
     def eager(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
-            raise RuntimeError(
+            raise CaptureError(
                 f"compile: {name_of(function)} is marked with compiler.disable{why} and cannot be "
                 "recorded. Call it outside the compiled function, or compile the parts around it."
             )

@@ -30,7 +30,11 @@ class DeviceError(AdjointError, RuntimeError):
 
 
 class CaptureError(AdjointError, RuntimeError):
-    """A function cannot be recorded: the message names the line and what to do."""
+    """Something that is fine as such cannot be recorded or transformed.
+
+    The message names the line and what to do. Handlers of the recorded code do not catch it: run
+    by Python, the code would not have raised.
+    """
 
 
 class OutOfMemoryError(AdjointError, RuntimeError, MemoryError):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import CaptureError, ShapeError
 from adjoint.engine.core.state import config
 
 
@@ -55,7 +55,7 @@ class Spec(NamedTuple):
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{where}"
 
 
-class UnknownShapeError(RuntimeError):
+class UnknownShapeError(CaptureError):
     """A result's shape depends on the elements of an operand, and those are not known."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.storage import Storage, Window
@@ -53,7 +54,7 @@ def reduce_storage(storage: Storage) -> tuple[Any, ...]:
 def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
     """Pickle the storage and the window on it."""
     if type(self._array) is Window:
-        raise RuntimeError("a traced tensor cannot be pickled: it has no elements")
+        raise CaptureError("a traced tensor cannot be pickled: it has no elements")
     if self.requires_grad and self._node is not None:
         raise RuntimeError(
             "cannot pickle a tensor that is part of a graph (it has a grad_fn). "

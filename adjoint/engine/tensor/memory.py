@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Storage, Window
@@ -129,7 +130,7 @@ def is_storage(obj: Any) -> bool:
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage this tensor is a window on."""
     if self._storage.buffer is None:
-        raise RuntimeError("untyped_storage: a traced tensor has no memory")
+        raise CaptureError("untyped_storage: a traced tensor has no memory")
     return UntypedStorage(self._storage, self.device)
 
 
@@ -137,7 +138,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 def storage(self: Tensor) -> TypedStorage:
     """The storage this tensor is a window on, by elements."""
     if self._storage.buffer is None:
-        raise RuntimeError("storage: a traced tensor has no memory")
+        raise CaptureError("storage: a traced tensor has no memory")
     return TypedStorage(self._storage, self.device)
 
 

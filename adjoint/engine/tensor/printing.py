@@ -9,6 +9,8 @@ from typing import Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.item import known, unknown
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
@@ -186,6 +188,8 @@ def to_string(tensor: Tensor, prefix: str = "tensor(") -> str:
     """The tensor as PyTorch prints it."""
     if is_meta(tensor):
         return with_suffixes(f"{prefix}...", _suffixes(tensor), len(prefix)) + ")"
+    if CONTEXT.capture is not None and CONTEXT.capture.observed and known(tensor) is None:
+        raise unknown(tensor, "repr", "Print the tensor itself, or return it and print it outside.")
     if type(tensor._array) is Window:
         return f"{prefix}<{tensor._spec}, a traced value>)"
     indent = len(prefix)
@@ -213,8 +217,8 @@ def with_suffixes(text: str, suffixes: list[str], indent: int, *, apart: bool = 
 
 def format_tensor(self: Tensor, spec: str) -> str:
     """f"{x:.3f}" formats a single number, which must be known; otherwise the tensor prints."""
-    known = type(self._array) is not Window
-    if self.ndim == 0 and (known or spec) and type(self) is Tensor:
+    concrete = type(self._array) is not Window
+    if self.ndim == 0 and (concrete or spec) and type(self) is Tensor:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 

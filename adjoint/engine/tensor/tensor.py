@@ -246,7 +246,7 @@ def check_grad(tensor: Tensor, grad: Tensor) -> None:
 def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
     """Store a gradient, noting it in the journal of an active capture."""
     if CONTEXT.capture is not None:
-        CONTEXT.capture.touch(tensor)
+        CONTEXT.capture.touch_grad(tensor)
     meta_of(tensor).grad = grad
 
 

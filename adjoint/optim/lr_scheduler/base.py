@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.optim.optimizer import Optimizer
@@ -62,7 +63,7 @@ def check_optimizer(optimizer: Any) -> None:
 def refuse_capture(name: str) -> None:
     """Refuse to change the host's numbers while a step is being recorded."""
     if CONTEXT.capture is not None:
-        raise RuntimeError(
+        raise CaptureError(
             f"{name}.step: called inside a captured step, where it would take effect only once. "
             "Call it outside the captured function; the step reads the new rate at each call."
         )

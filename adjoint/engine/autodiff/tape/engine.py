@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
-from adjoint.engine.autodiff.tape.node import Edge, Node
+from adjoint.engine.autodiff.tape.node import Edge, ErrorNode, Node
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
@@ -32,11 +32,20 @@ def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node
     order.sort(key=attrgetter("sequence"))  # operands before results
     keep: set[Node] = set()
     for node in order:
+        if isinstance(node, ErrorNode) and not node.edges:
+            keep.add(node)  # nobody knows where it led: asked for anything, it refuses
         for e in node.edges:
             if e is not None and (e[0] in keep or e[0] in nodes or e in targets):
                 keep.add(node)
                 break
     return keep
+
+
+def _release(node: Node) -> None:
+    """Let go of what a node saved; a recording takes that back when it ends."""
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.releases(node)
+    node.release()
 
 
 class _Active(threading.local):
@@ -127,7 +136,7 @@ class Backward:
             if simple and node.extra is None:
                 results = node.apply(grads, None, level)
                 if not retain:
-                    node.release()
+                    _release(node)
             else:
                 results = self.step(node, grads)
             self.send(node.edges, results)
@@ -205,7 +214,7 @@ class Backward:
                 if replaced is not None:
                     results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
         if not self.retain_graph:
-            node.release()
+            _release(node)
         return results
 
     def capture(self, node: Node, grads: list[Any]) -> None:

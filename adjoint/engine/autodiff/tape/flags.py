@@ -113,6 +113,7 @@ def _set_data(self: Tensor, value: Any) -> None:
         if self._storage.trace is None and value.shape == self.shape:
             from adjoint.engine.tensor.mutation import write
 
+            CONTEXT.capture.replaces_data(self)
             with CONTEXT.having(grad_enabled=False):
                 write(self, value.detach())
             return

@@ -13,6 +13,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.mapping import Mapping, anonymous_file
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -75,7 +76,7 @@ def share_memory_(self: Tensor) -> Tensor:
     if self.is_shared():
         return self
     if type(self._array) is Window:
-        raise RuntimeError("share_memory_: a traced tensor has no memory to share")
+        raise CaptureError("share_memory_: a traced tensor has no memory to share")
     old = self._array
     shared = SharedMapping.create(old.nbytes).array(
         old.shape, old.dtype, old.strides if _dense(old) else None

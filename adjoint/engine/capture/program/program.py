@@ -15,6 +15,7 @@ from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.python_state import PythonState, python_state
 from adjoint.engine.capture.program.recipes import Made, Outputs, OutsideTensor, Recipe, Root
 from adjoint.engine.capture.python import Guards, Observation
+from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
@@ -29,7 +30,7 @@ from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.graph.text import to_text
 from adjoint.engine.graph.verify import verify, verifying
 from adjoint.engine.tensor.storage import FOREIGN, Storage, Window
-from adjoint.engine.tensor.tensor import Tensor, meta_of, wrap, wrap_all
+from adjoint.engine.tensor.tensor import Tensor, meta_of, root_of, wrap, wrap_all
 
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 
@@ -63,7 +64,16 @@ class Program:
     derivative: Derivative | None
     dependence: Guards | None = None  # what the function read; set after the trace
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
-    rebinds: bool = False  # containers among the arguments are returned too: Note [rebinding]
+    pinned: list[tuple[int, Tensor]] = field(
+        default_factory=list
+    )  # arguments reached otherwise too
+    # Of arguments that are put on the tape, whether and of what they are views.
+    bases: list[tuple[int, Tensor | None]] = field(default_factory=list)
+    apart: frozenset[int] = frozenset()  # tensors it reaches that are no arguments, by id
+    released: list[Any] = field(
+        default_factory=list
+    )  # nodes that the first call's backward used up
+    catches: bool = False  # whether the function may end exceptions: Note [exceptions]
     sizing: Sizing | None = None  # of a program made from one with dynamic sizes
     restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
     executable: Executable | None = None  # runs the graph; made by `prepare`
@@ -92,6 +102,14 @@ class Program:
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether what the function found out about the host is still so."""
+        for position, tensor in self.pinned:
+            if leaves[position] is not tensor:
+                return False
+        if not self.apart.isdisjoint(map(id, leaves)):
+            return False
+        for position, base in self.bases:
+            if _base_of(leaves[position]) is not base:
+                return False
         for slot in self.numbers:
             slot.value = leaves[slot.place]
         for ref, expected in self.grads_seen:
@@ -103,12 +121,23 @@ class Program:
             elif (grad._spec, grad.stride()) != expected:
                 return False
         plan: PreparedCall = self.plan  # type: ignore[assignment]
-        if self.host_guards and plan.test_hosts() != plan.outcomes:
+        if self.host_guards and not self._hosts_hold(plan):
             return False
         for counters in plan.counters:
             if len({item() for item in counters}) > 1:
                 return False
         return not self.guards or all(holds() for holds, _ in self.guards)
+
+    def _hosts_hold(self, plan: PreparedCall) -> bool:
+        """Whether tests of the host's numbers come out the same; of draws, in a trial."""
+        python = self.python
+        if python is None or not python.tested:
+            return plan.test_hosts() == plan.outcomes
+        python.begin()
+        try:
+            return plan.test_hosts() == plan.outcomes
+        finally:
+            python.put_back()
 
     def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
         """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
@@ -146,7 +175,7 @@ class Program:
         written = [s.held.buffer for s, _ in self.writes if isinstance(s, State)]
         return Overlaps(states, written, given)
 
-    def __call__(self, leaves: Sequence[Any]) -> Any:
+    def __call__(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """Run the graph, then carry out the effects; an error before that changes nothing."""
         plan: PreparedCall = self.plan  # type: ignore[assignment]
         for slot in self.numbers:
@@ -169,7 +198,14 @@ class Program:
         node = None
         if plan.refusals is None and self.derivative is not None:
             node = self._node(leaves, inputs)
-        results = plan.run(inputs, targets)
+        try:
+            results = plan.run(inputs, targets)
+        except Exception as error:
+            if not self.catches or isinstance(error, MemoryError):
+                raise
+            if python is not None:
+                python.put_back()
+            raise Raised(error, by_program=True) from None
         for storage in plan.written:
             storage.version += 1
         for source in plan.written_others:
@@ -180,6 +216,8 @@ class Program:
                 roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True
         elif plan.special or CONTEXT.inference:
             self._place(leaves, roots, node, results)
+        for ref in plan.wanting:  # before views of them are made
+            ref.of(leaves)._requires_grad = True
         made = roots
         if not plan.roots_are_results:
             made = [
@@ -198,7 +236,7 @@ class Program:
         if plan.effects:
             self._carry_out(leaves)
         if python is not None:
-            return python.finish(made)
+            return python.finish(made, given)
         if plan.single:
             return made[self.results[0]]
         return unflatten(self.structure, [made[i] for i in self.results])
@@ -242,7 +280,8 @@ class Program:
 
     def _carry_out(self, leaves: Sequence[Any]) -> None:
         for ref, flag in self.flags:
-            ref.of(leaves)._requires_grad = flag
+            if not flag:
+                ref.of(leaves)._requires_grad = False
         for generator, count in self.draws:
             generator.advance(count)
 
@@ -302,6 +341,7 @@ class PreparedCall:
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
         ]
         self.effects = bool(program.flags or program.draws)
+        self.wanting = [ref for ref, flag in program.flags if flag]
         self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
         self.metas = [  # a tensor keeps the one it has
             (meta_of(ref.tensor), i)
@@ -352,7 +392,7 @@ class _Effects:
                 if now is not None and outputs.returns(tensor):
                     self.result_grads.append((outputs.recipe(tensor), outputs.recipe(now)))
                 continue  # made inside
-            if now is not before:
+            if now is not before or tensor in trace.grads_set:
                 self.grads.append((outputs.ref(tensor), outputs.recipe(now)))
             if tensor._node is not node and tensor._base is None:
                 seed = outputs.seed(tensor, trace.value_of(tensor))
@@ -421,7 +461,22 @@ def build(
         pattern=alias_pattern(leaves, states),
         python=python,
         derivative=derivative,
+        catches=observation.recorder.catches,
+        bases=_bases(effects, leaves),
     )
+
+
+def _base_of(tensor: Tensor) -> Tensor | None:
+    return None if tensor._base is None else root_of(tensor)
+
+
+def _bases(effects: _Effects, leaves: Sequence[Any]) -> list[tuple[int, Tensor | None]]:
+    """What arguments are views of, where that decides what is put on the tape."""
+    refs = [ref for ref, _ in effects.places]
+    plain = {ref.position for ref in refs if ref.position is not None}
+    roots = {id(ref.tensor) for ref in refs if ref.position is None}
+    found = [(i, _base_of(x)) for i, x in enumerate(leaves) if is_tensor(x)]
+    return [(i, base) for i, base in found if i in plain or id(base) in roots]
 
 
 def _sort_inputs(trace: Trace, derivative: Derivative | None) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.following import TensorEngine
+from adjoint.engine.capture.given import Path, follow, holds_one
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.rebuilding import CallObjects
-from adjoint.engine.capture.python.recorder import Effect
+from adjoint.engine.capture.python.recorder import Effect, keep
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 
 
@@ -28,22 +30,38 @@ class Output:
 class PythonState:
     """The effects of a program on Python's state, and a result made of more than tensors."""
 
-    __slots__ = ("late", "replay", "sized")
+    __slots__ = ("kept", "late", "paths", "replay", "sized", "tested", "watched")
 
-    def __init__(self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool) -> None:
+    def __init__(
+        self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool, tested: bool,
+        paths: Sequence[Path] = (), watched: frozenset[int] | None = None,
+    ) -> None:  # fmt: skip
+        self.paths = tuple(paths)  # the ways to the given containers that it needs
+        self.watched = watched  # containers reached from outside, if any container is written to
         self.sized = sized  # whether a size is kept outside or returned
+        self.tested = tested  # whether a recording holds for some draws only
         self.replay = replay
         self.late = tuple(late)
+        self.kept: list[Callable[[], None]] = []  # put generators back to where the call began
 
     def begin(self) -> None:
         """Draw numbers, and read those that effects need, before anything changes."""
+        if self.replay.draws:
+            self.kept = keep(self.replay.draws)
         for draw in self.replay.draws:
             draw.again()
         for scalar, slot in self.late:
             slot[0] = scalar.get()
 
-    def finish(self, made: Sequence[Any]) -> Any:
+    def put_back(self) -> None:
+        """Have the generators as they were when the call began."""
+        for restore in self.kept:
+            restore()
+
+    def finish(self, made: Sequence[Any], given: Any = None) -> Any:
         """Carry out the effects; the result."""
+        if self.paths:  # looked up before anything in them changes
+            made = [*made, *[follow(given, path) for path in self.paths]]
         return self.replay.finish(made)
 
 
@@ -54,16 +72,27 @@ def python_state(
     recorder = observation.recorder
     engine: TensorEngine = recorder.engine  # type: ignore[assignment]
     simple = all(is_tensor(x) or not _is_made(recorder, x) for x in flat)
+    simple = simple and not (engine.given_paths and holds_one(result, engine.given_paths))
     if simple and not recorder.effects and not recorder.draws:
         return None
+    wanted: dict[int, Output] = {}  # given containers, which come after the tensors
 
-    def tensor(value: Any) -> Any:
-        return Output(outputs.recipe(value)) if is_tensor(value) else None
+    def known(value: Any) -> Any:
+        if is_tensor(value):
+            return Output(outputs.recipe(value))
+        if id(value) not in engine.given_paths:
+            return None
+        return wanted.setdefault(id(value), Output(-len(wanted) - 1))
 
-    observation.result = result
     recorder.effects[:] = [e for e in recorder.effects if not _left_by_body(recorder, e)]
-    replay = observation.replay(tensor)
-    return PythonState(replay, engine.late, engine.sized)
+    replay = observation.replay(known)
+    paths = [engine.given_paths[identity] for identity in reversed(wanted)]
+    watched = None
+    if engine.given_paths and recorder.journal.copies:
+        owners = [guard.place.owner for guard in recorder.guards.values()]
+        reached = {id(owner) for owner in owners} | {*recorder.journal.copies}
+        watched = frozenset(reached - {*engine.given_paths})
+    return PythonState(replay, engine.late, engine.sized, engine.tests_draws, paths, watched)
 
 
 def _left_by_body(recorder: Any, effect: Effect) -> bool:
@@ -78,7 +107,7 @@ def _left_by_body(recorder: Any, effect: Effect) -> bool:
         owner, name = effect.args[:2]
         read = recorder.guards.get(Item(owner, name).token()) if isinstance(owner, dict) else None
         if read is not None and id(read.value) in trace.lifted:
-            raise RuntimeError(
+            raise CaptureError(
                 f"{trace.what}: a captured body reads and assigns the attribute {name!r} "
                 f"({value._spec}), which would not be carried from iteration to iteration. "
                 "Make it part of the carry: take it as an argument and return the new value."

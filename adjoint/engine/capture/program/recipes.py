@@ -20,6 +20,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.sources import Argument, Source
 from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.ops.shape.select import select
 from adjoint.engine.ops.shape.views import apply_chain
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias, root_of, wrap
@@ -119,7 +120,23 @@ class Made:
         return out
 
 
-Recipe = Constant | Passed | OutsideView | Viewed | Made
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A view at an index that the program computes: `x[i]` with a 0-d tensor i."""
+
+    base: Recipe
+    index: int  # the root that holds it
+    dim: int
+    chain: tuple[Any, ...]
+    tracked: bool
+
+    def make(self, leaves: Sequence[Any], roots: list[Tensor]) -> Any:
+        base = self.base.make(leaves, roots)
+        with CONTEXT.having(grad_enabled=CONTEXT.grad_enabled and self.tracked):
+            return apply_chain(select(base, self.dim, int(roots[self.index])), self.chain)
+
+
+Recipe = Constant | Passed | OutsideView | Viewed | Made | Taken
 
 
 def _view_leaf(view: Tensor, root: Tensor) -> Tensor:
@@ -206,6 +223,11 @@ class Outputs:
         if type(x._array) is not Window and id(x) not in self.trace.aliases:
             return Constant(x)  # a tensor from outside, itself
         tracked = x.requires_grad
+        picked = self.trace.picked(x)
+        if picked is not None:
+            index = self._root(picked.index._storage, self.trace.value_of(picked.index), None)
+            source = self._describe(picked.source)
+            return Taken(source, index, picked.dim, x._chain, tracked)
         base = x if x._base is None or x._base[1] is NO_GRAD else root_of(x)
         cell = self.trace.cell(x)
         if cell.source is not None:

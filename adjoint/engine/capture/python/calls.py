@@ -8,6 +8,7 @@ from typing import Any
 
 from . import attributes, binding, classes
 from .c import functions, methods
+from .c import telling as telling
 from .calling import is_python
 from .exposing import NeedsPython, expose
 from .frames import GENERATOR, Frame
@@ -119,6 +120,8 @@ def follow(
         raise RecursionError("maximum recursion depth exceeded")
     fast = binding.bind(recorder, fn, args, kwargs)
     frame = Frame(recorder, code, fn.__globals__, fast, fn)
+    if frame.plan.catches and not recorder.engine.keeps_function(fn):
+        recorder.catches = True
     if frame.run() is GENERATOR:
         return recorder.new(frame.generator())
     return frame.value

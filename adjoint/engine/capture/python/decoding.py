@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import sys
 import types
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
+
+from adjoint.engine.core.errors import CaptureError
 
 Operand = Callable[
     ["BytecodeDecoder", int, int], Any
@@ -22,7 +25,7 @@ _EXTENDED = dis.opmap["EXTENDED_ARG"]
 class DecodedCode:
     """A code object, decoded."""
 
-    __slots__ = ("_handlers", "_lines", "_offsets", "_sends", "keeps_receiver", "steps")
+    __slots__ = ("_handlers", "_lines", "_offsets", "_sends", "catches", "keeps_receiver", "steps")
 
     def __init__(self, code: types.CodeType, table: Table) -> None:
         decoder = BytecodeDecoder(code)
@@ -34,7 +37,7 @@ class DecodedCode:
             try:
                 do, operand = table[name]
             except KeyError:
-                raise NotImplementedError(
+                raise CaptureError(
                     f"compile: the recorder does not know the instruction {name} of Python "
                     f"{sys.version_info.major}.{sys.version_info.minor}"
                 ) from None
@@ -44,6 +47,12 @@ class DecodedCode:
         self.keeps_receiver = sys.version_info >= (3, 12)
         self._handlers = _handlers(code, decoder) if code.co_exceptiontable else []
         self._lines: tuple[list[int], list[int]] | None = None
+        names = [dis.opname[opcode] for opcode, _ in decoder.instructions]
+        everything = any(
+            a == "PUSH_EXC_INFO" and b == "POP_TOP" for a, b in itertools.pairwise(names)
+        )
+        # Whether it may end exceptions: by `except`, or as the way out of a `with` statement.
+        self.catches = "CHECK_EXC_MATCH" in names or everything or code.co_name == "__exit__"
 
     def sends(self, index: int) -> bool:
         """Whether a step is the one that asks another iterator."""

@@ -15,3 +15,12 @@ class Refusal(CaptureError):
     def __init__(self, what: str, why: str, remedy: str, line: str) -> None:
         super().__init__(f"{what}: {why} ({line}). {remedy}")
         self.what, self.why, self.remedy, self.line = what, why, remedy, line
+
+
+class Raised(Exception):
+    """The function raises an exception: Python is to do the call (Note [exceptions])."""
+
+    def __init__(self, error: Exception, by_program: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.by_program = by_program  # a kernel found it in the data

@@ -6,8 +6,9 @@ import types
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
+from adjoint.engine.core.errors import CaptureError
+
 from .decoding import DecodedCode, plan_of
-from .errors import Refusal
 from .plain import MISSING
 
 if TYPE_CHECKING:
@@ -92,15 +93,14 @@ class Frame:
 
     def unwind(self, error: BaseException) -> None:
         """Go on where an exception is handled, or raise it on."""
-        if isinstance(error, Refusal):
-            raise error
+        if isinstance(error, CaptureError):
+            self.recorder.refusal = self.recorder.refusal or error
         at = self.pc - 1
         current = current_exception(self.recorder)
         if current is not None and current is not error and error.__context__ is None:
             _set_context(error, current)
         entry = self.plan.handler(at)
         if entry is None:
-            self.recorder.note_raise(error, self.code, self.plan.line(self.code, at))
             raise error
         target, depth, keeps_place = entry
         del self.stack[depth:]

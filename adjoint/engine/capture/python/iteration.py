@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import attributes
+from . import attributes, upcoming
 from .calling import call, is_python
 from .exposing import _VIEWS, expose, from_outside, is_iterator
 from .locations import Answer
@@ -50,8 +50,6 @@ def iterator(recorder: Recorder, given: Any) -> Any:
         if not is_python(recorder, found):
             return recorder.new(recorder.engine.call(iter, (given,), {}))
     if is_iterator(given):
-        if not recorder.is_fresh(given):
-            raise from_outside(recorder, given)
         return given
     if _guarded(recorder, given):
         return recorder.new(iter(given))
@@ -107,7 +105,10 @@ def step(recorder: Recorder, asked: Any) -> Any:
     """`next(asked)`; raises StopIteration at the end."""
     if is_iterator(asked):
         if not recorder.is_fresh(asked):
-            raise from_outside(recorder, asked)
+            value = upcoming.take(recorder, asked)
+            if value is MISSING:
+                raise StopIteration
+            return value
         value = next(asked)
         if type(asked) is itertools.groupby:
             recorder.new(value[1])
@@ -135,7 +136,7 @@ def native(recorder: Recorder, given: Any) -> Any:
     if type(given) is tuple or _guarded(recorder, given):
         return given
     made = iterator(recorder, given)
-    return made if is_iterator(made) else _steps(recorder, made)
+    return made if is_iterator(made) and recorder.is_fresh(made) else _steps(recorder, made)
 
 
 def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:

@@ -212,6 +212,23 @@ class ClassAttribute(Location):
         return f".{self.key}"
 
 
+class Referred(Location):
+    """A place of an object that is only referred to weakly: nobody keeps it for the guard's sake.
+
+    The owner is the weak reference, the key the kind of place and its key.
+    """
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        held = self.owner()
+        kind, key = self.key
+        return MISSING if held is None else kind(held, key).now()
+
+    def way(self) -> str:
+        return f"() {self.key[0].__name__.lower()}"
+
+
 class Answer(Location):
     """What a call that changes nothing answers: the owner is called with the key."""
 

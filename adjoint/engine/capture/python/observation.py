@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
+
 from .calls import call
 from .engine import Engine, NoEngine
-from .errors import Refusal
 from .guards import Check, Guard, Guards
 from .locations import Location
 from .rebuilding import CallObjects, Describer, Recipe
@@ -126,7 +127,7 @@ def observe(
     sys.setrecursionlimit(limit * _DEPTH)
     try:
         found.result = call(recorder, fn, args, dict(kwargs or {}))
-    except Refusal:
+    except CaptureError:
         recorder.journal.roll_back()
         raise
     except BaseException as error:

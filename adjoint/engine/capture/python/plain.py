@@ -90,7 +90,8 @@ def has(cls: type, name: str) -> bool:
 
 def short(value: Any) -> str:
     """A value in a message."""
-    if type(value) in PLAIN or (type(value) in (tuple, list, dict) and is_plain(tuple(value))):
+    held = value.items() if type(value) is dict else value
+    if type(value) in PLAIN or (type(value) in (tuple, list, dict) and is_plain(tuple(held))):
         text = repr(value)
     elif isinstance(value, (types.FunctionType, type)):
         text = value.__qualname__

@@ -9,12 +9,13 @@ from __future__ import annotations
 import collections
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import Refusal
-from .plain import FIXED, MISSING, is_plain
+from .plain import FIXED, MISSING, can_change, is_plain
 from .recorder import Recorder, cell_value, set_cell
 
 
@@ -326,10 +327,21 @@ def _number(describer: Describer, value: Any) -> Recipe:
     """Numbers and text of a class of one's own."""
     kind = type(value)
     base: Any = next(c for c in (int, float, str, bytes, complex) if isinstance(value, c))
+    if not can_change(kind):
+        return Same(value)  # of a class of C's: nobody changes it
     if kind.__name__ == "Identity" and kind.__module__ == f"{__package__}.c.functions":
         raise describer.refuse(value)
     plain = base(value)
     return _instance(describer, value, lambda: base.__new__(kind, plain))
+
+
+def _reference(describer: Describer, value: Any) -> Recipe:
+    held = value()
+    if held is None or type(value) not in (weakref.ref, weakref.KeyedRef):
+        raise describer.refuse(value)
+    extra = [value.key] if isinstance(value, weakref.KeyedRef) else []
+    parts = tuple(map(describer.recipe, (held, value.__callback__, *extra)))
+    return Frozen(id(value), lambda made: type(value)(*made), parts)
 
 
 def _class(describer: Describer, value: Any) -> Recipe:
@@ -357,6 +369,7 @@ _KINDS: tuple[tuple[Any, Callable[[Describer, Any], Recipe]], ...] = (
     (functools.partial, _partial),
     (bytearray, _bytes),
     ((int, float, str, bytes, complex), _number),
+    (weakref.ReferenceType, _reference),
     (type, _class),
     (types.SimpleNamespace, _plain_object),
 )

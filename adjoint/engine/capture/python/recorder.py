@@ -6,20 +6,37 @@ before becomes an effect. Objects made by the observed code itself are fresh: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.errors import CaptureError
 
 from .engine import Engine
 from .errors import Refusal
 from .guards import Guard, Where
 from .journal import Journal
-from .locations import Answer, Cell, Contents, Index, Item, Length, Location, Member, Table, members
+from .locations import (
+    Answer,
+    Cell,
+    Contents,
+    Index,
+    Item,
+    Kind,
+    Length,
+    Location,
+    Member,
+    Referred,
+    Slot,
+    Table,
+    members,
+)
 from .plain import MISSING, NUMBERS, PLAIN, can_change
 from .ways import Ways
 
 if TYPE_CHECKING:
     from .frames import Frame
+    from .upcoming import Ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +48,19 @@ class Effect:
     line: str
 
 
+Keep = Callable[[Any], Callable[[], None]]  # what puts a generator back to where it is
+
+
 class DrawnNumber:
     """A number that each call draws anew, before anything else is done."""
 
-    __slots__ = ("generator", "take", "value")
+    __slots__ = ("generator", "keep", "take", "value")
 
-    def __init__(self, take: Callable[[], Any], value: Any, generator: Any) -> None:
+    def __init__(
+        self, take: Callable[[], Any], value: Any, generator: Any, keep: Keep | None = None
+    ) -> None:
         self.take, self.value, self.generator = take, value, generator
+        self.keep = keep  # how to put the generator back; None of a place, which is only read
 
     def again(self) -> None:
         """Draw."""
@@ -46,6 +69,12 @@ class DrawnNumber:
     def now(self) -> Any:
         """What was drawn last."""
         return self.value
+
+
+def keep(draws: Iterable[DrawnNumber]) -> list[Callable[[], None]]:
+    """What puts the generators of draws back to where they are."""
+    found = {id(draw.generator): draw for draw in draws if draw.keep is not None}
+    return [draw.keep(draw.generator) for draw in found.values() if draw.keep is not None]
 
 
 class Recorder:
@@ -60,8 +89,7 @@ class Recorder:
     ) -> None:
         self.engine = engine
         self.call = call  # follows a function; see `calling`
-        self.refusal: Refusal | None = None
-        self.raised: dict[int, list[tuple[Any, int]]] = {}
+        self.refusal: CaptureError | None = None
         self.guards: dict[tuple[Any, ...], Guard] = {}  # by the place's token
         self.effects: list[Effect] = []
         self.journal = Journal()
@@ -75,8 +103,11 @@ class Recorder:
         self.lookups: dict[tuple[type, str], Any] = {}
         self.draws: list[DrawnNumber] = []  # numbers that are read or drawn when a call begins
         self.moved: dict[Location, Any] = {}
+        self.weakly: dict[int, Any] = {}  # objects reached by weak references, by id, and these
+        self.ahead: dict[int, Ahead] = {}  # iterators from outside that were taken from
         self.met_moving: set[Location] = set()
         self.most_frames = 1000
+        self.catches = False  # whether observed code may end exceptions
         self.kept: list[Any] = []  # so that ids stay unique
 
     # -- messages -----------------------------------------------------------------------------
@@ -94,13 +125,8 @@ class Recorder:
 
     def refuse(self, what: str, why: str, remedy: str) -> Refusal:
         """An error that names the line."""
-        self.refusal = Refusal(what, why, remedy, self.line())
-        return self.refusal
-
-    def note_raise(self, error: BaseException, code: Any, line: int) -> None:
-        """Remember the lines an exception passes on its way out."""
-        self.raised.setdefault(id(error), []).append((code, line))
-        self.kept.append(error)
+        refusal = self.refusal = Refusal(what, why, remedy, self.line())
+        return refusal
 
     # -- what is new --------------------------------------------------------------------------
 
@@ -131,6 +157,9 @@ class Recorder:
 
     def guard(self, place: Location, value: Any) -> Any:
         """Have the recording depend on what a place holds."""
+        reference = self.weakly.get(id(place.owner)) if self.weakly else None
+        if reference is not None and isinstance(place, (Kind, Slot, Table)):
+            place = Referred(reference, (type(place), place.key))
         token = place.token()
         if token not in self.guards:
             self.guards[token] = Guard(place, value, self.where(), self.ways)
@@ -342,9 +371,21 @@ class Recorder:
                     "Draw outside and pass the number.",
                 ) from None  # fmt: skip
             self.journal.field(generator, "state", undo)
-        drawn = DrawnNumber(take, take(), generator)
+        drawn = DrawnNumber(take, take(), generator, keep)
         self.draws.append(drawn)
         return self.engine.drawn(self, drawn)
+
+    def forget(self) -> None:
+        """Let go of the objects that were met: the observation is over."""
+        tables = self.ways.tables
+        for key in [key for key, own in tables.items() if id(own) in self.weakly]:
+            del tables[key]
+        self.tables = tables
+        held: tuple[Any, ...] = (
+            self.kept, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
+        )  # fmt: skip
+        for met in held:
+            met.clear()
 
     def concrete(self, value: Any) -> Any:
         """A value without symbols: those in it are pinned."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, Device
 from adjoint.engine.core.dtype import uint8
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import forks
@@ -172,7 +173,7 @@ def _restore(device: str, seed: int, offset: int) -> Generator:
 
 def _refuse_in_capture(what: str) -> None:
     if CONTEXT.capture is not None:
-        raise RuntimeError(
+        raise CaptureError(
             f"{what}: a generator cannot be moved inside a captured function, whose graph reads it "
             "at each call. Do it before calling the function."
         )

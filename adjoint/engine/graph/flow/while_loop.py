@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -50,7 +51,7 @@ def _run(
 
 
 def _joint() -> Any:
-    raise RuntimeError(
+    raise CaptureError(
         "while_loop: a captured loop of unknown length has no reverse derivative, for which every "
         "iteration would have to be kept. Give max_iterations, use scan, or use forward mode "
         "(func.jvp, func.jacfwd)."

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
@@ -203,7 +204,7 @@ class BodyTrace(Trace):
     # -- effects -------------------------------------------------------------------------------
 
     def refuse(self, what: str, remedy: str) -> Any:
-        raise RuntimeError(f"{self.what}: {what} inside a captured body. {remedy}")
+        raise CaptureError(f"{self.what}: {what} inside a captured body. {remedy}")
 
     def check_write(self, target: Tensor) -> None:
         """Refuse to write to arguments and to what is outside."""

@@ -91,7 +91,7 @@ def _pinned(x: Any) -> Any:
     return type(x)(map(_pinned, x)) if type(x) in (tuple, list) else x
 
 
-class Realias(Exception):
+class Realias(CaptureError):
     """Two tensors turned out to share a storage; trace again with the storage as a whole."""
 
     def __init__(self, storage: Storage) -> None:
@@ -118,6 +118,7 @@ class StorageCell:
 class Trace:
     """One recording in progress."""
 
+    observed = False  # whether it records what a function does, for calls that do it again
     closes = False  # whether operands from outside become inputs: graph.body
 
     def __init__(self, *, located: bool = False) -> None:
@@ -132,6 +133,9 @@ class Trace:
         self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
         self.positions: dict[int, int] = {}  # of arguments, by id
         self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
+        self.shown: list[Tensor] = []  # views of such tensors
+        self.replaced: dict[int, Tensor] = {}  # given other data, by identity of the storage
+        self.stale: set[int] = set()  # tensors, by id, that go on showing what was there before
         self.cells: dict[int, StorageCell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
@@ -146,6 +150,8 @@ class Trace:
         self.versions: dict[Storage, int] = {}
         self.changed: list[StorageCell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
+        self.released: list[tuple[Any, Any]] = []  # nodes from outside, and what they had saved
+        self.grads_set: set[Tensor] = set()  # tensors that were given a gradient, or none
         self.grad_of: dict[Storage, Tensor] = {}
         # Of composites, by what decides them: composition, specs of results, whether many.
         self.compositions: dict[Any, tuple[Any, tuple[Spec, ...], bool]] = {}
@@ -208,6 +214,8 @@ class Trace:
     def cell(self, tensor: Tensor) -> StorageCell:
         """The cell of a tensor's storage, adopting a storage from outside."""
         storage = tensor._storage
+        if self.replaced:
+            self._check_data(tensor)
         found = self.cells.get(storage.identity)
         if found is None:
             if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
@@ -362,8 +370,12 @@ class Trace:
         self.relocate()
         if record.is_view:
             source = operands[0]
+            if self.replaced:
+                self._check_data(source)
             out = symbolic_view(source, inferred, record, params)
             mark_view(out, source)
+            if source._storage.trace is None:
+                self.shown.append(out)
             return out
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
@@ -470,10 +482,43 @@ class Trace:
                 grad,
             )
 
+    def replaces_data(self, tensor: Tensor) -> None:
+        """Note that a tensor from outside is given other data: others do not follow it there.
+
+        It is recorded as a write, so what shows the old data must not be used any more.
+        """
+        identity = tensor._storage.identity
+        self.replaced[identity] = tensor
+        for other in (*self.aliases.values(), *self.shown):
+            if other is not tensor and other._storage.identity == identity:
+                self.stale.add(id(other))
+
+    def _check_data(self, tensor: Tensor) -> None:
+        replaced = self.replaced.get(tensor._storage.identity)
+        if replaced is None or tensor is replaced:
+            return
+        if id(tensor) in self.stale or self._from_outside(tensor):
+            raise CaptureError(
+                f"compile: {users_line()}: a tensor that shares its elements with one whose .data "
+                "was assigned is used after that, and goes on showing the elements from before. "
+                "Use a clone() of it, or write in place (copy_) instead of assigning .data."
+            )
+
+    def releases(self, node: Any) -> None:
+        """Note that a node from outside lets go of what it saved."""
+        if node.sequence <= self.start and getattr(node, "saved", None) is not None:
+            self.released.append((node, node.saved))
+
+    def touch_grad(self, tensor: Tensor) -> None:
+        """Note that a tensor is given a gradient, or none: a call does so whatever it had."""
+        self.touch(tensor)
+        self.grads_set.add(tensor)
+
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """A tensor's gradient; whether an outside tensor has one becomes a guard."""
         grad = None if tensor._meta is None else tensor._meta.grad
-        if tensor in self.journal or tensor in self.grads_seen or tensor._storage.trace is self:
+        known = tensor in self.grads_set or tensor in self.grads_seen
+        if known or tensor._storage.trace is self:
             return grad
         self.grads_seen[tensor] = grad
         if grad is not None:
@@ -509,7 +554,7 @@ class Trace:
     def go_back(self, generator: Any, mark: tuple[Trace, Any, int] | None) -> None:
         """Draw from a mark on again."""
         if mark is None or mark[0] is not self or mark[1] is not generator:
-            raise RuntimeError(
+            raise CaptureError(
                 "compile: a generator is given a state that was not taken in the same recorded "
                 "function, loop body or branch; a call reads the generator's own. Take the state "
                 "there, or set it before calling the function."
@@ -546,6 +591,8 @@ class Trace:
 
     def undo(self) -> None:
         """Put back every Python-visible field the function changed."""
+        for released, saved in self.released:
+            released.saved = saved
         for storage, version in self.versions.items():
             storage.version = version
         for tensor, (node, nr, requires_grad, base, grad) in self.journal.items():

@@ -12,6 +12,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.annotations import give
 from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
@@ -74,7 +75,7 @@ class Graph:
 
     def __enter__(self) -> Graph:
         if CONTEXT.capture is not None and not isinstance(CONTEXT.capture, Building):
-            raise RuntimeError("Graph: cannot be built inside a captured function.")
+            raise CaptureError("Graph: cannot be built inside a captured function.")
         self._outer.append(CONTEXT.set(capture=self.trace))
         return self
 

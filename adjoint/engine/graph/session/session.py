@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -102,7 +103,7 @@ class Session:
         if self._closed:
             raise RuntimeError("Session.run: the session is closed. Make another.")
         if CONTEXT.levels or not isinstance(CONTEXT.capture, (Building, type(None))):
-            raise RuntimeError("Session.run: cannot be called inside a capture or transform.")
+            raise CaptureError("Session.run: cannot be called inside a capture or transform.")
         leaves, structure = flatten(fetches)
         with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
             given = self._read_feeds(feeds or {})

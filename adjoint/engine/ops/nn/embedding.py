@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32, int64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
@@ -98,7 +98,7 @@ def _kind(name: str, sparse: bool, weight: Tensor) -> Record:
     if not (sparse and CONTEXT.grad_enabled and weight.requires_grad):
         return EMBEDDING
     if CONTEXT.capture is not None:
-        raise RuntimeError(
+        raise CaptureError(
             f"{name}: a sparse gradient cannot be part of a captured step, because the number of "
             "its rows depends on the data. Pass sparse=False: the gradient is then a dense tensor "
             "with the same values."

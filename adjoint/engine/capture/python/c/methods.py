@@ -129,6 +129,10 @@ def _of_iterator(
 ) -> Any:
     if recorder.is_fresh(bound):
         return method(bound, *args, **kwargs)
+    if method.__name__ == "__next__":
+        return iteration.step(recorder, bound)
+    if method.__name__ == "__iter__":
+        return bound
     from adjoint.engine.capture.python.exposing import from_outside
 
     raise from_outside(recorder, bound)
@@ -363,7 +367,19 @@ def _methodcaller(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: An
 
 
 def _reference(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    return fn() if recorder.is_fresh(fn) else recorder.guard(Answer(fn, ()), fn())
+    """What is referred to; a guard on which object that is must not keep it."""
+    held = fn()
+    if not recorder.is_fresh(fn):
+        recorder.guard(Answer(_identity, (fn,)), _identity(fn))
+        if held is not None and id(held) not in recorder.ways.found:
+            recorder.weakly.setdefault(id(held), fn)
+            recorder.kept.append(held)
+    return held
+
+
+def _identity(reference: Any) -> int | None:
+    held = reference()
+    return None if held is None else id(held)
 
 
 CALLABLES: dict[type, Handler] = {

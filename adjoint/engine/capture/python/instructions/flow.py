@@ -16,6 +16,7 @@ from adjoint.engine.capture.python.frames import (
     raise_new,
 )
 from adjoint.engine.capture.python.plain import MISSING
+from adjoint.engine.core.errors import CaptureError
 
 from .variables import NULL
 
@@ -122,7 +123,10 @@ def push_exc_info(frame: Frame, operand: Any) -> None:
 
 
 def pop_except(frame: Frame, operand: Any) -> None:
-    frame.handled = frame.stack.pop()
+    """The end of a handler; what cannot be recorded goes on, past whatever would catch it."""
+    ended, frame.handled = frame.handled, frame.stack.pop()
+    if isinstance(ended, CaptureError):
+        raise ended
 
 
 def check_exc_match(frame: Frame, operand: Any) -> None:
@@ -133,7 +137,8 @@ def check_exc_match(frame: Frame, operand: Any) -> None:
             raise TypeError(
                 "catching classes that do not inherit from BaseException is not allowed"
             )
-    frame.stack.append(isinstance(frame.stack[-1], kinds))
+    error = frame.stack[-1]
+    frame.stack.append(isinstance(error, kinds) and not isinstance(error, CaptureError))
 
 
 def raise_varargs(frame: Frame, count: int) -> None:

@@ -1,0 +1,53 @@
+"""Logging and warnings: what is told is told again at each call, by Python itself."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+from adjoint.engine.capture.python.recorder import Recorder
+
+from .functions import PYTHON, TABLE, Handler
+
+
+def _told(fn: Any) -> Handler:
+    """A function that only tells: an effect, with whatever it is given in that call."""
+
+    def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("exc_info") or fn.__name__ == "exception":
+            raise recorder.refuse(
+                f"logging with the exception of {fn.__name__}()",
+                "a call does it after the function has ended, when there is none",
+                "Log the message alone.",
+            )
+        recorder.effect(tell, fn, args, recorder.new(dict(kwargs)))
+
+    return handler
+
+
+def tell(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a call tells."""
+    fn(*args, **kwargs)
+
+
+def _warn(
+    recorder: Recorder, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """A warning, at the line that gave it."""
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    frame = recorder.frames[-min(stacklevel, len(recorder.frames))]
+    variables = frame.globals
+    registry = variables.setdefault("__warningregistry__", {})
+    place = frame.code.co_filename, frame.line_number(), variables.get("__name__"), registry
+    recorder.effect(warnings.warn_explicit, message, kind, *place)
+
+
+LEVELS = ("debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log")
+for _name in LEVELS:
+    for _owner in (logging.Logger, logging):
+        _fn = getattr(_owner, _name, None)
+        if _fn is not None:
+            PYTHON[_fn] = _told(_fn)
+TABLE[warnings.warn] = _warn

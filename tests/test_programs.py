@@ -1,0 +1,103 @@
+"""Small stateful programs, and random ones, without compile and with it: nothing differs in silence.
+
+A program that cannot be recorded whole is refused, and then runs as Python under
+`fullgraph=False`. Those programs are listed, so that the list can only shrink.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.engine.core.errors import CaptureError
+from adjoint.graph import capture
+from tests import tensor_programs
+from tests.programs import contents as contents
+from tests.programs import effects as effects
+from tests.programs import iterators as iterators
+from tests.programs import raising as raising
+from tests.programs import reads as reads
+from tests.programs import sizes as sizes
+from tests.programs import tapes as tapes
+from tests.programs import tensors as tensors
+from tests.programs import training as training
+from tests.programs.playing import PROGRAMS, told
+
+REFUSED = frozenset({
+    "contents: numpy_argument", "iterators: mapped_from_outside",
+    "iterators: generator_from_outside", "iterators: generator_that_is_sent_to",
+    "iterators: arrays_of_numpy_drawn", "iterators: whole_numbers_of_numpy",
+    "iterators: seeding_inside", "raising: value_tried", "raising: value_tried_for_a_branch",
+    "raising: printing_tensors", "tensors: reshape_of_transposed_then_written",
+    "tapes: in_place_shape_of_argument", "tapes: in_place_shape_of_state",
+    "training: schedule_inside", "training: lazily_made_layer",
+})  # fmt: skip
+
+
+def play(name: str, wrap: Any) -> Any:
+    """What a program gives; "refused" where its function could not be recorded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = told(PROGRAMS[name](wrap))
+        except (CaptureError, TypeError) as error:
+            found = type(error).__name__, str(error)
+    marks = ("CaptureError", "Refusal", "compile: argument")
+    return "refused" if any(mark in repr(found) for mark in marks) else found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_without_compile(name: str) -> None:
+    want = play(name, lambda fn, **options: fn)
+    interpreted = functools.partial(ad.compile, backend="interpret")
+    if name not in REFUSED:
+        assert play(name, interpreted) == want
+        return
+    assert play(name, interpreted) == "refused"
+    assert play(name, functools.partial(interpreted, fullgraph=False)) == want
+
+
+def check_program(seed: int) -> int:
+    """Play a random program about tensors in two worlds; how many calls were compared."""
+    writer = tensor_programs.Writer(seed)
+    source = writer.source()
+    plain, other = tensor_programs.world(source), tensor_programs.world(source)
+    run = capture(other["f"])
+    for count in range(4):
+        arguments = writer.arguments()
+        given, again = eval(arguments, plain), eval(arguments, other)
+        want = tensor_programs.outcome(plain["f"], plain["S"], *given)
+        got = tensor_programs.outcome(run, other["S"], *again)
+        used_up = isinstance(got, RuntimeError) and "CompiledBackward" in str(got)
+        if isinstance(got, CaptureError) or used_up:  # a program's node is used up as a whole
+            return count
+        eager, compiled = (
+            tensor_programs.state(plain, given, want),
+            tensor_programs.state(other, again, got),
+        )
+        assert compiled[0] == eager[0], source
+        assert "refused" in (eager[1], compiled[1]) or compiled[1] == eager[1], source
+        change = writer.change()
+        for scope in (plain, other):
+            tensor_programs.outcome(exec, change, scope)
+    return 4
+
+
+def test_random_programs_about_tensors() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compared = sum(check_program(seed) for seed in range(60))
+    assert compared > 3 * 60  # few are refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_many_random_programs_about_tensors(part: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(1000 + 500 * part, 1500 + 500 * part):
+            check_program(seed)
