@@ -186,7 +186,7 @@ def shape(value: Any, seen: dict[int, int], memory: dict[int, int]) -> Any:
 
 def gradients(scope: dict[str, Any], result: Any) -> Any:
     """What a loss made of all that is on the tape gives to the leaves."""
-    S, found = scope["S"], []
+    S = scope["S"]
     held = [*result, *S.log, *vars(S).values()] if isinstance(result, list) else []
     kept = {id(t): t for t in held if isinstance(t, ad.Tensor) and t.grad_fn is not None}
     leaves = [t for t in (S.w, S.v, S.leaf) if t.requires_grad and t.is_leaf]

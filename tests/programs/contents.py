@@ -217,7 +217,7 @@ def weak_references(wrap: Wrap) -> Any:
         h = None
 
     return changed(
-        wrap, lambda x: x * ref().scale if ref() is not None else x + len(table),
+        wrap, lambda x: x * ref().scale if ref() is not None else x + len(table),  # type: ignore[union-attr]
         lambda: setattr(h, "scale", 3.0), drop,
     )  # fmt: skip
 

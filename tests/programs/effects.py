@@ -83,7 +83,7 @@ def appended_tensors(wrap: Wrap) -> Any:
 @program
 def appended_argument(wrap: Wrap) -> Any:
     log: list[Any] = []
-    run = wrap(lambda x: (log.append(x), x + 1)[1])
+    run = wrap(lambda x: (log.append(x), x + 1)[1])  # type: ignore[func-returns-value]
     given = [ones(2) * k for k in range(3)]
     out = [run(x) for x in given]
     return out, log, [a is b for a, b in zip(given, log, strict=True)]
@@ -362,7 +362,7 @@ def attributes_set_by_name(wrap: Wrap) -> Any:
 @program
 def effects_of_callbacks(wrap: Wrap) -> Any:
     log: list[Any] = []
-    hooks: list[Any] = [lambda x: log.append(x.sum()) or x * 2]
+    hooks: list[Any] = [lambda x: log.append(x.sum()) or x * 2]  # type: ignore[func-returns-value]
 
     def f(x: Any) -> Any:
         for hook in hooks:

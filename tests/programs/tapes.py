@@ -153,8 +153,8 @@ def gradient_read_and_cleared(wrap: Wrap) -> Any:
             w.grad = None
         y = (w * x).sum()
         y.backward()
-        norm = w.grad.norm()
-        w.grad.mul_(0.5)
+        norm = w.grad.norm()  # type: ignore[union-attr]
+        w.grad.mul_(0.5)  # type: ignore[union-attr]
         return norm
 
     run = wrap(f)
@@ -453,7 +453,7 @@ def hook_inside(wrap: Wrap) -> Any:
 
     def f(x: Any) -> Any:
         y = x * 2
-        y.register_hook(lambda g: log.append(g) or g * 3)
+        y.register_hook(lambda g: log.append(g) or g * 3)  # type: ignore[func-returns-value]
         y.sum().backward()
         return x.grad + 0
 

@@ -292,7 +292,7 @@ def forward_hooks(wrap: Wrap) -> Any:
     log: list[Any] = []
     run = wrap(net)
     out = [run(ramp(2, 2))]
-    handle = net[0].register_forward_hook(lambda m, args, y: log.append(y.sum()) or y * 2)
+    handle = net[0].register_forward_hook(lambda m, args, y: log.append(y.sum()) or y * 2)  # type: ignore[func-returns-value]
     out += [run(ramp(2, 2)), run(ramp(2, 2))]
     handle.remove()
     before = net[1].register_forward_pre_hook(lambda m, args: (args[0] + 1,))

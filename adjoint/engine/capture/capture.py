@@ -151,7 +151,7 @@ class Captured(Inspection):
             if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
-            error = None if raised.by_program else raised.error
+            error: BaseException | None = None if raised.by_program else raised.error
         except RecordingFailed as refused:
             error = refused.__cause__ or refused
         else:
