@@ -20,14 +20,15 @@ from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import check_distinct, containers
 from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.methods import Methods
+from adjoint.engine.capture.moving import has_moved
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
 from adjoint.engine.capture.python import Location, Observation, observe
+from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS
-from adjoint.engine.capture.python.upcoming import Upcoming
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
 from adjoint.engine.core.errors import CaptureError
@@ -35,7 +36,6 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
@@ -456,7 +456,7 @@ class Captured(Inspection):
                 for g in found.recorder.guards.values()
                 if isinstance(g.place, _PLACES) and g.value is not MISSING
             ]
-            changed = [c for c in changed if _moved(c[1], c[2])]
+            changed = [c for c in changed if has_moved(c[1], c[2])]
             if changed and self._note_moving(
                 [(p, a, b if is_tensor(b) else a, w) for p, a, b, w in changed]
             ):
@@ -547,25 +547,6 @@ class Captured(Inspection):
 def _all(restores: list[Callable[[], None]]) -> None:
     for restore in restores:
         restore()
-
-
-def _moved(before: Any, now: Any) -> bool:
-    """Whether a function put another number or tensor where it had read one."""
-    if is_tensor(before):
-        return is_tensor(now) and now is not before and not _is_of_body(now)
-    number = type(before) in NUMBERS and type(before) is not bool
-    return number and (now is not before) and (type(now) in NUMBERS or is_host(now))
-
-
-def _is_of_body(tensor: Any) -> bool:
-    """Whether the body of a loop or branch made a tensor."""
-    trace = tensor._storage.trace
-    return trace is not None and trace.closes
-
-
-def is_host(value: Any) -> bool:
-    """Whether a value stands for a number of each call."""
-    return isinstance(value, HostScalar)
 
 
 def _again(

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import attributes, upcoming
+from . import attributes
+from .c import upcoming
 from .calling import call, is_python
 from .exposing import _VIEWS, expose, from_outside, is_iterator
 from .locations import Answer

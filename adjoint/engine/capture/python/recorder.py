@@ -35,8 +35,8 @@ from .plain import MISSING, NUMBERS, PLAIN, can_change
 from .ways import Ways
 
 if TYPE_CHECKING:
+    from .c.upcoming import Ahead
     from .frames import Frame
-    from .upcoming import Ahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -62,3 +63,12 @@ class Pair:
             ):
                 return "made"
         return "source" if storage is self.source._storage else None
+
+
+def shows_old_data() -> CaptureError:
+    """What is said of a tensor that does not follow another to the data that was assigned to it."""
+    return CaptureError(
+        f"compile: {users_line()}: a tensor that shares its elements with one whose .data was "
+        "assigned is used after that, and goes on showing the elements from before. Use a clone() "
+        "of it, or write in place (copy_) instead of assigning .data."
+    )

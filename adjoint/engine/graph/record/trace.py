@@ -27,7 +27,7 @@ from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major
+from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major, shows_old_data
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
@@ -498,11 +498,7 @@ class Trace:
         if replaced is None or tensor is replaced:
             return
         if id(tensor) in self.stale or self._from_outside(tensor):
-            raise CaptureError(
-                f"compile: {users_line()}: a tensor that shares its elements with one whose .data "
-                "was assigned is used after that, and goes on showing the elements from before. "
-                "Use a clone() of it, or write in place (copy_) instead of assigning .data."
-            )
+            raise shows_old_data()
 
     def releases(self, node: Any) -> None:
         """Note that a node from outside lets go of what it saved."""

@@ -14,12 +14,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .exposing import from_outside
-from .locations import Location
-from .plain import MISSING
+from adjoint.engine.capture.python.exposing import from_outside
+from adjoint.engine.capture.python.locations import Location
+from adjoint.engine.capture.python.plain import MISSING
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
+    from adjoint.engine.capture.python.recorder import Recorder
 
 _WARNS = sys.version_info >= (3, 12)  # that iterators of itertools will not be copied any more
 _PAIRED = (zip, enumerate)  # whose tuples are made anew for each value: their parts are places
