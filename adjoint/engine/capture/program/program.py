@@ -105,7 +105,7 @@ class Program:
         for position, tensor in self.pinned:
             if leaves[position] is not tensor:
                 return False
-        if not self.apart.isdisjoint(map(id, leaves)):
+        if self.apart and not self.apart.isdisjoint(map(id, leaves)):
             return False
         for position, base in self.bases:
             if _base_of(leaves[position]) is not base:
