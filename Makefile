@@ -63,6 +63,7 @@ bench: $(STAMP)          ## training steps and overhead, interleaved with PyTorc
 
 pages: $(STAMP)          ## pages that people open, checked in a headless Chromium
 	$(BIN)/python -m tests.pages.check
+	$(BIN)/python tools/check_page.py
 
 docs: $(STAMP)           ## HTML documentation in docs/_build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +120,48 @@ def test_composites_keep_their_names() -> None:
     assert "If" in ops(export(*PROGRAMS["branch"][:2]))
     assert "Scan" in ops(export(*PROGRAMS["scan"][:2]))
     assert "Loop" in ops(export(*PROGRAMS["loop"][:2]))
+
+
+RECURRENT: dict[str, tuple[Any, str]] = {
+    "lstm": (lambda: nn.LSTM(4, 8), "LSTM"),
+    "deep lstm": (
+        lambda: nn.LSTM(4, 8, 2, batch_first=True, bidirectional=True, bias=False), "LSTM"),
+    "gru": (lambda: nn.GRU(4, 8, 2, bidirectional=True), "GRU"),
+    "gru without biases": (lambda: nn.GRU(4, 8, bias=False), "GRU"),
+    "rnn": (lambda: nn.RNN(4, 8), "RNN"),
+    "rnn of relu": (lambda: nn.RNN(4, 8, nonlinearity="relu"), "RNN"),
+    "projected": (lambda: nn.LSTM(4, 8, proj_size=3), "Scan"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_keep_their_names(name: str) -> None:
+    """One operator a layer and direction; what it gives is compared by the export itself."""
+    make, operator = RECURRENT[name]
+    net = make()
+    sizes = {"input": {0: "first", 1: "second"}}
+    message = export(net, ad.randn(5, 3, 4), dynamic=sizes).model_proto
+    kinds = [node.op_type for node in message.graph.node]
+    layers = getattr(net, "num_layers", 1) * (2 if net.bidirectional else 1)
+    assert kinds.count(operator) == layers
+    assert "MatMul" not in kinds or operator == "Scan"
+
+
+def test_a_loop_that_is_no_layer_stays_one() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        def cell(h: Any, row: Any) -> Any:
+            h = (row + h @ w.T).tanh() * 0.5
+            return h, h
+
+        return ad.scan(cell, ad.zeros(3, 4), x)[1]
+
+    message = export(fn, (ad.randn(5, 3, 4), ad.randn(4, 4))).model_proto
+    assert "Scan" in [node.op_type for node in message.graph.node]
+
+
+def test_layers_that_loop_in_a_new_process() -> None:
+    program = "import adjoint as ad; ad.onnx.export(ad.nn.LSTM(4, 8), ad.zeros(5, 2, 4))"
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ)
 
 
 def test_what_has_no_form_is_listed_at_once_and_no_file_changes(tmp_path: Path) -> None:

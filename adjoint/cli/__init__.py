@@ -1,4 +1,4 @@
-"""The `adjoint` command: run, train, explain, bench, doctor, launch, plan, info."""
+"""The `adjoint` command: run, train, explain, export, bench, doctor, launch, plan, info."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from adjoint.cli.plan import plan
 
         return plan(given[1:])
-    chosen = parser().parse_args(given)
+    exporting = given[:1] == ["export"]  # its own options stand before the file's
+    chosen = parser().parse_args(["export"] if exporting else given)
+    if exporting:
+        chosen.args = given[1:]
     try:
         status = dispatch(chosen)
         sys.stdout.flush()
@@ -110,6 +113,8 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("doctor", help="whether everything works here, and what to do if not")
     commands.add_parser("bench", help="what this machine does: products, memory, a training step")
+    leave = commands.add_parser("export", help="a model as C, WebAssembly or ONNX", add_help=False)
+    leave.add_argument("args", nargs=argparse.REMAINDER, help="adjoint export --help shows them")
 
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
@@ -127,6 +132,10 @@ def dispatch(chosen: argparse.Namespace) -> int:
             as_module=chosen.as_module,
             full_traceback=chosen.full_traceback,
         )
+    if chosen.command == "export":
+        from adjoint.cli.export import export
+
+        return export(chosen.args)
     if chosen.command == "train":
         from adjoint.cli.train import train_recipe
 

@@ -203,6 +203,7 @@ SUBMODULES = (
     "distributions",
     "debug",
     "errors",
+    "export",
     "fft",
     "func",
     "futures",

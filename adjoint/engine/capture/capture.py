@@ -488,6 +488,28 @@ class Captured(Inspection):
         found.recorder.forget()
         return program
 
+    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+        """The program of a call, handed to the executor factory and not run.
+
+        Float arguments are numbers of each call where the function allows that. State that the
+        recording made (an optimizer's) stays until `program.restore` is called.
+        """
+        leaves, structure = flatten((args, kwargs))
+        numbers = slots(range(len(leaves)), leaves)
+        with TRACING, uncollected():
+            for _ in range(8):
+                key = signature(leaves, structure, self.free.of(structure))
+                made = None if numbers else self._for_sizes(key, leaves, structure)
+                if made is None and numbers:
+                    made = self._with_free_numbers(leaves, structure, numbers)
+                made = made or self.trace(leaves, structure)
+                if made is not None:
+                    return made
+        raise RuntimeError(
+            f"export: {name_of(self.fn)} puts other numbers or tensors where it reads them, each "
+            "time anew; pass them as arguments and return them."
+        )
+
     def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
         """Record the function for arguments of which only (spec, requires_grad) is known."""
         trace = Trace(located=True)

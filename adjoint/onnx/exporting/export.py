@@ -176,6 +176,7 @@ def translated(
         w.nodes.append(onnx.helper.make_node("Identity", [w.names[value]], [name]))
         outputs.append(_info(onnx, name, value, recording))
     inputs = [_info(onnx, name, value, recording) for name, value in recording.inputs]
+    w.nodes = _live(w.nodes, [info.name for info in outputs])
     used = _used(w.nodes)
     tensors = [
         onnx.numpy_helper.from_array(array, name) for name, array in weights.items() if name in used
@@ -223,6 +224,16 @@ def _info(onnx: Any, name: str, value: Any, recording: Recording) -> Any:
             symbol = recording.labels.get(terms[0][0][0]) if plain else None
         sizes.append(symbol if isinstance(n, Extent) else int(n))
     return onnx.helper.make_tensor_value_info(name, NUMBERS[ARRAYS[value.spec.dtype]], sizes)
+
+
+def _live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """The nodes that outputs need; a layer that took its product's operands leaves that unread."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted |= _used([node])
+    return kept[::-1]
 
 
 def _used(nodes: Sequence[Any]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Control flow: cond, scan and while_loop as If, Scan and Loop."""
+"""Control flow: cond, scan and while_loop as If, Scan (or a recurrent layer) and Loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.onnx.exporting.recurrent import emit_layer, layer_of
 from adjoint.onnx.exporting.writer import NoForm, Writer, emits
 
 
@@ -34,6 +35,9 @@ def scan(w: Writer, node: Node) -> list[str]:
     body, carries, xs = (node.params[k] for k in ("body", "carries", "xs"))
     if any(node.params["advance"]):
         raise NoForm("a scan whose constants advance")
+    layer = layer_of(node)
+    if layer is not None:
+        return emit_layer(w, layer)
     moving = body.inputs[: carries + xs]
     inner, formals = w.body(body, moving, "body")
     _outer(w, inner, body.inputs[carries + xs :], list(node.inputs[carries + xs :]))

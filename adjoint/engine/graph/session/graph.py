@@ -21,6 +21,7 @@ from adjoint.engine.core.state.placement import chosen
 from adjoint.engine.core.tree import flatten, map_tree, unflatten
 from adjoint.engine.graph import file, ir
 from adjoint.engine.graph.drawing.svg import to_svg
+from adjoint.engine.graph.flow import scan as scan  # layers that loop are recorded by it
 from adjoint.engine.graph.interpreter import evaluate
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Building, Fed, Update

@@ -17,8 +17,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeAlias
+
+from adjoint.engine.backends.llvm.ir.machine import Features as Features
+from adjoint.engine.backends.llvm.ir.machine import host_features as host_features
 
 Number: TypeAlias = bool | int | float
 Operand: TypeAlias = "V | Number"
@@ -55,29 +57,6 @@ def type_text(kind: str, lanes: int) -> str:
     """
     element = _TYPES[kind][0]
     return element if lanes == 1 else f"<{lanes} x {element}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What the processor can do that decides which instructions are written."""
-
-    fused: bool = True  # multiply-add in one rounding
-    halves: bool = True  # conversion between float16 and float32
-    nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
-    device: bool = False  # remainders of floats, sines and cosines by functions of the device
-
-
-@lru_cache(maxsize=1)
-def host_features() -> Features:
-    """The features of this machine; LLVM calls library functions for those it lacks."""
-    import platform
-
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return Features()
-    from llvmlite import binding
-
-    have = binding.get_host_cpu_features()
-    return Features(fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ Note [sized plans]
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizing import Example, Sizing
 
 Made = tuple[Image, dict[str, library.NativeFunction]]
+# What is done with the functions of a plan, by default to have them as code in this process.
+Load = Callable[[dict[str, Callable[[], library.Text]]], dict[str, library.NativeFunction]]
 FAR = 8
 LEAST = 16
 PLANS = 16  # that a family keeps
@@ -152,13 +155,15 @@ def shared_by(task: Task, options: Options) -> SizedPlans | None:
     return None if kept.refused else kept
 
 
-def planned(task: Task, options: Options, kept: SizedPlans) -> Made | None:
+def planned(
+    task: Task, options: Options, kept: SizedPlans, load: Load = library.load
+) -> Made | None:
     """The image and code of a task, from a plan made for many sizes; None where there is none."""
     assert task.sizing is not None
     sizes = task.sizing.sizes
     found = kept.find(sizes)
     if found is None:
-        made = sized_plan(task, options, sizes, reference_of(sizes))
+        made = sized_plan(task, options, sizes, reference_of(sizes), load)
         if isinstance(made, str):
             kept.refused = made
             return None
@@ -166,7 +171,7 @@ def planned(task: Task, options: Options, kept: SizedPlans) -> Made | None:
         return made.at(sizes)
     if not found.believed(sizes):
         corner = found.corner(sizes)
-        check = sized_plan(task, options, corner, found.reference)
+        check = sized_plan(task, options, corner, found.reference, load)
         if isinstance(check, str) or not check.at(corner)[0].same(found.at(corner)[0]):
             kept.refused = "a plan made at some sizes is not what one made at others says"
             return None
@@ -175,7 +180,9 @@ def planned(task: Task, options: Options, kept: SizedPlans) -> Made | None:
     return found.at(sizes)
 
 
-def sized_plan(task: Task, options: Options, sizes: Sizes, reference: Sizes) -> Sized | str:
+def sized_plan(
+    task: Task, options: Options, sizes: Sizes, reference: Sizes, load: Load = library.load
+) -> Sized | str:
     """A plan made at extents of these sizes, or why there is none."""
     sizing: Sizing = task.sizing  # type: ignore[assignment]
     scope = sizing.scope.again(reference)
@@ -202,7 +209,7 @@ def sized_plan(task: Task, options: Options, sizes: Sizes, reference: Sizes) -> 
     draft = Draft(plan)
     if None in draft.segments:
         return "the eager table does a part of it"
-    functions = library.load(functions_of(plan, emit))
+    functions = load(functions_of(plan, emit))
     computed = {name for name, _, _ in sizing.scope.derived.values()}
     own = {s: n for s, n in sizes.items() if s not in computed}
     return Sized(draft, scope, own, reference, functions, dict(own), dict(own))

@@ -74,7 +74,7 @@ TURNS = 128  # of loops, before a program pauses; to go on costs two or three mi
 def driver_text(target: Platform) -> str:
     """The driver's IR."""
     parts = [DECLARATIONS, placing_text(target), waiting_text(target)]
-    parts += [_walk(timed=False), _walk(timed=True), SPREAD, TIMING]
+    parts += [walk_text(timed=False), walk_text(timed=True), SPREAD, TIMING]
     parts += [_run(timed=False), _run(timed=True), WORKER, _threads(target), STOPPING]
     return "\n".join(parts)
 
@@ -89,7 +89,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 # -- the walk -------------------------------------------------------------------------------------
 
 
-def _walk(timed: bool) -> str:
+def walk_text(timed: bool) -> str:
     """`walk` returns the number of the next barrier.
 
     Whatever ends the walk comes after a barrier: the caller must not return before everybody is

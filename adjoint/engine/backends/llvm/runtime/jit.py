@@ -120,6 +120,54 @@ def assemble(text: str) -> bytes:
                 return _pack(names, machine.emit_object(module))
 
 
+def object_for(text: str, triple: str, processor: str, features: str, *, level: int) -> bytes:
+    """The object file of a module for any machine that LLVM knows."""
+    with _lock:
+        llvm = _llvm()
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        machine = llvm.Target.from_triple(triple).create_target_machine(
+            cpu=processor,
+            features=features,
+            opt=level,
+            reloc="static" if triple.startswith("wasm") else "pic",
+            codemodel="default",
+        )
+        with llvm.create_context() as context:
+            try:
+                module = llvm.parse_assembly(text, context)
+            except RuntimeError as error:
+                raise AssemblyError(_explain_syntax(str(error), text)) from None
+            with module:
+                module.triple = triple
+                module.data_layout = str(machine.target_data)
+                try:
+                    module.verify()
+                except RuntimeError as error:
+                    raise AssemblyError(_explain_module(str(error), text)) from None
+                made: bytes = machine.emit_object(module)
+                return made
+
+
+def printed(text: str) -> str:
+    """A module's text as LLVM prints it: one way to say everything."""
+    with _lock:
+        llvm = _llvm()
+        with llvm.create_context() as context:
+            try:
+                module = llvm.parse_assembly(text, context)
+            except RuntimeError as error:
+                raise AssemblyError(_explain_syntax(str(error), text)) from None
+            with module:
+                return str(module)
+
+
+def host() -> tuple[str, str, str]:
+    """(triple, processor, features) of this machine."""
+    with _lock:
+        return _host()
+
+
 def _visible(value: Any) -> bool:
     return value.linkage.name not in {"internal", "private"}
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from adjoint.engine.backends.llvm.ir.machine import machine
 from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.backends.llvm.ir.writer import Writer
 
@@ -112,25 +113,31 @@ _HWCAP, _ASIMDDP = 16, 1 << 20  # of Linux: an entry of what a program is told, 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 
 
-def best_dot(machine: str, have: set[str]) -> Dot:
+def best_dot(kind: str, have: set[str]) -> Dot:
     """The best dot of a processor with these features."""
-    for name, needed in _NEEDS.get(machine, ()):
+    for name, needed in _NEEDS.get(kind, ()):
         if needed <= have:
             return DOTS[name]
     return DOTS["widened"]
 
 
-@cache
 def host_dot() -> Dot:
+    """The best dot of the processor that text is written for."""
+    other = machine().dot
+    return DOTS[other] if other else _this_dot()
+
+
+@cache
+def _this_dot() -> Dot:
     """The best dot of this processor."""
     from llvmlite import binding
 
-    machine = platform.machine().lower()
-    machine = _MACHINES.get(machine, machine)
-    if machine == "aarch64":  # LLVM does not tell
-        return best_dot(machine, {"dotprod"} if _has_dotprod() else set())
+    kind = platform.machine().lower()
+    kind = _MACHINES.get(kind, kind)
+    if kind == "aarch64":  # LLVM does not tell
+        return best_dot(kind, {"dotprod"} if _has_dotprod() else set())
     have = {name for name, there in binding.get_host_cpu_features().items() if there}
-    return best_dot(machine, have)
+    return best_dot(kind, have)
 
 
 def _has_dotprod() -> bool:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
+from adjoint.engine.backends.llvm.ir.machine import machine
 from adjoint.engine.backends.llvm.ir.vector import V, mad, select, width
 from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
 
@@ -36,19 +36,10 @@ class Tile:
         return self.lanes * self.vectors
 
 
-@cache
 def registers() -> tuple[int, int, bool]:
-    """(bits of a vector register, how many there are, whether NEON)."""
-    import platform
-
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return 128, 32, True
-    from llvmlite import binding
-
-    have = binding.get_host_cpu_features()
-    if have.get("avx512f"):
-        return 512, 32, False
-    return (256 if have.get("avx") else 128), 16, False
+    """(bits of a vector register, how many there are, whether NEON) of the machine written for."""
+    made_for = machine()
+    return made_for.bits, made_for.registers, made_for.by_lane
 
 
 # (bits of a register, how many) -> rows and vectors of a tile whose columns lie along the lanes

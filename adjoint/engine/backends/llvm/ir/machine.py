@@ -1,0 +1,81 @@
+"""Machines: what the text of kernels depends on, for this processor and for others.
+
+Kernels are written for the machine of the moment, this one unless `writing_for` names another: the
+export of programs writes for processors that are elsewhere. Plans are made within it too, since
+how matrices are packed depends on the registers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the processor can do that decides which instructions are written."""
+
+    fused: bool = True  # multiply-add in one rounding
+    halves: bool = True  # conversion between float16 and float32
+    nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
+    device: bool = False  # remainders of floats, sines and cosines by functions of the device
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A processor, as far as text is written for it."""
+
+    features: Features
+    bits: int  # of a vector register
+    registers: int  # how many there are
+    by_lane: bool  # products by one lane of a vector are one instruction (NEON)
+    dot: str = ""  # how sums of int8 products are made; of this machine, as it finds out itself
+
+
+@cache
+def this_machine() -> Machine:
+    """The machine this process runs on; LLVM calls library functions for features it lacks."""
+    import platform
+
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return Machine(Features(), 128, 32, by_lane=True)
+    from llvmlite import binding
+
+    have = binding.get_host_cpu_features()
+    features = Features(
+        fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False
+    )
+    if have.get("avx512f"):
+        return Machine(features, 512, 32, by_lane=False)
+    return Machine(features, 256 if have.get("avx") else 128, 16, by_lane=False)
+
+
+_written_for: ContextVar[Machine | None] = ContextVar("written_for", default=None)
+
+
+def machine() -> Machine:
+    """The machine that text is written for."""
+    return _written_for.get() or this_machine()
+
+
+def host_features() -> Features:
+    """What the machine that text is written for can do."""
+    return machine().features
+
+
+@contextmanager
+def writing_for(other: Machine) -> Iterator[None]:
+    """Plan and write for another machine than this one.
+
+    >>> with writing_for(Machine(Features(fused=False), 128, 16, by_lane=False)):
+    ...     host_features().fused
+    False
+    """
+    token = _written_for.set(other)
+    try:
+        yield
+    finally:
+        _written_for.reset(token)

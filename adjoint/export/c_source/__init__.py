@@ -1,0 +1,1 @@
+"""LLVM's text as one C file, for compilers that know GCC's vectors."""

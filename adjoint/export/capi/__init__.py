@@ -1,0 +1,1 @@
+"""A library of tensors for C: its header and source, with kernels that LLVM makes."""

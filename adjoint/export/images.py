@@ -1,0 +1,64 @@
+"""Images of a recording for a machine, and the functions they call, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.backends.llvm.loops.kernels import emit
+from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned
+from adjoint.engine.backends.llvm.target import LLVM
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.draft import Draft, functions_of
+from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import EagerCall, Text
+from adjoint.engine.graph.execution import Task
+from adjoint.export.errors import ExportError
+
+Writer = Callable[[], Text]
+
+
+class Planner:
+    """Plans recordings that differ in sizes, and collects how their functions are written."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.writers: dict[str, Writer] = {}
+        self.families: dict[int, SizedPlans] = {}  # by the graph they are instances of
+
+    def image(self, task: Task) -> Image:
+        """The image of a task."""
+        if task.sizing is not None:
+            family = self.families.setdefault(id(task.sizing.kept), SizedPlans())
+            if not family.refused:
+                made = planned(task, self.options, family, self._collect)
+                if made is not None:
+                    return made[0]
+        plan = plan_for(task, LLVM, self.options)
+        refuse_calls(plan)
+        self._collect(functions_of(plan, emit))
+        return Draft(plan).at({})
+
+    def _collect(self, wanted: dict[str, Writer]) -> dict[str, Any]:
+        self.writers.update(wanted)
+        return {}
+
+    def texts(self, names: set[str]) -> str:
+        """The functions of these names and what they need, as one module's text."""
+        texts = [self.writers[name]() for name in sorted(names)]
+        declarations = sorted({d for _, needed in texts for d in needed})
+        return "\n".join([*declarations, *(text for text, _ in texts)])
+
+
+def refuse_calls(plan: Plan) -> None:
+    """Refuse a plan in which the eager table does a part, with all of these parts at once."""
+    lines: dict[str, None] = {}
+    for step in plan.steps:
+        if isinstance(step, EagerCall):
+            where = step.node.where
+            at = "" if where is None else f" at {where[0]}:{where[1]}"
+            lines[f"  {step.node.record.name}{at}: {step.reason}"] = None
+    if lines:
+        raise ExportError("export.aot: these operations have no native code:\n" + "\n".join(lines))

@@ -1,0 +1,273 @@
+"""A call recorded for export: its graph, where inputs come from, what it writes and returns."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.capture.capture import Captured
+from adjoint.engine.capture.dynamic.dynamic import mark_dynamic
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.program.recipes import Made
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.ir import DataflowGraph
+from adjoint.engine.graph.record.sources import Argument, GradOf, Host, State
+from adjoint.engine.tensor.storage import Storage
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.export.errors import ExportError
+from adjoint.nn.modules.module import Module
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One call as a task, and what its operands are to whoever calls it from C."""
+
+    task: Task
+    arguments: dict[int, int]  # graph input -> leaf of the call
+    states: dict[int, Storage]  # graph input -> what it reached by itself
+    hosts: dict[int, HostScalar]  # graph input -> the number
+    targets: dict[int, Storage]  # write -> state that it does not read
+    results: list[tuple[Shape, DType]]
+    written_arguments: frozenset[int]  # leaves
+    written_states: frozenset[int]  # identities of storages
+    draws: tuple[tuple[Any, int], ...]  # generators, and how many numbers a call takes
+    counters: dict[int, Storage]  # id of a counter tensor -> its storage
+    guards: tuple[tuple[HostScalar, Any], ...]
+    numbers: dict[int, int]  # id of a float argument's scalar -> leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The example of a call, taken apart."""
+
+    fn: Callable[..., Any]
+    leaves: list[Any]
+    structure: Any
+    names: list[str]  # of all leaves
+
+    @property
+    def tensors(self) -> list[int]:
+        """Which leaves are tensors."""
+        return [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
+
+    def resized(
+        self, shapes: Mapping[int, Shape], dims: Mapping[int, Sequence[int]]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with tensors of other shapes in some places, whose `dims` may change."""
+        leaves = list(self.leaves)
+        for k, shape in shapes.items():
+            held: Tensor = HOOKS.array.wrap(np.zeros(shape, NUMPY_OF[leaves[k].dtype]))
+            if leaves[k].requires_grad:
+                held.requires_grad_()
+            if dims.get(k):
+                mark_dynamic(held, dims[k])
+            leaves[k] = held
+        args, kwargs = unflatten(self.structure, leaves)
+        return args, kwargs
+
+
+def call_of(
+    fn: Any, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str] | None
+) -> Call:
+    """Take a call apart and name its arguments."""
+    if not callable(fn):
+        raise TypeError(f"export.aot: expected a function or module, received {type(fn).__name__}.")
+    given = (args,) if isinstance(args, Tensor) else tuple(args)
+    leaves, structure = flatten((given, dict(kwargs or {})))
+    bad = [type(x).__name__ for x in leaves if isinstance(x, np.ndarray)]
+    if bad:
+        raise TypeError("export.aot: arguments are tensors; received a NumPy array. Wrap it.")
+    return Call(fn, leaves, structure, _names(fn, given, dict(kwargs or {}), leaves, names))
+
+
+def _names(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], given: Any
+) -> list[str]:
+    """A name for each leaf: given, or the parameter's."""
+    try:
+        bound = inspect.signature(getattr(fn, "forward", fn)).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = dict(enumerate(args)) | kwargs  # type: ignore[assignment]
+    found: list[str] = []
+    for name, value in bound.items():
+        parts = flatten(value)[0]
+        stem = f"input_{name}" if isinstance(name, int) else str(name)
+        found += [stem] if len(parts) == 1 else [f"{stem}_{k}" for k in range(len(parts))]
+    if len(found) != len(leaves):
+        found = [f"input_{k}" for k in range(len(leaves))]
+    tensors = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    for k, name in zip(tensors, given or (), strict=False):
+        found[k] = name
+    return found
+
+
+@contextlib.contextmanager
+def evaluating(fn: Any, *, training: bool) -> Iterator[None]:
+    """A module in the mode that it is exported in, off the tape; functions as they are."""
+    if not isinstance(fn, Module):
+        yield
+        return
+    modes = {m: m.training for m in fn.modules()}
+    try:
+        if not training:
+            fn.eval()
+        with CONTEXT.having(grad_enabled=False):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+class Recorder:
+    """Records a function at one size after another."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.tasks: list[Task] = []
+        self.programs: list[Program] = []
+        fn: Any = call.fn
+        if isinstance(fn, Captured):
+            fn = fn.fn
+        if hasattr(type(fn), "_orig_mod"):
+            fn = fn._orig_mod
+        # Results of their own, in row-major order, whatever they share and however they lie.
+        self.captured = Captured(lambda *args, **kwargs: _fresh(fn(*args, **kwargs)), self._take)
+
+    def _take(self, task: Task) -> Executable:
+        self.tasks.append(task)
+        return _never
+
+    def at(self, shapes: Mapping[int, Shape], dims: Mapping[int, Sequence[int]]) -> Recording:
+        """The recording for tensors of these shapes, by leaf, of which some `dims` may change."""
+        args, kwargs = self.call.resized(shapes, dims)
+        program = self.captured.recorded(args, kwargs)
+        self.programs.append(program)
+        task = self.tasks[-1]
+        if program.restore is not None:  # it made state: the next call, which finds it, is alike?
+            later = self.captured.recorded(args, kwargs)
+            self.programs.append(later)
+            if later.text() != program.text():
+                raise ExportError(
+                    "export.aot: the function's first call, which makes state (an optimizer's), is "
+                    "unlike those after it. Call it once before it is exported."
+                )
+        return recording_of(program, task)
+
+    def end(self) -> None:
+        """Take back the state that recordings made."""
+        for program in reversed(self.programs):
+            if program.restore is not None:
+                program.restore()
+        self.programs.clear()
+
+
+def _never(inputs: list[Any], targets: list[Any]) -> list[Any]:
+    raise AssertionError("a program recorded for export was run")
+
+
+def _fresh(result: Any) -> Any:
+    """Copies of the tensors of a result, as a list."""
+    leaves = flatten(result)[0]
+    return [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
+def recording_of(program: Program, task: Task) -> Recording:
+    """What a program is to whoever calls it from C; refuses what only Python can do."""
+    _refuse_python(program)
+    made = [program.recipes[k] for k in program.results]
+    if not all(isinstance(r, Made) and not r.chain for r in made) or not (made or program.writes):
+        raise ExportError(
+            "export.aot: the function returns something other than tensors that it computes. "
+            "Return tensors."
+        )
+    outputs = [program.roots[r.root].output for r in made if isinstance(r, Made)]
+    kept = [*outputs, *[k for _, k in program.writes]]
+    examples = [_example(v) for v in task.graph.inputs]
+    held = {id(x): k for k, x in enumerate(task.examples)}
+    targets, unread = [], {}
+    for n, ((source, k), target) in enumerate(zip(task.writes, task.targets, strict=True)):
+        place = held.get(id(target))
+        targets.append(_example(task.graph.outputs[k]) if place is None else examples[place])
+        if place is None:
+            if not isinstance(source, State):
+                raise ExportError("export.aot: the function writes a part of an argument.")
+            unread[n] = source.held
+    sizing = task.sizing
+    pruned = Task(
+        graph=_outputs_only(task.graph, kept),
+        sources=task.sources,
+        writes=tuple([(source, len(outputs) + n) for n, (source, _) in enumerate(task.writes)]),
+        returned=frozenset(range(len(outputs))),
+        examples=tuple(examples),
+        targets=tuple(targets),
+        sizing=None if sizing is None else replace(sizing, graph=_outputs_only(sizing.graph, kept)),
+    )
+    sources = dict(enumerate(task.sources))
+    return Recording(
+        task=pruned,
+        arguments={i: s.position for i, s in sources.items() if isinstance(s, Argument)},
+        states={i: s.held for i, s in sources.items() if isinstance(s, State)},
+        hosts={i: s.scalar for i, s in sources.items() if isinstance(s, Host)},
+        targets=unread,
+        results=[
+            (tuple(map(int, v.spec.shape)), v.spec.dtype)
+            for v in pruned.graph.outputs[: len(outputs)]
+        ],
+        written_arguments=frozenset(
+            s.position for s, _ in program.writes if isinstance(s, Argument)
+        ),
+        written_states=frozenset(id(s.held) for s, _ in program.writes if isinstance(s, State)),
+        draws=tuple(program.draws),
+        counters={id(t): t._storage for group in program.counters for t in group},
+        guards=tuple(program.host_guards),
+        numbers={id(slot.scalar): slot.place for slot in program.numbers},
+    )
+
+
+def _refuse_python(program: Program) -> None:
+    """Refuse what a program would do again in Python at each call."""
+    if program.python is not None:
+        raise ExportError(
+            "export.aot: the function changes Python's own state (an attribute, a list, a state "
+            "that an optimizer makes on its first step), which C has not. Call it once before it "
+            "is exported, so that its state is there, or pass what changes and return it."
+        )
+    if program.rebinds:
+        raise ExportError("export.aot: the function puts other things into its arguments.")
+    if any(isinstance(s, GradOf) for s in program.sources):
+        raise ExportError(
+            "export.aot: the function adds to gradients that were there before it. Call "
+            "zero_grad() in it."
+        )
+    if program.grads and not program.writes:
+        raise ExportError(
+            "export.aot: the function leaves its results in .grad, which C has not. Return the "
+            "gradients, or step an optimizer."
+        )
+    if any(isinstance(s, Argument) and s.whole for s in program.sources):
+        raise ExportError("export.aot: arguments share memory. Give each its own: x.clone().")
+
+
+def _outputs_only(graph: DataflowGraph, kept: Sequence[int]) -> DataflowGraph:
+    """The graph with some of its outputs."""
+    made = graph.copy()
+    made.outputs = [graph.outputs[k] for k in kept]
+    return made
+
+
+def _example(value: Any) -> Any:
+    """An array that lies as an operand does: in row-major order; a number for one of the host's."""
+    return 0 if value.host else np.empty(tuple(value.spec.shape), NUMPY_OF[value.spec.dtype])
