@@ -22,7 +22,7 @@ from types import FunctionType
 from typing import Any
 
 from benchmarks.families import FAMILIES
-from benchmarks.worker import make_step
+from benchmarks.worker import least, make_step
 
 Place = tuple[Any, str, str]  # what has a function, its name there, the stage
 
@@ -31,6 +31,7 @@ def places() -> list[Place]:
     """The functions whose time is told, in the order of a first call."""
     import adjoint as ad
     import adjoint.engine.backends.llvm.program.native as native
+    import adjoint.engine.backends.llvm.program.planning as planning
     import adjoint.engine.compiler.schedule.build as build
     from adjoint.engine.backends.llvm.runtime import jit
     from adjoint.engine.capture import capture
@@ -44,7 +45,7 @@ def places() -> list[Place]:
         (ad.optim.AdamW, "step", "    optimizer"),
         (capture, "build", "  make a program of it"),
         (program.Program, "prepare", "  prepare the program"),
-        (program, "Plan", "    plan calls"),
+        (program, "PreparedCall", "    plan calls"),
         (program.Program, "_overlaps", "    look for overlaps"),
         (native, "disk_key", "    key"),
         (native, "from_disk", "    load image"),
@@ -52,7 +53,7 @@ def places() -> list[Place]:
         (build, "Legal", "    legalise"),
         (build, "Fusion", "    fuse"),
         (build, "batch", "    batch"),
-        (native, "emit", "    emit text"),
+        (planning, "emit", "    emit text"),
         (jit, "assemble", "    machine code"),
         (jit, "link", "    link"),
     ]
@@ -90,8 +91,10 @@ def measure(family: str) -> dict[str, float]:
     import adjoint.nn.functional
 
     fn, args = make_step(ad, FAMILIES[family])
-    compiled = ad.compile(fn)
     stages: dict[str, float] = {}
+    start = time.process_time()
+    compiled = ad.compile(fn)
+    stages["compile() itself"] = time.process_time() - start
 
     def call(title: str) -> None:
         start = time.process_time()
@@ -101,7 +104,10 @@ def measure(family: str) -> dict[str, float]:
     with timed(stages, places()):
         call("first call")
     call("second call")
-    order = ["first call", *[label for *_, label in places()], "second call"]
+    guards: Any = compiled.latest.dependence  # type: ignore[attr-defined]
+    stages["guards of a call"] = least(guards.holds, 300)
+    last = ["second call", "guards of a call"]
+    order = ["compile() itself", "first call", *[label for *_, label in places()], *last]
     return {label: stages[label] for label in order if label in stages}
 
 
@@ -117,7 +123,7 @@ def show(title: str, stages: dict[str, float]) -> None:
     """A line for each stage."""
     print(title)
     for label, seconds in stages.items():
-        print(f"  {label:<36}{seconds * 1e3:9.1f} ms")
+        print(f"  {label:<36}{seconds * 1e3:9.{1 if seconds > 1e-3 else 4}f} ms")
 
 
 def main() -> None:

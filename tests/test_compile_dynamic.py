@@ -16,7 +16,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import models, nn
-from adjoint.engine.backends.llvm.program import native, sized
+from adjoint.engine.backends.llvm.program import native, planning, sized
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.extents import (
@@ -371,7 +371,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return made[-1]
 
     monkeypatch.setattr(sized, "plan_for", counted)
-    monkeypatch.setattr(native, "plan_for", counted)
+    monkeypatch.setattr(planning, "plan_for", counted)
     monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     return made
 

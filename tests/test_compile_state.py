@@ -12,6 +12,7 @@ import functools
 import math
 import operator
 import os
+import sys
 import types
 import warnings
 import weakref
@@ -488,3 +489,42 @@ def test_guards_and_retraces_name_what_changed() -> None:
     config["kind"] = "b"
     f(ad.ones(1))
     assert "was 'a' and is 'b'" in f.recordings()
+
+
+def test_of_a_large_array_only_what_was_read_counts() -> None:
+    big = np.zeros(1 << 20)
+
+    def shape(x: Any) -> Any:
+        return x * big.shape[0]
+
+    def element(x: Any) -> Any:
+        return x * float(big[5])
+
+    def everything(x: Any) -> Any:
+        return x * float(big.sum())
+
+    compiled = [ad.compile(fn) for fn in (shape, element, everything)]
+    for changed, traces in ((None, (1, 1, 1)), (7, (1, 1, 2)), (5, (1, 2, 3)), (None, (1, 2, 3))):
+        if changed is not None:
+            big[changed] += 1
+        found = [float(run(ad.ones(1))) for run in compiled]
+        assert found == [1 << 20, big[5], big.sum()]
+        assert tuple(run.traces for run in compiled) == traces
+    held = [guard.value for run in compiled for guard in run.latest.dependence.entries]
+    assert all(sys.getsizeof(x) < 1000 for value in held if type(value) is tuple for x in value)
+
+
+def test_recordings_are_logged_with_their_reasons(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"kind": "a"}
+    f = ad.compile(lambda x: x * 2 if config["kind"] == "a" else x)
+    with caplog.at_level("INFO", "adjoint.compile"):
+        f(ad.ones(1))
+        assert not caplog.messages
+        config["kind"] = "b"
+        f(ad.ones(1))
+        f(ad.ones(2))
+    first, second = caplog.messages
+    assert "recorded again (2 recordings)" in first
+    assert "['kind'] was 'a' and is 'b'" in first
+    assert "test_compile_state.py:" in first
+    assert "dimension 0 of x takes the sizes 1, 2" in second

@@ -23,12 +23,12 @@ from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.moving import has_moved
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build
-from adjoint.engine.capture.python import Location, Observation, observe
+from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
-from adjoint.engine.capture.python.plain import MISSING, NUMBERS
+from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, share_counts, signature
 from adjoint.engine.core.errors import CaptureError
@@ -71,10 +71,9 @@ class Captured(Inspection):
     <BLANKLINE>
 
     Note [calls]
-        A call takes one of three ways. The quick one: nothing the function can see has changed
-        since it was looked at (`Watch`), and the arguments are like those of a recent call. The
-        long one compares fingerprints and signatures in full. If no program fits, the function is
-        traced. Functions with effects run one call at a time.
+        A call takes one of three ways. The quick one: arguments are like those of a recent call,
+        and the guards of its program hold. The long one compares signatures in full. If no program
+        fits, the function is traced. Functions with effects run one call at a time.
 
     Note [exceptions]
         What a function raises happens as in Python: the recording is taken back and Python does
@@ -257,16 +256,15 @@ class Captured(Inspection):
         """Have places read at each call whose numbers or tensors changed; whether there are any."""
         dependence = program.dependence
         changed = [] if dependence is None else dependence.failed()
-        return self._note_moving([(g.place, g.value, g.place.now(), g.way) for g in changed])
+        return self._note_moving([(g, g.place.now()) for g in changed if _may_move(g)])
 
-    def _note_moving(self, changed: list[tuple[Location, Any, Any, str]]) -> bool:
+    def _note_moving(self, changed: list[tuple[Guard, Any]]) -> bool:
         """Note places that hold another number or tensor; whether any is new."""
         known = len(self.moving)
-        for place, before, now, way in changed:
-            number = type(before) in NUMBERS and type(before) is not bool
-            fits = (number and type(now) is type(before)) or (is_tensor(before) and is_tensor(now))
-            if fits and isinstance(place, _PLACES):
-                self.moving.setdefault(place, f"<{len(self.moving)}: {way}>")
+        for guard, now in changed:
+            before = guard.value
+            if type(now) is type(before) or (is_tensor(before) and is_tensor(now)):
+                self.moving.setdefault(guard.place, f"<{len(self.moving)}: {guard.way}>")
         return len(self.moving) > known
 
     def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
@@ -452,14 +450,11 @@ class Captured(Inspection):
         found = self._observed(trace, structure, given)
         try:
             changed = [
-                (g.place, g.value, g.place.now(), g.way)
-                for g in found.recorder.guards.values()
-                if isinstance(g.place, _PLACES) and g.value is not MISSING
+                (guard, now if is_tensor(now) else guard.value)
+                for guard in found.recorder.guards.values()
+                if _may_move(guard) and has_moved(guard.value, now := guard.place.now())
             ]
-            changed = [c for c in changed if has_moved(c[1], c[2])]
-            if changed and self._note_moving(
-                [(p, a, b if is_tensor(b) else a, w) for p, a, b, w in changed]
-            ):
+            if changed and self._note_moving(changed):
                 self._take_back(found)
                 return None
             tensors = self._tensors(found)
@@ -569,6 +564,13 @@ class Captured(Inspection):
 def _all(restores: list[Callable[[], None]]) -> None:
     for restore in restores:
         restore()
+
+
+def _may_move(guard: Guard) -> bool:
+    """Whether a place may be read at each call: it holds a number or a tensor."""
+    value = guard.value
+    number = type(value) in NUMBERS and type(value) is not bool
+    return (number or is_tensor(value)) and isinstance(guard.place, _PLACES)
 
 
 def _again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from adjoint.engine.capture.signature import argument_names
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.spec import Spec
 
+LOG = logging.getLogger("adjoint.compile")  # tells of each recording but the first, as INFO
 LIMIT = 8  # recordings of one function before the warning
 LATEST = 64  # reasons that are kept
 
@@ -53,6 +55,8 @@ class Retraces:
             self.reasons.append(self._reason(key, programs, program))
             del self.reasons[:-LATEST]
             self.reason_of[id(program)] = self.reasons[-1]
+            again = "compile: %s is recorded again (%d recordings): %s"
+            LOG.info(again, name_of(self.fn), self.count, self.reasons[-1])
         if self.count > LIMIT and not self.warned:
             self.warned = True
             warn_user(self._message([*programs, key]))

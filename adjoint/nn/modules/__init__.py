@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.nn.modules import recorded as recorded  # fills the recorder's table
 from adjoint.nn.modules.module import Module as Module
 
 

@@ -67,10 +67,12 @@ def kind_of(recorder: Recorder, obj: Any) -> type:
     cls = type(obj)
     if (
         can_change(cls)
+        and id(obj) not in recorder.kinds
         and not recorder.engine.keeps(cls)
         and _is_outside(recorder, obj, "__class__")
     ):
         recorder.guard(Kind(obj), cls)
+        recorder.kinds.add(id(obj))
     return cls
 
 
@@ -87,6 +89,9 @@ def special(recorder: Recorder, obj: Any, name: str) -> Any:
 def get(recorder: Recorder, obj: Any, name: str) -> Any:
     """`obj.name`."""
     cls = type(obj)
+    found = recorder.ordinary.get((cls, name), recorder)
+    if found is not recorder:
+        return _ordinary(recorder, obj, name, found)
     if cls is types.ModuleType:
         return _of_module(recorder, obj, name)
     if recorder.engine.is_symbol(obj):
@@ -111,10 +116,32 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
             return _of_module(recorder, obj, name)
     if isinstance(obj, type):
         return _or_getattr(recorder, obj, name, lambda: _of_class(recorder, obj, name))
+    found = class_lookup(recorder, cls, name)
+    if getter is object.__getattribute__ and (found is MISSING or not is_data(recorder, found)):
+        recorder.ordinary[cls, name] = found
+        return _ordinary(recorder, obj, name, found)
     try:
         return generic(recorder, obj, name)
     except AttributeError as error:
         caught = error
+    return _getattr(recorder, obj, name, caught)
+
+
+def _ordinary(recorder: Recorder, obj: Any, name: str, found: Any) -> Any:
+    """An attribute that an object may have itself; `found` is what its class has."""
+    kind_of(recorder, obj)
+    table = recorder.attributes(obj)
+    if table is not None:
+        value = recorder.item(table, name)
+        if value is not MISSING:
+            return value
+    if found is not MISSING:
+        try:
+            return _bind(recorder, found, obj, type(obj))
+        except AttributeError as error:
+            caught = error
+    else:
+        caught = _no_attribute(obj, name)
     return _getattr(recorder, obj, name, caught)
 
 
@@ -401,6 +428,7 @@ def _put_class(recorder: Recorder, cls: type, name: str, value: Any) -> None:
         return
     before = type.__dict__["__dict__"].__get__(cls).get(name, MISSING)
     recorder.lookups.clear()
+    recorder.ordinary.clear()
     if not can_change(cls):
         set_attribute(cls, name, value)  # raises
     if value is MISSING and before is not MISSING:

@@ -83,12 +83,15 @@ class BytecodeDecoder:
         self.instructions: list[tuple[int, int]] = []
         self.offsets: list[int] = []
         self.index_of: dict[int, int] = {}
+        self._after: list[int] = []
         text = code.co_code
         high = 0
         start: int | None = None
         for offset in range(0, len(text), 2):
             opcode, low = text[offset], text[offset + 1]
             if opcode == _CACHE:
+                if self._after:
+                    self._after[-1] = offset + 2
                 continue
             start = offset if start is None else start
             argument = high | low
@@ -98,15 +101,13 @@ class BytecodeDecoder:
             self.index_of[start] = self.index_of[offset] = len(self.instructions)
             self.instructions.append((opcode, argument))
             self.offsets.append(offset)
+            self._after.append(offset + 2)
             high, start = 0, None
         self.end = len(text)
 
     def after(self, index: int) -> int:
         """The offset that jumps of a step are counted from: behind its caches."""
-        text, offset = self.code.co_code, self.offsets[index] + 2
-        while offset < self.end and text[offset] == _CACHE:
-            offset += 2
-        return offset
+        return self._after[index]
 
     def step(self, offset: int) -> int:
         """The step at an offset."""

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from .calling import is_python
+from .engine import elements_of
 from .locations import Answer
 from .plain import BY_IDENTITY, FIXED, can_change, is_plain
 from .recorder import Recorder
@@ -139,7 +140,7 @@ def _expose_other(recorder: Recorder, value: Any) -> Any:
     array = recorder.engine.elements(value)
     if array is not None:
         if not recorder.is_fresh(value):
-            recorder.guard(Answer(recorder.engine.elements, (value,)), array)
+            recorder.guard(Answer(elements_of, (value,)), array)
         return value
     if has_python_methods(recorder, cls):
         raise NeedsPython

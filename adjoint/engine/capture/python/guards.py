@@ -42,7 +42,7 @@ class Guard:
         if self.where is None:
             return "the call"
         code, step = self.where
-        return f"{code.co_filename}:{plan_of(code).line(code, step)}"
+        return f"{code.co_filename}:{plan_of(code).line(code, max(step, 0))}"
 
     @property
     def way(self) -> str:

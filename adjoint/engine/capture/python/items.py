@@ -10,6 +10,7 @@ from typing import Any
 from . import iteration
 from .attributes import class_lookup, field
 from .calling import call, is_python
+from .engine import elements_of
 from .exposing import _VIEWS, expose
 from .locations import Answer, ClassAttribute, Item, Length
 from .operators import (
@@ -63,10 +64,22 @@ def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if recorder.is_fresh(owner):
         return made(recorder, owner[key])
     value = owner[key]
+    alone = element_of(owner, key)
+    if alone is not None:
+        recorder.guard(Answer(element_of, (owner, key)), alone)
+        return value
     if recorder.engine.same_answer(value, owner[key]):
         return recorder.guard(Answer(operator.getitem, (owner, key)), value)
     expose(recorder, owner)
     return made(recorder, value)
+
+
+def element_of(owner: Any, key: Any) -> Any:
+    """An element of an array as a plain value; None of what shares memory with the array."""
+    value = owner[key]
+    names = [c.__name__ for c in type(value).__mro__ if c.__module__ == "numpy"]
+    copied = "generic" in names and "void" not in names  # records look into the array
+    return elements_of(value) if copied else None
 
 
 def index(recorder: Recorder, key: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
 
+from . import instructions as instructions  # what frames execute
 from .calls import call
 from .engine import Engine, NoEngine
 from .guards import Check, Guard, Guards

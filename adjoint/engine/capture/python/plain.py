@@ -85,7 +85,10 @@ def can_change(cls: type) -> bool:
 
 def has(cls: type, name: str) -> bool:
     """Whether a class or one of its bases has an attribute; nobody is asked, nothing loaded."""
-    return any(name in c.__dict__ for c in cls.__mro__)
+    for base in cls.__mro__:  # noqa: SIM110  # several times as fast as any()
+        if name in base.__dict__:
+            return True
+    return False
 
 
 def short(value: Any) -> str:

@@ -14,7 +14,7 @@ from adjoint.engine.core.errors import CaptureError
 
 from .engine import Engine
 from .errors import Refusal
-from .guards import Guard, Where
+from .guards import Guard
 from .journal import Journal
 from .locations import (
     Answer,
@@ -101,6 +101,8 @@ class Recorder:
         self.tables = self.ways.tables
         self.views: dict[int, tuple[Any, Any]] = {}  # views of containers that are not fresh
         self.lookups: dict[tuple[type, str], Any] = {}
+        self.ordinary: dict[tuple[type, str], Any] = {}  # see `attributes.get`
+        self.kinds: set[int] = set()  # objects whose class is guarded
         self.draws: list[DrawnNumber] = []  # numbers that are read or drawn when a call begins
         self.moved: dict[Location, Any] = {}
         self.weakly: dict[int, Any] = {}  # objects reached by weak references, by id, and these
@@ -115,13 +117,6 @@ class Recorder:
     def line(self) -> str:
         """The line of the observed code."""
         return self.frames[-1].line() if self.frames else "the call"
-
-    def where(self) -> Where:
-        """The step of the observed code."""
-        if not self.frames:
-            return None
-        frame = self.frames[-1]
-        return frame.code, max(frame.pc - 1, 0)
 
     def refuse(self, what: str, why: str, remedy: str) -> Refusal:
         """An error that names the line."""
@@ -147,7 +142,7 @@ class Recorder:
 
     def read(self, place: Location, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
-        if place in self.moving:
+        if self.moving and place in self.moving:
             if type(value) in NUMBERS and type(value) is not bool:
                 return self._moving(place, value)
             if self.engine.moves(value):
@@ -162,10 +157,15 @@ class Recorder:
             place = Referred(reference, (type(place), place.key))
         token = place.token()
         if token not in self.guards:
-            self.guards[token] = Guard(place, value, self.where(), self.ways)
-            if type(value) not in PLAIN and not isinstance(place, Contents):
-                self.ways.found.setdefault(id(value), place)
+            self._add(token, place, value)
         return value
+
+    def _add(self, token: tuple[Any, ...], place: Location, value: Any) -> None:
+        frames = self.frames
+        where = (frames[-1].code, frames[-1].pc - 1) if frames else None
+        self.guards[token] = Guard(place, value, where, self.ways)
+        if type(value) not in PLAIN and place.__class__ is not Contents:
+            self.ways.found.setdefault(id(value), place)
 
     def _moving(self, place: Location, value: Any) -> Any:
         """What stands for a number that is read when a call begins; its type is a guard."""
@@ -174,7 +174,7 @@ class Recorder:
             reader = DrawnNumber(place.now, value, place)
             self.draws.append(reader)
             kind = Answer(kind_at, (place,))
-            self.guards[kind.token()] = Guard(kind, type(value), self.where(), self.ways)
+            self._add(kind.token(), kind, type(value))
             described = self.ways.described(place)
             found = self.engine.symbol(self, place.now, reader.now, value, described)
             self.moved[place] = found
@@ -183,15 +183,18 @@ class Recorder:
     def item(self, table: dict[Any, Any], key: Any) -> Any:
         """What a dict holds under a key, or MISSING."""
         value = dict.get(table, key, MISSING)
-        if not self.needs_guards(table):
+        if id(table) in self.fresh or id(table) in self.given:
             return value
         written = self.journal.written.get(id(table), MISSING)
         if written is None:
             self.contents(table)
         elif written is MISSING or key not in written:
-            if (Item, id(table), key.__class__, key) in self.guards:
+            token = (Item, id(table), key.__class__, key)
+            if token in self.guards:
                 return value
-            return self.read(Item(table, key), value)
+            if self.moving:
+                return self.read(Item(table, key), value)
+            self._add(token, Item(table, key), value)
         return value
 
     def element(self, sequence: Any, index: int) -> Any:

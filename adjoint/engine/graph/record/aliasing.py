@@ -6,22 +6,30 @@ from typing import Any
 
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.graph.ir import Value
+from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
+
+_NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
+_INTEGERS = frozenset({int})
 
 
 def has_symbols(x: Any) -> bool:
     """Whether a size in x is a symbol, which equals a number without being one."""
+    if type(x) in _NO_SYMBOLS:
+        return False
     if isinstance(x, (tuple, list)):
         return any(map(has_symbols, x))
     if isinstance(x, dict):
         return any(map(has_symbols, x.values()))
-    return isinstance(x, (int, float)) and type(x) not in (int, float, bool)
+    return isinstance(x, (int, float))
 
 
 def row_major(tensor: Tensor) -> bool:
     """Whether a tensor is certainly row-major; sizes that are symbols are not asked about."""
     array = tensor._array
-    if has_symbols(tuple(array.shape)) or has_symbols(tuple(array.strides)):
+    if type(array) is Window and not _INTEGERS.issuperset(
+        map(type, (*array.shape, *array.strides))
+    ):
         return all(record.name == "reshape" for record, _ in tensor._chain)
     return tensor.is_contiguous()
 

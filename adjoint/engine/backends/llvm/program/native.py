@@ -9,24 +9,18 @@ from functools import cache, partial
 from time import perf_counter_ns
 from typing import Any
 
-from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
-from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned, shared_by, told_of
-from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library, store
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
-from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.memory.footprint import check, limit, too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
-from adjoint.engine.compiler.package.accounts import Account, accounts
-from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
 from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.package.image import (
     FORMAT,
@@ -34,10 +28,8 @@ from adjoint.engine.compiler.package.image import (
     Image,
     Unfitting,
     from_bytes,
-    to_bytes,
 )
 from adjoint.engine.compiler.package.naming import Unnameable, task_key
-from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall
@@ -65,7 +57,7 @@ class Native:
         functions: dict[str, library.NativeFunction],
         plan: Plan | None = None,
         arena: Arena | None = None,  # shared with programs of other sizes
-        drafted: Callable[[], tuple[Draft, Sizes]] | None = None,  # the draft it was made from
+        drafted: Callable[[], tuple[Any, Sizes]] | None = None,  # the draft it was made from
     ) -> None:
         self.task, self.image, self.plan = task, image, plan
         self.functions = functions  # keeps their code
@@ -144,16 +136,12 @@ class Native:
     def explain(self) -> str:
         """What the program does, step by step."""
         sizing = self.task.sizing
-        return explain(self.image) + ("" if sizing is None else told_of(sizing.kept))
+        return explain(self.image) + ("" if sizing is None else planning().told_of(sizing.kept))
 
-    def accounts(self) -> list[list[Account]]:
+    def accounts(self) -> list[list[Any]]:
         """By segment, what every entry of its table does; none where that is not known."""
-        if self.drafted is None:
-            return []
-        draft, sizes = self.drafted()
-        made = accounts(draft, concrete(sizes))
-        fits = [len(part) for part in made] == [len(part or "1") for part in self.image.segments]
-        return made if fits else []
+        made: list[list[Any]] = planning().accounts_of(self)
+        return made
 
     # -- running --------------------------------------------------------------------------------
 
@@ -203,10 +191,8 @@ class Native:
 
     def sources(self) -> dict[str, str]:
         """The LLVM text of every function, by name."""
-        if self.drafted is None:
-            return {}
-        texts = functions_of(self.drafted()[0].plan, emit)
-        return {name: write()[0] for name, write in texts.items()}
+        texts: dict[str, str] = planning().sources_of(self)
+        return texts
 
 
 def allocate(arena: Arena, image: Image) -> None:
@@ -219,52 +205,35 @@ def allocate(arena: Arena, image: Image) -> None:
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
-    """The executor factory of native code; other devices' programs are their backends'."""
+    """The executor factory of native code; other devices' programs are their backends'.
+
+    A program that is found on disk needs no planner, which takes longest to load.
+    """
     options = options or Options()
-    shared = shared_by(task, options)
-    if shared is not None:
-        believed = shared.believed(task)
-        if believed is not None:
-            again = partial(shared.draft, sizes_of(task))
-            native = Native(task, *believed, arena=shared.arena, drafted=again)
-            return checked(native, task, None, shared) if options.validate else native
-    if any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
-        v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
-    ):
+    if task.sizing is not None:  # one of many sizes, for which plans are kept
+        return planning().compile_sized(task, options)
+    if is_elsewhere(task):
         return compile_elsewhere(task, options)
+    arena = arena_for(task)
     # What is checked must be known by its nodes, which images do not keep.
     key = None if options.validate else disk_key(task, options)
-    arena = arena_for(task) if shared is None else shared.arena
-    if key is not None:
-        with stage("look on disk"):
-            kept = from_disk(task, key, arena, options)
-        if kept is not None:
-            with stage("found on disk"):
-                return kept
-    made = None if shared is None else planned(task, options, shared)
-    if made is not None:
-        image, functions = made
-        plan = draft = None
-    else:
-        plan = plan_for(task, LLVM, options)
-        with stage("write and assemble machine code"):
-            functions = library.load(functions_of(plan, emit))
-        draft = Draft(plan)
-        draft.place()
-        image = draft.at({})
-    if None not in image.segments and (key is not None or task.shared is not None):
-        modules = sorted({function.module for function in functions.values()})
-        told = to_bytes(image, modules)
-        if key is not None:
-            store.put(key, told)
-        if task.shared is not None and not options.validate:  # many: let go of the plan
-            image, plan = from_bytes(told)[0], None
-    drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
-    if shared is not None and plan is None:
-        drafted = partial(shared.draft, sizes_of(task))
-    own = plan is not None and shared is not None  # a plan for one size beside those for many
-    native = Native(task, image, functions, plan, None if own else arena, drafted)
-    return checked(native, task, draft, shared) if options.validate else native
+    kept = None if key is None else from_disk(task, key, arena, options)
+    if kept is None:
+        return planning().compile_new(task, options, key, arena)
+    with stage("found on disk"):
+        return kept
+
+
+def planning() -> Any:
+    """The part that plans programs and makes their machine code."""
+    return importlib.import_module("adjoint.engine.backends.llvm.program.planning")
+
+
+def is_elsewhere(task: Task) -> bool:
+    """Whether a task is not all on the CPU."""
+    return any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
+        v.spec.device.type != "cpu" for node in task.graph for v in node.outputs
+    )
 
 
 def arena_for(task: Task) -> Arena | None:
@@ -275,19 +244,6 @@ def arena_for(task: Task) -> Arena | None:
         task.shared["arena"] = Arena()
     found: Arena = task.shared["arena"]
     return found
-
-
-def checked(
-    native: Native, task: Task, draft: Draft | None, shared: SizedPlans | None
-) -> Executable:
-    """An executable whose first call is validated; without a draft, by that of its family."""
-    if draft is not None:
-        return Validated(native, draft, {})
-    assert shared is not None
-    assert task.sizing is not None
-    found = shared.find(task.sizing.sizes)
-    assert found is not None
-    return Validated(native, found.draft, found.scope.complete(task.sizing.sizes))
 
 
 def compile_elsewhere(task: Task, options: Options) -> Executable:
@@ -316,21 +272,21 @@ def disk_prefix() -> str:
     return f"{target_key()};{package_digest()};{FORMAT}"
 
 
-def sizes_of(task: Task) -> Sizes:
-    """The sizes of a task that is one of many."""
-    assert task.sizing is not None
-    return task.sizing.sizes
-
-
-def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:
+def draft_again(task: Task, options: Options) -> tuple[Any, Sizes]:
     """The draft of a task, planned again."""
-    return Draft(plan_for(task, LLVM, options)), {}
+    made: tuple[Any, Sizes] = planning().draft_again(task, options)
+    return made
 
 
 def from_disk(
     task: Task, key: str, arena: Arena | None = None, options: Options | None = None
 ) -> Native | None:
     """The executable of a task that was compiled before, if its image and code are all there."""
+    with stage("look on disk"):
+        return _from_disk(task, key, arena, options or Options())
+
+
+def _from_disk(task: Task, key: str, arena: Arena | None, options: Options) -> Native | None:
     data = store.get(key)
     if data is None:
         return None
@@ -348,7 +304,7 @@ def from_disk(
             functions = library.load(dict.fromkeys(image.functions, _gone), modules)
         except KeyError:
             return None
-        again = partial(draft_again, task, options or Options()) if task.sizing is None else None
+        again = partial(draft_again, task, options) if task.sizing is None else None
         return Native(task, image, functions, None, arena, again)
 
 

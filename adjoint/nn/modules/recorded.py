@@ -1,0 +1,151 @@
+"""How a recording takes the methods that every layer goes through, instead of following them.
+
+The same places are looked at as the methods look at, and when they do; instruction by instruction
+that would be most of what recording a model takes. Whatever is out of the ordinary is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from adjoint.engine.capture.python import attributes, calls, frames, items, iteration, operators
+from adjoint.engine.capture.python.c.functions import PYTHON
+from adjoint.engine.capture.python.plain import MISSING
+from adjoint.engine.capture.python.recorder import Recorder
+from adjoint.engine.core.places import MODULE_CALLS
+from adjoint.engine.core.state.structure_version import TrackedDict
+from adjoint.nn.modules.hooks import GLOBAL
+from adjoint.nn.modules.module import MEMBERS, Module
+from adjoint.nn.modules.naming import NAMED, name_layer
+from adjoint.nn.modules.traversal import Traversal
+
+_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_TABLES = ("backward_pre", "backward", "forward_pre", "forward")
+_FIND: Any = Module.__getattr__
+_CALL: Any = Module.__call__
+_WALK: Any = Traversal.named_modules
+_MEMBERS: Any = Traversal._named_members
+
+
+def _find(recorder: Recorder, module: Any, name: str, /) -> Any:
+    """`Module.__getattr__`."""
+    own = recorder.attributes(module)
+    for table in MEMBERS:
+        held = MISSING if own is None else recorder.item(own, table)
+        if type(held) is not TrackedDict or type(name) is not str:
+            return calls.follow(recorder, _FIND, (module, name), {})
+        value = recorder.item(held, name)
+        if value is not MISSING:
+            return value
+    return _FIND(module, name)  # raises
+
+
+def _call(recorder: Recorder, self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`Module.__call__`."""
+    plain = attributes.get(recorder, self, "_compiled_call_impl") is None
+    if not plain or _hooked(recorder, self):
+        return calls.follow(recorder, _CALL, (self, *args), kwargs)
+    # Nodes are told the module whose call is under way: by a frame, as if it were followed.
+    recorder.frames.append(frames.Frame(recorder, _CALL.__code__, _CALL.__globals__, [self], _CALL))
+    try:
+        forward = attributes.get(recorder, self, "forward")
+        return calls.call(recorder, forward, args, kwargs)
+    except NAMED as error:
+        calls.call(recorder, name_layer, (error, self, args, kwargs), {})
+        raise
+    finally:
+        recorder.frames.pop()
+
+
+def _hooked(recorder: Recorder, module: Any) -> bool:
+    """Whether a call has hooks to run, or tables of hooks of another kind."""
+    tables = [attributes.get(recorder, module, name) for name in _TABLES]
+    tables += [attributes.get(recorder, GLOBAL, name) for name in _GLOBAL_TABLES]
+    return any(type(held) is not TrackedDict or recorder.length(held) for held in tables)
+
+
+def _walk(
+    recorder: Recorder,
+    module: Any,
+    memo: set[Any] | None = None,
+    prefix: str = "",
+    remove_duplicate: bool = True,
+) -> Any:
+    """`Traversal.named_modules`."""
+    if memo is None and type(prefix) is str and type(remove_duplicate) is bool:
+        return recorder.new(
+            _modules(recorder, module, recorder.new(set()), prefix, remove_duplicate)
+        )
+    given = (module, memo, prefix, remove_duplicate)
+    return calls.follow(recorder, _WALK, given, {})
+
+
+def _modules(
+    recorder: Recorder, module: Any, memo: set[Any], prefix: str, remove_duplicate: bool
+) -> Iterator[tuple[str, Any]]:
+    if items.contains(recorder, memo, module):
+        return
+    if remove_duplicate:
+        memo.add(operators.hashable(recorder, module))
+    yield prefix, module
+    for name, part in _pairs(recorder, attributes.get(recorder, module, "_modules")):
+        if part is not None:
+            below = f"{prefix}.{name}" if prefix else name
+            walk = attributes.get(recorder, part, "named_modules")
+            if getattr(walk, "__func__", None) is _WALK:
+                yield from _modules(recorder, part, memo, below, remove_duplicate)
+            else:
+                made = calls.call(recorder, walk, (memo, below, remove_duplicate), {})
+                yield from iteration.native(recorder, made)
+
+
+def _pairs(recorder: Recorder, table: Any) -> Any:
+    """What `for name, value in table.items()` goes through."""
+    if type(table) is TrackedDict:
+        recorder.contents(table)
+        return table.items()
+    listed = calls.call(recorder, attributes.get(recorder, table, "items"), (), {})
+    return iteration.native(recorder, listed)
+
+
+def _members(
+    recorder: Recorder,
+    module: Any,
+    get_members_fn: Any,
+    prefix: str = "",
+    recurse: bool = True,
+    remove_duplicate: bool = True,
+) -> Any:
+    """`Traversal._named_members`."""
+    if type(prefix) is str and type(recurse) is bool and type(remove_duplicate) is bool:
+        return recorder.new(
+            _named(recorder, module, get_members_fn, prefix, recurse, remove_duplicate)
+        )
+    given = (module, get_members_fn, prefix, recurse, remove_duplicate)
+    return calls.follow(recorder, _MEMBERS, given, {})
+
+
+def _named(
+    recorder: Recorder, module: Any, find: Any, prefix: str, recurse: bool, remove_duplicate: bool
+) -> Iterator[tuple[str, Any]]:
+    seen: set[Any] = recorder.new(set())
+    owners: Any = [(prefix, module)]
+    if recurse:
+        walk = attributes.get(recorder, module, "named_modules")
+        given = {"prefix": prefix, "remove_duplicate": remove_duplicate}
+        owners = iteration.native(recorder, calls.call(recorder, walk, (), given))
+    for path, owner in owners:
+        for name, member in iteration.native(recorder, calls.call(recorder, find, (owner,), {})):
+            if member is None or items.contains(recorder, seen, member):
+                continue
+            if remove_duplicate:
+                seen.add(operators.hashable(recorder, member))
+            yield (f"{path}.{name}" if path else name), member
+
+
+MODULE_CALLS[id(_call.__code__)] = _call.__code__
+PYTHON[_WALK] = _walk
+PYTHON[_MEMBERS] = _members
+PYTHON[_FIND] = _find
+PYTHON[_CALL] = _call
