@@ -15,21 +15,37 @@ FILES = {
 }
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported(tree: ast.AST, package: str) -> Iterator[str]:
     """Modules of the package that code imports, also late; not those for type checkers alone."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
-        elif isinstance(node, ast.ImportFrom) and node.module in FILES:
+        elif isinstance(node, ast.ImportFrom) and (module := origin(node, package)) in FILES:
             for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in FILES else node.module
-        yield from imported(node)
+                inner = f"{module}.{alias.name}"
+                yield inner if inner in FILES else module
+        yield from imported(node, package)
 
 
-IMPORTS = {name: sorted({*imported(ast.parse(path.read_text()))}) for name, path in FILES.items()}
+def origin(node: ast.ImportFrom, package: str) -> str:
+    """The module that names are imported from; `from ..x` is seen from a package."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    above = parts[: len(parts) + 1 - node.level]
+    return ".".join([*above, node.module] if node.module else above)
+
+
+def package_of(name: str) -> str:
+    return name if FILES[name].stem == "__init__" else name.rpartition(".")[0]
+
+
+TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+IMPORTS = {
+    name: sorted({*imported(tree, package_of(name))} - {name}) for name, tree in TREES.items()
+}
 
 
 def cycles(graph: dict[str, list[str]]) -> list[list[str]]:
@@ -62,6 +78,23 @@ def cycles(graph: dict[str, list[str]]) -> list[list[str]]:
 
 def test_the_finder_finds() -> None:
     assert cycles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "found"),
+    [
+        ("from .record import Record", "adjoint.engine.core.operations", "record"),
+        ("from . import record", "adjoint.engine.core.operations", "record"),
+        ("from ..operations import record", "adjoint.engine.core.state", "record"),
+        (
+            "def f():\n    from ..operations.record import Record",
+            "adjoint.engine.core.state",
+            "record",
+        ),
+    ],
+)
+def test_relative_imports_are_seen(text: str, package: str, found: str) -> None:
+    assert [*imported(ast.parse(text), package)] == [f"adjoint.engine.core.operations.{found}"]
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
@@ -101,3 +134,18 @@ def test_files_and_folders_stay_small() -> None:
     assert {k: n for k, n in folders.items() if n > 24 and k not in catalogues} == {}
     long = {name: n for name, p in FILES.items() if (n := p.read_text().count("\n")) > 650}
     assert long == {}
+
+
+# PyTorch's `autograd.graph.Node` is the tape's; `adjoint.graph.Node` is a graph's.
+SHARED_NAMES = {"Node"}
+
+
+def test_a_class_name_means_one_thing_in_the_engine() -> None:
+    places: dict[str, list[str]] = {}
+    for name, tree in TREES.items():
+        if name.startswith("adjoint.engine"):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(name)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice.keys() == SHARED_NAMES, twice

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-from adjoint.engine.backends.llvm.ir.machine import Features, Machine, this_machine
+from adjoint.engine.backends.llvm.ir.machine import CodeMachine, Features, this_machine
 from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.llvm.runtime.shared_words import Platform, host_platform
 from adjoint.export.errors import ExportError
@@ -22,7 +22,7 @@ class Destination:
     triple: str
     processor: str
     attributes: str  # LLVM's, as "+a,-b"
-    machine: Machine
+    machine: CodeMachine
     pointer: int = 64  # bits
     zig: str = ""  # the target's name for `zig cc`
 
@@ -50,38 +50,38 @@ _NO_FUSED = Features(fused=False, halves=False, nan_bounds=False)
 _PLAIN = Features(fused=True, halves=False, nan_bounds=False)
 _OTHERS = [
     Destination(
-        "x86-64-v2", _X86, "x86-64-v2", "", Machine(_NO_FUSED, 128, 16, False, "pairs128"),
+        "x86-64-v2", _X86, "x86-64-v2", "", CodeMachine(_NO_FUSED, 128, 16, False, "pairs128"),
         zig="x86_64-linux-musl",
     ),
     Destination(
         "x86-64-v3", _X86, "x86-64-v3", "",
-        Machine(Features(nan_bounds=False), 256, 16, False, "pairs256"), zig="x86_64-linux-musl",
+        CodeMachine(Features(nan_bounds=False), 256, 16, False, "pairs256"), zig="x86_64-linux-musl",
     ),
     Destination(
         "x86-64-v4", _X86, "x86-64-v4", "",
-        Machine(Features(nan_bounds=False), 512, 32, False, "pairs512"), zig="x86_64-linux-musl",
+        CodeMachine(Features(nan_bounds=False), 512, 32, False, "pairs512"), zig="x86_64-linux-musl",
     ),
     Destination(
         "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon",
-        Machine(Features(), 128, 32, True, "widened"), zig="aarch64-linux-musl",
+        CodeMachine(Features(), 128, 32, True, "widened"), zig="aarch64-linux-musl",
     ),
     Destination(
         "riscv64", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c",
-        Machine(_PLAIN, 128, 16, False, "widened"), zig="riscv64-linux-musl",
+        CodeMachine(_PLAIN, 128, 16, False, "widened"), zig="riscv64-linux-musl",
     ),
     Destination(
         "arm", "armv7-unknown-linux-gnueabihf", "cortex-a15", "+neon,+vfp4",
-        Machine(_PLAIN, 128, 16, False, "widened"), pointer=32, zig="arm-linux-musleabihf",
+        CodeMachine(_PLAIN, 128, 16, False, "widened"), pointer=32, zig="arm-linux-musleabihf",
     ),
     Destination(
         "wasm32", "wasm32-unknown-unknown", "generic",
         "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals",
-        Machine(Features(fused=False, halves=False, nan_bounds=True), 128, 16, False, "widened"),
+        CodeMachine(Features(fused=False, halves=False, nan_bounds=True), 128, 16, False, "widened"),
         pointer=32, zig="wasm32-freestanding",
     ),
 ]  # fmt: skip
 PORTABLE = "portable"  # C that no instruction of a processor's is in
-_PLAINEST = Machine(_NO_FUSED, 128, 16, False, "widened")
+_PLAINEST = CodeMachine(_NO_FUSED, 128, 16, False, "widened")
 _OTHERS.append(Destination(PORTABLE, _X86, "x86-64", "", _PLAINEST))
 DESTINATIONS = {each.name: each for each in _OTHERS}
 NATIVE = "native"

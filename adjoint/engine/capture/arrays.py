@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.capture.python.c import methods
-from adjoint.engine.capture.python.calls import pure
+from adjoint.engine.capture.python.operators import pure
 from adjoint.engine.capture.python.plain import is_plain
 
 

@@ -26,7 +26,8 @@ import numpy as np
 from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.capture import arrays as arrays  # fills the table of methods
 from adjoint.engine.capture.given import Path
-from adjoint.engine.capture.python.calls import entered
+from adjoint.engine.capture.python.calling import entered
+from adjoint.engine.capture.python.calls import follow
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
@@ -177,11 +178,12 @@ class TensorEngine:
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
         given = (*args, *kwargs.values())
-        if isinstance(fn, types.FunctionType) and any(map(is_module, given)):
-            from adjoint.engine.capture.python.calls import follow
-
-            if not (fn.__name__.startswith("__") and is_module(args[0])):
-                return follow(recorder, fn, args, kwargs)
+        if (
+            isinstance(fn, types.FunctionType)
+            and any(map(is_module, given))
+            and not (fn.__name__.startswith("__") and is_module(args[0]))
+        ):
+            return follow(recorder, fn, args, kwargs)
         for value in given:
             self.declare(value)
         if getattr(fn, "__name__", "") in ("backward", "grad"):

@@ -22,13 +22,13 @@ def call_site() -> str:
     return "".join(traceback.format_list(outside[-3:] or stack[-1:]))
 
 
-class Running(threading.local):
+class NodeUnderWay(threading.local):
     """The node whose derivative this thread computes, in anomaly mode."""
 
     node: Node | None = None
 
 
-RUNNING = Running()
+RUNNING = NodeUnderWay()
 
 
 def guarded(

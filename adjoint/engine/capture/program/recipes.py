@@ -121,7 +121,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PickedElement:
     """A view at an index that the program computes: `x[i]` with a 0-d tensor i."""
 
     base: Recipe
@@ -136,7 +136,7 @@ class Taken:
             return apply_chain(select(base, self.dim, int(roots[self.index])), self.chain)
 
 
-Recipe = Constant | Passed | OutsideView | Viewed | Made | Taken
+Recipe = Constant | Passed | OutsideView | Viewed | Made | PickedElement
 
 
 def _view_leaf(view: Tensor, root: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ class Outputs:
         if picked is not None:
             index = self._root(picked.index._storage, self.trace.value_of(picked.index), None)
             source = self._describe(picked.source)
-            return Taken(source, index, picked.dim, x._chain, tracked)
+            return PickedElement(source, index, picked.dim, x._chain, tracked)
         base = x if x._base is None or x._base[1] is NO_GRAD else root_of(x)
         cell = self.trace.cell(x)
         if cell.source is not None:

@@ -32,3 +32,34 @@ def is_python(recorder: Recorder, fn: Any) -> bool:
     if isinstance(fn, _OF_C) or fn is None or fn is MISSING:
         return False
     return any("__call__" in c.__dict__ or "__get__" in c.__dict__ for c in kind.__mro__)
+
+
+def run_engines(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of the engine's."""
+    return recorder.engine.call(fn, args, kwargs)
+
+
+def entered(recorder: Recorder, fn: Any) -> Any:
+    """A function that C can call, to have `fn` followed."""
+
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        return call(recorder, fn, args, kwargs)
+
+    entry.followed = fn  # type: ignore[attr-defined]
+    return entry
+
+
+ENTRY = entered.__code__.co_consts[
+    next(i for i, x in enumerate(entered.__code__.co_consts) if isinstance(x, types.CodeType))
+]
+
+
+def unknown(recorder: Recorder, fn: Any) -> Exception:
+    """What is said of a C function in no table."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__name__
+    module = getattr(fn, "__module__", None) or type(fn).__module__
+    return recorder.refuse(
+        f"{module}.{name}",
+        "it is a C function that may read or change something a recording cannot see",
+        "Call it outside and pass the result.",
+    )

@@ -9,11 +9,11 @@ from typing import Any
 from . import attributes, binding, classes
 from .c import functions, methods
 from .c import telling as telling
-from .calling import is_python
-from .exposing import NeedsPython, expose
+from .calling import ENTRY, is_python, run_engines, unknown
+from .exposing import expose
 from .frames import GENERATOR, Frame
 from .locations import Answer, Slot
-from .operators import made, method_of
+from .operators import method_of, pure
 from .plain import MISSING, is_plain
 from .recorder import Recorder
 
@@ -34,7 +34,7 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
     kind = type(fn)
     engine = recorder.engine
     if kind is types.FunctionType:
-        if fn.__code__ is _ENTRY:
+        if fn.__code__ is ENTRY:
             return call(recorder, fn.followed, args, kwargs)
         if engine.runs(fn):
             return run_engines(recorder, fn, args, kwargs)
@@ -71,37 +71,6 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if handler is not None:
             return handler(recorder, *args, **kwargs)
     raise unknown(recorder, fn)
-
-
-def run_engines(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of the engine's."""
-    return recorder.engine.call(fn, args, kwargs)
-
-
-def entered(recorder: Recorder, fn: Any) -> Any:
-    """A function that C can call, to have `fn` followed."""
-
-    def entry(*args: Any, **kwargs: Any) -> Any:
-        return call(recorder, fn, args, kwargs)
-
-    entry.followed = fn  # type: ignore[attr-defined]
-    return entry
-
-
-_ENTRY = entered.__code__.co_consts[
-    next(i for i, x in enumerate(entered.__code__.co_consts) if isinstance(x, types.CodeType))
-]
-
-
-def unknown(recorder: Recorder, fn: Any) -> Exception:
-    """What is said of a C function in no table."""
-    name = getattr(fn, "__qualname__", None) or type(fn).__name__
-    module = getattr(fn, "__module__", None) or type(fn).__module__
-    return recorder.refuse(
-        f"{module}.{name}",
-        "it is a C function that may read or change something a recording cannot see",
-        "Call it outside and pass the result.",
-    )
 
 
 def follow(
@@ -188,13 +157,3 @@ def _module_function(
     if fn.__module__ in functions.PURE_MODULES:
         return pure(recorder, fn, args, kwargs)
     raise unknown(recorder, fn)
-
-
-def pure(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a C function that only reads what it is given."""
-    try:
-        given = [expose(recorder, x) for x in args]
-        named = {key: expose(recorder, x) for key, x in kwargs.items()}
-    except NeedsPython:
-        raise unknown(recorder, fn) from None
-    return made(recorder, fn(*given, **named))

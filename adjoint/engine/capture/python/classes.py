@@ -8,7 +8,7 @@ from typing import Any
 from . import attributes
 from .attributes import class_lookup
 from .c import constructors
-from .calling import call, is_python
+from .calling import call, is_python, run_engines, unknown
 from .exposing import NeedsPython, expose
 from .frames import Frame
 from .plain import MISSING, can_change
@@ -23,8 +23,6 @@ def call_class(recorder: Recorder, cls: type, args: tuple[Any, ...], kwargs: dic
     if handler is not None:
         return handler(recorder, *args, **kwargs)
     if recorder.engine.runs(cls):
-        from .calls import run_engines
-
         return run_engines(recorder, cls, args, kwargs)
     meta = class_lookup(recorder, type(cls), "__call__")
     if is_python(recorder, meta):
@@ -92,8 +90,6 @@ def _of_c(
     handler = constructors.TABLE.get(known)
     if handler is not None and known in constructors.CONTAINERS:
         return constructors.of_subclass(recorder, cls, known, args, kwargs)
-    from .calls import unknown
-
     raise unknown(recorder, cls)
 
 

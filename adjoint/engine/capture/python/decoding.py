@@ -143,6 +143,8 @@ def _handlers(
         found.append((first, last, decoder.step(target), depth >> 1, bool(depth & 1)))
 
 
+# This Python's; `observation` fills it, since the tables refer to frames, which have plans.
+INSTRUCTIONS: Table = {}
 _BY_ID: dict[int, tuple[Any, DecodedCode]] = {}
 
 
@@ -152,9 +154,7 @@ def plan_of(code: types.CodeType) -> DecodedCode:
     held = _BY_ID.get(id(code))
     if held is not None and held[0]() is code:
         return held[1]
-    from .instructions import TABLE  # the tables refer to frames, which have plans
-
-    plan = DecodedCode(code, TABLE)
+    plan = DecodedCode(code, INSTRUCTIONS)
     key = id(code)
     _BY_ID[key] = weakref.ref(code, lambda _: _BY_ID.pop(key, None)), plan
     return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -90,12 +91,10 @@ def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
 
 def _by_index(recorder: Recorder, given: Any) -> Iterator[Any]:
     """The old protocol: indices until IndexError."""
-    from .items import get_item
-
     index = 0
     while True:
         try:
-            value = get_item(recorder, given, index)
+            value = call(recorder, operator.getitem, (given, index), {})
         except (IndexError, StopIteration):
             return
         yield value
@@ -155,7 +154,6 @@ def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
     ):
         recorder.contents(given)
         return given
-    from .items import get_item
-
     keys = call(recorder, attributes.get(recorder, given, "keys"), (), {})
-    return {key: get_item(recorder, given, key) for key in native(recorder, keys)}
+    taken = operator.getitem
+    return {key: call(recorder, taken, (given, key), {}) for key in native(recorder, keys)}

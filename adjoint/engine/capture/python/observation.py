@@ -11,12 +11,15 @@ from adjoint.engine.core.errors import CaptureError
 
 from . import instructions as instructions  # what frames execute
 from .calls import call
+from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
 from .guards import Check, Guard, Guards
+from .instructions import TABLE
 from .locations import Location
 from .rebuilding import CallObjects, Describer, Recipe
 from .recorder import DrawnNumber, Effect, Recorder
 
+INSTRUCTIONS.update(TABLE)
 _DEPTH = 12  # frames of the recorder's own for one of the observed code, at most
 
 

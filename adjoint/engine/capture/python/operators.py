@@ -9,7 +9,7 @@ from typing import Any
 
 from . import iteration
 from .attributes import class_lookup, kind_of
-from .calling import call, is_python
+from .calling import call, is_python, unknown
 from .exposing import _VIEWS, NeedsPython, expose
 from .locations import Answer
 from .plain import MISSING, PLAIN, can_change
@@ -432,3 +432,13 @@ _OPERATORS: dict[str, Any] = {
 _IN_PLACE = {
     name: getattr(operator, f"i{name}") for name in _SIGNS if hasattr(operator, f"i{name}")
 }
+
+
+def pure(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a C function that only reads what it is given."""
+    try:
+        given = [expose(recorder, x) for x in args]
+        named = {key: expose(recorder, x) for key, x in kwargs.items()}
+    except NeedsPython:
+        raise unknown(recorder, fn) from None
+    return made(recorder, fn(*given, **named))

@@ -60,6 +60,8 @@ class Unit:
     reason: str = ""  # why its first node joined no other
     needs: int = 0  # bit mask: units it depends on, directly or not
     epoch: int = 0  # how many templates and calls come before it
+    epilogue: Unit | None = None  # of a template: the kernel in its last write (Note [epilogues])
+    hidden: Value | None = None  # the template's result, where only its epilogue reads it
 
     def full(self) -> set[Any]:
         return set(settle(self.atoms))

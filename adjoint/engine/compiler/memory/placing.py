@@ -81,7 +81,7 @@ class Placing:
             if base in self.fusion.unit_of:
                 self.realise_value(base)
         for unit in self.units:
-            if unit.kind in ("template", "call"):
+            if unit.kind in ("template", "call"):  # hidden ones too, lest it has no epilogue
                 for v in unit.nodes[0].outputs:
                     self.realise_value(v)
 
@@ -126,6 +126,8 @@ class Placing:
                 continue
             template = self.template_of(maker)
             if template is None or template.writes_to is None or len(self.readers[base]) != 1:
+                continue
+            if maker.epilogue is not None:
                 continue
             place: Place | None = target
             for view in reversed(views):

@@ -42,7 +42,7 @@ def family(record: Record) -> str:
 
 
 @dataclass(slots=True)
-class Table:
+class PageTable:
     """Things that are named often, each once: an index stands for it."""
 
     items: list[Any] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Table:
 
 def collect(name: str, program: Program, shown: Any) -> dict[str, Any]:
     """All that the page says of a function's latest program."""
-    lines, modules = Table(), Table()
+    lines, modules = PageTable(), PageTable()
     nodes, inputs = graph_data(program, lines, modules)
     executable = program.executable
     drafted: Callable[[], tuple[Draft, Any]] | None = getattr(executable, "drafted", None)
@@ -93,7 +93,9 @@ def collect(name: str, program: Program, shown: Any) -> dict[str, Any]:
 # -- the graph ----------------------------------------------------------------------------------
 
 
-def graph_data(program: Program, lines: Table, modules: Table) -> tuple[list[Any], list[Any]]:
+def graph_data(
+    program: Program, lines: PageTable, modules: PageTable
+) -> tuple[list[Any], list[Any]]:
     """Nodes as [operation, family, phase, module, line, shape, inputs] and inputs as [name, ...].
 
     A node's inputs are indices of nodes, or -1 - k for the graph's input k. Phases are 0 forward,
@@ -155,7 +157,7 @@ def input_name(k: int, source: Source, names: dict[int, str]) -> str:
 
 
 def kernel_data(
-    account: Account, time: tuple[int, int] | None, lines: Table, modules: Table
+    account: Account, time: tuple[int, int] | None, lines: PageTable, modules: PageTable
 ) -> dict[str, Any]:
     """A kernel of the program; its time in microseconds and its turns, where a run was timed."""
     return {
@@ -176,12 +178,12 @@ def kernel_data(
     }
 
 
-def lines_of(places: Iterable[Where], lines: Table) -> list[int]:
+def lines_of(places: Iterable[Where], lines: PageTable) -> list[int]:
     """The lines of places, each once."""
     return list(dict.fromkeys(lines.of((w.file, w.line)) for w in places))
 
 
-def memory_data(draft: Draft, at_sizes: Any, lines: Table) -> dict[str, Any]:
+def memory_data(draft: Draft, at_sizes: Any, lines: PageTable) -> dict[str, Any]:
     """Blocks of the arena: [start, bytes, first, last, what, line], and the number of moments."""
     starts, arena = draft.packed(at_sizes)
     moments = draft.plan.moments

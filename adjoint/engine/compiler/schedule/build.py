@@ -12,6 +12,8 @@ from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.fuse.ordering import ordered
 from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
+from adjoint.engine.compiler.loops.epilogues import attach, epilogue_of
+from adjoint.engine.compiler.loops.ir import LoopKernel
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.lower.legalise import Legal
 from adjoint.engine.compiler.memory.places import Place
@@ -19,7 +21,7 @@ from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.work import Work
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import EagerCall, Step, whole
+from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Task
@@ -55,6 +57,7 @@ class PlanBuilder:
         self.graph = legal.graph
         with stage("fuse"):
             self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
+            attach(self.fusion, self.graph, setting, legal.layout_of)
             self.units = ordered(self.fusion, self.graph)
         with stage("place in memory"):
             self.placing = Placing(
@@ -85,25 +88,13 @@ class PlanBuilder:
         """What a unit is done by."""
         node = unit.nodes[0]
         if unit.kind == "loop":
-            nest = Nest(unit, self.fusion, self.place_of)
-            for each in unit.nodes:
-                nest.visit(each)
-            for each in unit.nodes:
-                value = each.outputs[0]
-                if value in self.places:
-                    nest.store(value, self.places[value])
-            if not nest.stores:
-                return []
-            step = kernel_step(self.setting.target.schedule(nest.finish()))
-            step.reason = unit.reason
-            step.works = [self.work(unit)]
-            return [step]
+            kernel = self.loop_kernel(unit)
+            return [] if kernel is None else [self.loop_step(unit, kernel, self.work(unit))]
         if unit.kind == "template":
             operands = [self.operand(x) for x in node.inputs]
             results = [self.places[v] for v in node.outputs]
-            template = self.setting.template(node.record.name)
-            steps = template.steps(self.setting, node, operands, results)
             work = self.work(unit)
+            steps = self.template_steps(unit, operands, results, work)
             for step in steps:
                 if not isinstance(step, EagerCall):  # it is the reference itself
                     step.works = [work]
@@ -120,9 +111,46 @@ class PlanBuilder:
             )
         ]
 
+    def loop_kernel(self, unit: Unit) -> LoopKernel | None:
+        """The kernel of fused nodes; None if nobody reads what it makes."""
+        nest = Nest(unit, self.fusion, self.place_of)
+        for each in unit.nodes:
+            nest.visit(each)
+        for each in unit.nodes:
+            value = each.outputs[0]
+            if value in self.places:
+                nest.store(value, self.places[value])
+        return nest.finish() if nest.stores else None
+
+    def loop_step(self, unit: Unit, kernel: LoopKernel, work: Work) -> Launch:
+        """A launch of generated code."""
+        step = kernel_step(self.setting.target.schedule(kernel))
+        step.reason = unit.reason
+        step.works = [work]
+        return step
+
+    def template_steps(
+        self, unit: Unit, operands: list[Any], results: list[Place], work: Work
+    ) -> list[Any]:
+        """A template's launches, its epilogue in the last of them or after it."""
+        node, setting = unit.nodes[0], self.setting
+        template = setting.template(node.record.name)
+        kernel = None if unit.epilogue is None else self.loop_kernel(unit.epilogue)
+        if unit.epilogue is None or kernel is None:
+            return template.steps(setting, node, operands, results)
+        place = results[0]
+        epilogue = epilogue_of(kernel, place.buffer, place.shape[-1])
+        if epilogue is not None and template.epilogue is not None and place.contiguous:
+            kept = unit.hidden is None
+            steps = template.epilogue(setting, node, operands, place, epilogue, kept)
+            if steps is not None:
+                return steps
+        steps = template.steps(setting, node, operands, results)
+        return [*steps, self.loop_step(unit.epilogue, kernel, work)]
+
     def work(self, unit: Unit) -> Work:
         """What a unit's steps do (Note [works])."""
-        made = [value for node in unit.nodes for value in node.outputs]
+        made = [value for node in unit.nodes for value in node.outputs if value is not unit.hidden]
         stores = [(value, self.places[value]) for value in made if value in self.places]
         return Work(unit.nodes, stores, self.fusion, self.place_of)
 

@@ -25,7 +25,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class CodeMachine:
     """A processor, as far as text is written for it."""
 
     features: Features
@@ -36,12 +36,12 @@ class Machine:
 
 
 @cache
-def this_machine() -> Machine:
+def this_machine() -> CodeMachine:
     """The machine this process runs on; LLVM calls library functions for features it lacks."""
     import platform
 
     if platform.machine().lower() in ("aarch64", "arm64"):
-        return Machine(Features(), 128, 32, by_lane=True)
+        return CodeMachine(Features(), 128, 32, by_lane=True)
     from llvmlite import binding
 
     have = binding.get_host_cpu_features()
@@ -49,14 +49,14 @@ def this_machine() -> Machine:
         fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False
     )
     if have.get("avx512f"):
-        return Machine(features, 512, 32, by_lane=False)
-    return Machine(features, 256 if have.get("avx") else 128, 16, by_lane=False)
+        return CodeMachine(features, 512, 32, by_lane=False)
+    return CodeMachine(features, 256 if have.get("avx") else 128, 16, by_lane=False)
 
 
-_written_for: ContextVar[Machine | None] = ContextVar("written_for", default=None)
+_written_for: ContextVar[CodeMachine | None] = ContextVar("written_for", default=None)
 
 
-def machine() -> Machine:
+def machine() -> CodeMachine:
     """The machine that text is written for."""
     return _written_for.get() or this_machine()
 
@@ -67,10 +67,10 @@ def host_features() -> Features:
 
 
 @contextmanager
-def writing_for(other: Machine) -> Iterator[None]:
+def writing_for(other: CodeMachine) -> Iterator[None]:
     """Plan and write for another machine than this one.
 
-    >>> with writing_for(Machine(Features(fused=False), 128, 16, by_lane=False)):
+    >>> with writing_for(CodeMachine(Features(fused=False), 128, 16, by_lane=False)):
     ...     host_features().fused
     False
     """

@@ -27,7 +27,7 @@ class KernelError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledKernel:
     """Machine code, and what its launch must be told."""
 
     name: str
@@ -76,7 +76,7 @@ def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> A
     return found[NAME]
 
 
-def compiled(written: Written, capability: int) -> Compiled:
+def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
     key = key_of("cubin", str(capability), str(written.warps), writer_key(), written.source)
     kept = store.get(key)
@@ -93,7 +93,7 @@ def compiled(written: Written, capability: int) -> Compiled:
     return made
 
 
-def build(written: Written, key: str, capability: int) -> Compiled:
+def build(written: Written, key: str, capability: int) -> CompiledKernel:
     """A kernel's code, compiled now."""
     compiler = importlib.import_module("triton.compiler")
     targets = importlib.import_module("triton.backends.compiler")
@@ -111,7 +111,7 @@ def build(written: Written, key: str, capability: int) -> Compiled:
     )
     told = made.metadata
     scratch = int(getattr(told, "global_scratch_size", 0) or 0)
-    return Compiled(told.name, told.num_warps, told.shared, scratch, made.asm["cubin"])
+    return CompiledKernel(told.name, told.num_warps, told.shared, scratch, made.asm["cubin"])
 
 
 @cache
@@ -121,16 +121,16 @@ def known_options() -> dict[str, Any]:
     return {k: v for k, v in OPTIONS.items() if k in backend.CUDAOptions.__dataclass_fields__}
 
 
-def pack(made: Compiled) -> bytes:
+def pack(made: CompiledKernel) -> bytes:
     """Code as it is kept on disk."""
     told = {k: v for k, v in asdict(made).items() if k != "cubin"}
     return json.dumps(told).encode() + b"\n" + made.cubin
 
 
-def unpack(kept: bytes) -> Compiled:
+def unpack(kept: bytes) -> CompiledKernel:
     """Code from disk."""
     told, cubin = kept.split(b"\n", 1)
-    return Compiled(**json.loads(told), cubin=cubin)
+    return CompiledKernel(**json.loads(told), cubin=cubin)
 
 
 Launcher = Callable[[int], None]  # of the address of a kernel's words

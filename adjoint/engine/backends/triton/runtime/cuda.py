@@ -10,7 +10,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.triton.launch_words import Written
-from adjoint.engine.backends.triton.runtime.compile import Compiled, compiled
+from adjoint.engine.backends.triton.runtime.compile import CompiledKernel, compiled
 from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 
@@ -29,7 +29,7 @@ class CudaMachine:
         self.index = index
         major, minor = divmod(int(self.cupy.cuda.Device(index).compute_capability), 10)
         self.capability = major * 10 + minor
-        self.loaded: dict[str, tuple[Any, Compiled]] = {}
+        self.loaded: dict[str, tuple[Any, CompiledKernel]] = {}
         self.products = CublasProducts(index)
 
     def active(self) -> Any:

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python import attributes, items, iteration, operators
-from adjoint.engine.capture.python.calling import call, is_python
+from adjoint.engine.capture.python.calling import call, entered, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has
 from adjoint.engine.capture.python.recorder import Recorder
+
+from .texts import text
 
 Handler = Callable[..., Any]
 
@@ -73,8 +75,6 @@ def _bool(recorder: Recorder, value: Any = False, /) -> bool:
 
 def _str(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
-        from .functions import text
-
         return text(recorder, args[0], "__str__", str)
     return str(*(expose(recorder, x) for x in args), **kwargs)
 
@@ -153,8 +153,6 @@ def _iterating(cls: Any) -> Handler:
     """Iterators of C's: their sources are guarded, the functions they call followed."""
 
     def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-        from adjoint.engine.capture.python.calls import entered
-
         def ready(value: Any) -> Any:
             if type(value) in NUMBERS or value is None or recorder.engine.is_symbol(value):
                 return recorder.concrete(value)
@@ -223,8 +221,6 @@ def _slice(recorder: Recorder, *args: Any) -> Any:
 
 
 def _cached(recorder: Recorder, fn: Any, *args: Any) -> Any:
-    from adjoint.engine.capture.python.calls import entered
-
     inner = entered(recorder, fn)
     functools.update_wrapper(inner, fn, assigned=("__module__", "__name__", "__qualname__"))
     kind: Any = type(functools.lru_cache(abs))

@@ -12,7 +12,8 @@ from adjoint.engine.capture.python.plain import MISSING, can_change
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .constructors import pairs
-from .functions import ranked, text
+from .functions import ranked
+from .texts import text
 
 Handler = Callable[..., Any]
 Table = dict[str, Handler]

@@ -22,6 +22,8 @@ from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
+from .texts import WrittenText, text
+
 Handler = Callable[..., Any]
 
 PURE_MODULES = frozenset(
@@ -208,83 +210,12 @@ def _callable(recorder: Recorder, obj: Any, /) -> bool:
     return callable(obj)
 
 
-def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
-    """`repr`, `str` or `format` of a value, by what its class says."""
-    if type(value) in PLAIN:
-        return fn(value)
-    if recorder.engine.is_symbol(value):
-        return fn(recorder.concrete(value))
-    found = operators.method_of(recorder, value, method)
-    if is_python(recorder, found):
-        said = call(recorder, found, (value,), {})
-        if not isinstance(said, str):
-            kind = type(said).__name__
-            raise TypeError(f"{method} returned non-string (type {kind})")
-        return said
-    if method == "__str__" and found is object.__str__:
-        return text(recorder, value, "__repr__", repr)
-    if recorder.engine.owns(value):
-        return recorder.engine.call(fn, (value,), {})
-    if isinstance(value, (list, tuple, dict, set, frozenset)):
-        return fn(_spelled(recorder, value))
-    if found is object.__repr__ and (recorder.is_fresh(value) or not isinstance(value, type)):
-        raise recorder.refuse(
-            f"the text of a {type(value).__name__}", "it names an address in memory",
-            "Give the class a __repr__.",
-        )  # fmt: skip
-    if isinstance(value, BaseException):
-        args = tuple(_spelled(recorder, x) for x in value.args)
-        if all(x is y for x, y in zip(args, value.args, strict=True)):
-            return fn(value)
-    try:
-        return fn(expose(recorder, value))
-    except NeedsPython:
-        raise recorder.refuse(
-            f"the text of a {type(value).__name__}", "C would call Python code unobserved",
-            "Put it together from its parts.",
-        ) from None  # fmt: skip
-
-
-class _Said:
-    """Stands for an object whose text is known."""
-
-    __slots__ = ("said",)
-
-    def __init__(self, said: str) -> None:
-        self.said = said
-
-    def __repr__(self) -> str:
-        return self.said
-
-
-def _spelled(recorder: Recorder, value: Any) -> Any:
-    """A container with the text of what C must not ask for itself."""
-    kind = type(value)
-    if kind in PLAIN:
-        return value
-    if kind in (list, set, dict):
-        recorder.contents(value)
-    if kind in (list, tuple):
-        return kind(_spelled(recorder, x) for x in value)
-    if kind is dict:
-        return {_key(recorder, key): _spelled(recorder, held) for key, held in value.items()}
-    if kind in (set, frozenset):
-        if all(map(is_plain, value)):
-            return value
-        raise recorder.refuse("the text of a set", "its order may differ", "Sort it first.")
-    return _Said(text(recorder, value, "__repr__", repr))
-
-
-def _key(recorder: Recorder, key: Any) -> Any:
-    return key if is_plain(key) else _Said(text(recorder, key, "__repr__", repr))
-
-
 def _repr(recorder: Recorder, value: Any, /) -> Any:
     return text(recorder, value, "__repr__", repr)
 
 
 def _ascii(recorder: Recorder, value: Any, /) -> str:
-    return ascii(_Said(_repr(recorder, value)))
+    return ascii(WrittenText(_repr(recorder, value)))
 
 
 def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:

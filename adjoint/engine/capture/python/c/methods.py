@@ -18,23 +18,21 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
-from adjoint.engine.capture.python.calling import call
+from adjoint.engine.capture.python.calling import call, entered, unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.operators import made
+from adjoint.engine.capture.python.operators import made, pure
 from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .containers import CONTAINERS, Handler, Table
-from .functions import text
+from .texts import text
 
 
 def call_method(
     recorder: Recorder, owner: type, name: str, bound: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Any:
     """Call a method that C defines for `owner` on an object."""
-    from adjoint.engine.capture.python.calls import unknown
-
     for cls in owner.__mro__:
         handler = TABLE.get(cls, {}).get(name)
         if handler is not None:
@@ -82,8 +80,6 @@ def _reading(
     recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], kwargs: Any, name: str
 ) -> Any:
     """C reads the object and its arguments, and changes neither."""
-    from adjoint.engine.capture.python.calls import unknown
-
     shallow = name in ("copy", "__add__", "__mul__", "__rmul__", "__getitem__", "__copy__")
     try:
         expose(recorder, bound, shallow=shallow)
@@ -98,8 +94,6 @@ def _reading(
 
 def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], name: str) -> Any:
     """C changes a container."""
-    from adjoint.engine.capture.python.calls import unknown
-
     try:
         if name not in _BLIND:
             deep = name in ("remove",) or isinstance(bound, set)
@@ -140,8 +134,6 @@ def _of_iterator(
 
 def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Class methods and constructors of C's: `dict.fromkeys`, `object.__new__`."""
-    from adjoint.engine.capture.python.calls import pure, unknown
-
     name = fn.__name__
     if name == "__new__":
         kind = args[0] if args else cls
@@ -200,8 +192,6 @@ def _substitute(name: str) -> Handler:
     def handler(
         recorder: Recorder, pattern: Any, replace: Any, text: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        from adjoint.engine.capture.python.calls import entered
-
         if not isinstance(replace, (str, bytes)):
             replace = entered(recorder, replace)
         return getattr(re.Pattern, name)(pattern, replace, text, *args, **kwargs)

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from adjoint.engine.capture.python import attributes
+from adjoint.engine.capture.python.calling import call
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.plain import MISSING
 
@@ -275,8 +276,6 @@ def _super_attribute(frame: Frame, name: str) -> Any:
     stack = frame.stack
     owner, cls, made = stack.pop(), stack.pop(), stack.pop()
     if made is not super:
-        from adjoint.engine.capture.python.calls import call
-
         found = call(frame.recorder, made, (cls, owner), {})
         return attributes.get(frame.recorder, found, name)
     return attributes.get(frame.recorder, frame.recorder.new(super(cls, owner)), name)

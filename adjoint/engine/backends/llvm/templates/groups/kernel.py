@@ -23,7 +23,7 @@ LANES = 32  # numbers at a time: whole groups are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class GroupedForm:
     """What a kernel is written for."""
 
     bits: int
@@ -45,7 +45,7 @@ class Form:
 class GroupedProduct:
     """Writes the kernel of Note [grouped products]."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: GroupedForm) -> None:
         self.form = form
         self.w = w = Writer()
         self.word = w.words(WORDS)
@@ -131,6 +131,6 @@ class GroupedProduct:
         return w.pick(low, high, order)
 
 
-def groups_text(name: str, form: Form) -> Text:
+def groups_text(name: str, form: GroupedForm) -> Text:
     """The kernel of Note [grouped products]; its words are named above."""
     return GroupedProduct(form).text(name)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import address, parts_of
-from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, Form, groups_text
+from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, GroupedForm, groups_text
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
@@ -64,7 +64,7 @@ def steps(
     outputs, group = weight.shape[0], int(node.params["group"])
     tall = next(n for n in (1, 2, 4) if typical(rows) <= n)
     kind = KINDS[zero[0].buffer.dtype.name] if zero else ""
-    form = Form(int(node.params["bits"]), tall, kind, bool(bias))
+    form = GroupedForm(int(node.params["bits"]), tall, kind, bool(bias))
     part = computed(part_of, outputs, depth)
     pieces = parts_of(outputs, part)
     places = [x, weight, scale, *(zero or [scale]), *(bias or [scale]), out]

@@ -15,8 +15,10 @@ from __future__ import annotations
 from adjoint.engine.backends.llvm.ir.vector import V, select, width
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.product.ending import EndingWriter
 from adjoint.engine.backends.llvm.templates.product.packing import move
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, multiply
+from adjoint.engine.compiler.loops.epilogues import Epilogue
 
 (
     A, B, C, M, N, K, A_ROW, A_K, B_K, B_COLUMN, B_PANEL, C_ROW, READY, COPIES, ACROSS,
@@ -25,6 +27,7 @@ from adjoint.engine.backends.llvm.templates.product.tiles import Tile, multiply
     WORDS,
 ) = range(30)  # fmt: skip
 
+Ending = tuple[Epilogue, bool]  # and whether the product itself is written too
 PANEL_BYTES = 32 * 1024  # of a panel, at most
 STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
@@ -50,7 +53,7 @@ def copied(kind: str, across: bool = False) -> int:
 class ProductKernel:
     """Writes the kernel of Note [products]."""
 
-    def __init__(self, kind: str, tile: Tile) -> None:
+    def __init__(self, kind: str, tile: Tile, ending: Ending | None = None) -> None:
         self.kind, self.tile = kind, tile
         self.item = width(kind) // 8
         self.w = w = Writer()
@@ -59,6 +62,9 @@ class ProductKernel:
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
         self.copy = w.reserve(kind, copied(kind) + tile.rows)
         self.result = w.reserve(kind, tile.rows * tile.columns)
+        self.kept = ending is None or ending[1]
+        self.ending = None if ending is None else EndingWriter(w, ending[0], WORDS)
+        self.first_row = w.whole(0)  # of the piece, rows of all members counted on
 
     def text(self, name: str) -> Text:
         low, high = self.w.share(self.word[PIECES])
@@ -77,6 +83,7 @@ class ProductKernel:
             return word[base] + elements * self.item
 
         row = row_part * word[ROWS]
+        self.first_row = member * word[M] + row
         rows = w.least(word[M] - row, word[ROWS])
         first = column_part * word[COLUMNS]
         stop = w.least(first + word[COLUMNS], word[N])
@@ -157,6 +164,18 @@ class ProductKernel:
 
     def put(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
         """The tile into the result: in its place for the first k, added to it for later ones."""
+        if self.ending is None:
+            self.put_sums(sums, c, i, j, k)
+            return
+        w, tile = self.w, self.tile
+        last = k + self.word[BLOCK] >= self.word[K]
+        whole = (i[0] + tile.rows <= i[1]) & (j[0] + tile.columns <= j[1])
+        w.when(~last, lambda: self.put_sums(sums, c, i, j, k))
+        w.when(last & whole, lambda: self.end_whole(sums, c, i, j, k))
+        w.when(last & ~whole, lambda: self.put_last(sums, c, i, j, k))
+
+    def put_sums(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
+        """The tile itself."""
         w, tile = self.w, self.tile
         whole = (i[0] + tile.rows <= i[1]) & (j[0] + tile.columns <= j[1])
         at = i[0] * self.word[C_ROW] + j[0]
@@ -181,6 +200,57 @@ class ProductKernel:
         for x, (row, v) in zip(w.choose(k > 0, added, lambda: sums), places, strict=True):
             w.store(x, row, v)
 
+    def end_whole(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
+        """A whole tile whose sums are whole, from registers."""
+        w, tile, ending = self.w, self.tile, self.ending
+        assert ending is not None
+        at = i[0] * self.word[C_ROW] + j[0]
+        rows = [w.at(c, self.kind, at + r * self.word[C_ROW]) for r in range(tile.rows)]
+        places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
+
+        def added() -> list[V]:
+            return [
+                x + w.load(row, self.kind, v, tile.lanes)
+                for x, (row, v) in zip(sums, places, strict=True)
+            ]
+
+        totals = w.choose(k > 0, added, lambda: sums)
+        first = self.first_row + i[0]
+
+        if self.kept:
+            for x, (to, v) in zip(totals, places, strict=True):
+                w.store(x, to, v)
+        for n, x in enumerate(totals):
+            column = j[0] + (n % tile.vectors) * tile.lanes
+            ending.write(x, first + n // tile.vectors, column)
+
+    def put_last(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
+        """A tile whose sums are whole: what its elements lead to, a vector at a time."""
+        w, tile, later, ending = self.w, self.tile, k > 0, self.ending
+        assert ending is not None
+        for n, total in enumerate(sums):
+            w.store(total, self.result, w.whole(n * tile.lanes))
+        columns = w.least(j[1] - j[0], tile.columns)
+        whole = columns - columns.modulo(tile.lanes)
+
+        def row(r: V) -> None:
+            def write(v: V, lanes: int) -> None:
+                x = w.load(self.result, self.kind, r * tile.columns + v, lanes)
+                to = (i[0] + r) * self.word[C_ROW] + j[0] + v
+
+                def added() -> list[V]:
+                    return [x + w.load(c, self.kind, to, lanes)]
+
+                (x,) = w.choose(later, added, lambda: [x])
+                if self.kept:
+                    w.store(x, c, to)
+                ending.write(x, self.first_row + i[0] + r, j[0] + v)
+
+            w.loop(0, whole, lambda v: write(v, tile.lanes), step=tile.lanes)
+            w.loop(whole, columns, lambda v: write(v, 1))
+
+        w.loop(0, w.least(i[1] - i[0], tile.rows), row)
+
     def put_part(self, sums: list[V], c: str, at: V, rows: V, columns: V, k: V) -> None:
         """A tile at an edge: whole vectors while there are, then single elements."""
         w, tile, later = self.w, self.tile, k > 0
@@ -202,9 +272,9 @@ class ProductKernel:
         w.loop(0, w.least(rows, tile.rows), row)
 
 
-def product_text(name: str, kind: str, tile: Tile) -> Text:
-    """The kernel of Note [products]; its words are named above."""
-    return ProductKernel(kind, tile).text(name)
+def product_text(name: str, kind: str, tile: Tile, ending: Ending | None = None) -> Text:
+    """The kernel of Note [products]; its words are named above, those of an epilogue follow."""
+    return ProductKernel(kind, tile, ending).text(name)
 
 
 # -- an operand in another order, for all pieces ------------------------------------------------

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
-from adjoint.engine.backends.llvm.templates.product.tiled import Dims, product_steps
+from adjoint.engine.backends.llvm.templates.product.tiled import (
+    Dims,
+    product_steps,
+    product_steps_with,
+)
+from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -64,6 +69,28 @@ def common_batches(places: list[Place]) -> Dims:
     return dims
 
 
+def steps_with(
+    setting: Setting,
+    node: Node,
+    operands: list[Place],
+    result: Place,
+    epilogue: Epilogue,
+    kept: bool,
+) -> list[Launch] | None:
+    """Launches of one product whose last write does more (Note [epilogues])."""
+    a, b, c = *operands, result
+    dims = common_batches([a, b, c])
+    if len(dims) == 1 and dims[0][1][1] == 0:
+        joined = one_tall(a, c, dims)
+        if joined is not None:
+            a, c, dims = *joined, []
+    if len(dims) > 2:
+        return None
+    while len(dims) < 2:
+        dims = [(1, (0, 0, 0)), *dims]
+    return product_steps_with(a, b, c, dims, epilogue, kept)
+
+
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
@@ -114,4 +141,6 @@ def slice_batch(place: Place, dims: Dims, which: int) -> Place:
     return Place(place.buffer, shape, strides, place.offset)
 
 
-TEMPLATES = {"matmul": Template(accepts, packed, steps, writes_to=in_rows)}
+TEMPLATES = {
+    "matmul": Template(accepts, packed, steps, writes_to=in_rows, epilogue=steps_with)
+}  # fmt: skip

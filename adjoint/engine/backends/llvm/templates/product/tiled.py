@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
+from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
 from adjoint.engine.graph.extents import computed, is_extent, typical
@@ -93,6 +94,22 @@ def matrix(place: Place, dims: Dims, which: int) -> Matrix:
     return Matrix(start, (rows, columns), row, column, outer[which], inner[which])
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the last write of a product does: an epilogue, and whether the product is written."""
+
+    epilogue: Epilogue
+    kept: bool
+
+    @property
+    def words(self) -> list[Any]:
+        """The words of its references: where each begins, and how far rows are apart."""
+        words: list[Any] = []
+        for ref in self.epilogue.references:
+            words += [Address(ref.buffer, ref.offset * ref.dtype.itemsize), ref.row]
+        return words
+
+
 @dataclass(slots=True)
 class TiledProduct:
     """C = A B, and the launches that make it."""
@@ -104,6 +121,7 @@ class TiledProduct:
     ranges: tuple[int, int]  # of the batch
     label: Label
     launches: list[Launch]
+    ending: Ending | None = None
 
     @property
     def batch(self) -> int:
@@ -120,14 +138,19 @@ class TiledProduct:
         return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
 
 
-def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
-    """The launches of a product whose batch has two ranges."""
+def described(a: Place, b: Place, c: Place, dims: Dims) -> TiledProduct:
+    """A product whose batch has two ranges, without launches yet."""
     ranges = dims[0][0], dims[1][0]
     batch = ranges[0] * ranges[1]
     sizes = (*c.shape[-2:], a.shape[-1])
     label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
     x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
-    made = TiledProduct(kind_of(c), x, y, z, ranges, label, [])
+    return TiledProduct(kind_of(c), x, y, z, ranges, label, [])
+
+
+def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
+    """The launches of a product whose batch has two ranges."""
+    made = described(a, b, c, dims)
     if is_thin(made):
         thin(made)
     elif is_thin(made.turned):
@@ -136,6 +159,24 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
         tiles(made.turned)
     else:
         tiles(made)
+    return made.launches
+
+
+def product_steps_with(
+    a: Place, b: Place, c: Place, dims: Dims, epilogue: Epilogue, kept: bool
+) -> list[Launch] | None:
+    """The same with an epilogue; None where another kernel than that of tiles is better."""
+    made = described(a, b, c, dims)
+    if is_thin(made) or is_thin(made.turned) or made.c.shape[1] == 1:
+        return None
+    made.label = (*made.label, "+" + "+".join(epilogue.origin))
+    made.ending = Ending(epilogue, kept)
+    if not kept:  # sums over blocks are then added up where a result will be
+        like = [r for _, r in epilogue.stores if (r.dtype, r.row) == (c.buffer.dtype, made.c.row)]
+        if like:
+            start = Address(like[0].buffer, like[0].offset * like[0].dtype.itemsize)
+            made.c = replace(made.c, base=start)
+    tiles(made)
     return made.launches
 
 
@@ -191,7 +232,12 @@ def tiles(p: TiledProduct) -> None:
         pieces, p.ranges[1], a.outer, b.outer, c.outer, a.inner, b.inner, c.inner,
     ]  # fmt: skip
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
-    text = partial(product.product_text, kind=p.kind, tile=tile)
+    ending = None
+    if p.ending is not None:
+        ending = (p.ending.epilogue, p.ending.kept)
+        name = f"{name}_{'kept' if p.ending.kept else 'only'}_{p.ending.epilogue.key()}"
+        words += p.ending.words
+    text = partial(product.product_text, kind=p.kind, tile=tile, ending=ending)
     launch(p, name, text, words, pieces)
 
 
@@ -237,13 +283,17 @@ def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int
 def launch(p: TiledProduct, name: str, text: partial[Text], words: list[Any], pieces: int) -> None:
     """The launch of a product itself."""
     m, n, k = p.sizes
+    more_reads, more_writes = [], []
+    if p.ending is not None:
+        more_reads = [whole(r.buffer) for r in p.ending.epilogue.refs if r is not None]
+        more_writes = [whole(r.buffer) for _, r in p.ending.epilogue.stores]
     p.launches.append(
         Launch(
             function=name,
             text=text,
             words=words,
-            reads=(whole(p.a.base.buffer), whole(p.b.base.buffer)),
-            writes=(whole(p.c.base.buffer),),
+            reads=(whole(p.a.base.buffer), whole(p.b.base.buffer), *more_reads),
+            writes=(whole(p.c.base.buffer), *more_writes),
             pieces=pieces,
             cost=m * n * k * p.batch / 4,
             label=p.label,

@@ -1,0 +1,82 @@
+"""`repr` and `str` of objects: by what their classes say, or by C where it calls no Python code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.capture.python import operators
+from adjoint.engine.capture.python.calling import call, is_python
+from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.plain import PLAIN, is_plain
+from adjoint.engine.capture.python.recorder import Recorder
+
+
+def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
+    """`repr`, `str` or `format` of a value, by what its class says."""
+    if type(value) in PLAIN:
+        return fn(value)
+    if recorder.engine.is_symbol(value):
+        return fn(recorder.concrete(value))
+    found = operators.method_of(recorder, value, method)
+    if is_python(recorder, found):
+        said = call(recorder, found, (value,), {})
+        if not isinstance(said, str):
+            kind = type(said).__name__
+            raise TypeError(f"{method} returned non-string (type {kind})")
+        return said
+    if method == "__str__" and found is object.__str__:
+        return text(recorder, value, "__repr__", repr)
+    if recorder.engine.owns(value):
+        return recorder.engine.call(fn, (value,), {})
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return fn(_spelled(recorder, value))
+    if found is object.__repr__ and (recorder.is_fresh(value) or not isinstance(value, type)):
+        raise recorder.refuse(
+            f"the text of a {type(value).__name__}", "it names an address in memory",
+            "Give the class a __repr__.",
+        )  # fmt: skip
+    if isinstance(value, BaseException):
+        args = tuple(_spelled(recorder, x) for x in value.args)
+        if all(x is y for x, y in zip(args, value.args, strict=True)):
+            return fn(value)
+    try:
+        return fn(expose(recorder, value))
+    except NeedsPython:
+        raise recorder.refuse(
+            f"the text of a {type(value).__name__}", "C would call Python code unobserved",
+            "Put it together from its parts.",
+        ) from None  # fmt: skip
+
+
+class WrittenText:
+    """Stands for an object whose text is known."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def __repr__(self) -> str:
+        return self.said
+
+
+def _spelled(recorder: Recorder, value: Any) -> Any:
+    """A container with the text of what C must not ask for itself."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind in (list, set, dict):
+        recorder.contents(value)
+    if kind in (list, tuple):
+        return kind(_spelled(recorder, x) for x in value)
+    if kind is dict:
+        return {_key(recorder, key): _spelled(recorder, held) for key, held in value.items()}
+    if kind in (set, frozenset):
+        if all(map(is_plain, value)):
+            return value
+        raise recorder.refuse("the text of a set", "its order may differ", "Sort it first.")
+    return WrittenText(text(recorder, value, "__repr__", repr))
+
+
+def _key(recorder: Recorder, key: Any) -> Any:
+    return key if is_plain(key) else WrittenText(text(recorder, key, "__repr__", repr))
