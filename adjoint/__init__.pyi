@@ -34,6 +34,7 @@ from adjoint.engine.tensor.methods import Pair
 from adjoint import _C as _C
 from adjoint import __config__ as __config__
 from adjoint import _dynamo as _dynamo
+from adjoint import _functorch as _functorch
 from adjoint import _higher_order_ops as _higher_order_ops
 from adjoint import _subclasses as _subclasses
 from adjoint import _utils as _utils
@@ -98,6 +99,7 @@ from adjoint.checks import OutOfMemoryError as OutOfMemoryError
 from adjoint._C import PyTorchFileReader as PyTorchFileReader
 from adjoint.jit.modules import ScriptModule as ScriptModule
 from adjoint.engine.graph.session.session import Session as Session
+from adjoint.engine.tensor.memory import StorageBase as StorageBase
 from adjoint.cuda import Stream as Stream
 from adjoint.checks import SymBool as SymBool
 from adjoint.checks import SymFloat as SymFloat
@@ -124,6 +126,7 @@ from adjoint.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu
 from adjoint.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
 from adjoint.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
 from adjoint.engine.core.state.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
+from adjoint.accelerator import get_device_module as get_device_module
 from adjoint.engine.core.state.precision import get_float32_matmul_precision as get_float32_matmul_precision
 from adjoint.engine.backends.threads import get_num_interop_threads as get_num_interop_threads
 from adjoint.engine.backends.threads import get_num_threads as get_num_threads
@@ -161,6 +164,7 @@ from adjoint.engine.core.state.precision import set_float32_matmul_precision as 
 from adjoint.engine.backends.threads import set_flush_denormal as set_flush_denormal
 from adjoint.engine.backends.threads import set_num_interop_threads as set_num_interop_threads
 from adjoint.engine.backends.threads import set_num_threads as set_num_threads
+from adjoint._utils import set_vital as set_vital
 from adjoint.engine.core.switches import set_warn_always as set_warn_always
 from adjoint.checks import sym_float as sym_float
 from adjoint.checks import sym_int as sym_int
@@ -179,6 +183,7 @@ bfloat16: DType
 bool: DType
 cdouble: DType
 cfloat: DType
+chalf: DType
 complex128: DType
 complex64: DType
 double: DType
@@ -197,6 +202,7 @@ short: DType
 uint8: DType
 channels_last: Any
 channels_last_3d: Any
+complex32: Any
 contiguous_format: Any
 float8_e4m3fn: Any
 float8_e5m2: Any
@@ -205,6 +211,8 @@ memory_format: Any
 preserve_format: Any
 qint32: Any
 qint8: Any
+quint2x4: Any
+quint4x2: Any
 quint8: Any
 sparse_coo: Any
 sparse_csr: Any

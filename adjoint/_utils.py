@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from adjoint.engine.backends.array.cuda import is_available
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.shape.join import cat
@@ -41,3 +44,54 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
         made.append(flat[place : place + tensor.numel()].view(tensor.shape))
         place += tensor.numel()
     return tuple(made)
+
+
+class KeyErrorMessage(str):
+    """A KeyError's message that is shown as it is, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception as it travels between processes: its class, its traceback as text, its place."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        found = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type = found[0]
+        self.exc_msg = "".join(traceback.format_exception(*found))
+        self.where = where
+
+    def reraise(self) -> NoReturn:
+        """Raise it here, with where it arose and its traceback in the message."""
+        kind: Any = self.exc_type
+        message = f"Caught {kind.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if kind is KeyError:
+            message = KeyErrorMessage(message)
+        try:
+            error = kind(message)
+        except Exception:  # a class that wants other arguments
+            raise RuntimeError(message) from None
+        raise error
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of accelerator there is, or None."""
+    return "cuda" if is_available() else None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device."""
+    found = sys.modules.get(f"adjoint.{device_type}") or getattr(
+        sys.modules["adjoint"], device_type, None
+    )
+    if found is None:
+        raise RuntimeError(f"Device {device_type!r} does not have a corresponding module")
+    return found
+
+
+def set_vital(section: str, name: str, value: str) -> bool:
+    """Nothing: PyTorch notes such facts for its owner's statistics."""
+    return False

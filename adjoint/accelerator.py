@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from adjoint.engine.backends.array import cuda
@@ -39,3 +40,18 @@ def set_device_index(device: Any) -> None:
 def synchronize(device: Any = None) -> None:
     """Wait for its work."""
     cuda.synchronize(device)
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a kind of device: `cuda`, `cpu`; of the accelerator, if there is one.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.get_device_module("cpu") is ad.cpu
+        True
+    """
+    if device is None:
+        kind = (current_accelerator() or Device("cpu")).type
+    else:
+        kind = device.type if isinstance(device, Device) else Device(device).type
+    return importlib.import_module(f"adjoint.{kind}")

@@ -181,8 +181,8 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Public functions that cannot be taken over; there are none."""
-    return set()
+    """Public functions that cannot be taken over: those that ask what a value is."""
+    return {entry.fn for (_, name), entry in PUBLIC.items() if name in _overrides.QUESTIONS}
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:

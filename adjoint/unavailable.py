@@ -16,7 +16,6 @@ from adjoint.engine.core.state import config
 # Path within the package: what it is for; the names it has.
 TABLE: dict[str, tuple[str, str]] = {
     "_C._distributed_rpc": ("remote calls", "_is_current_rpc_agent_set"),
-    "_dynamo._trace_wrapped_higher_order_op": ("rewriting of bytecode", "TransformGetItemToIndex"),
     "_inductor.config": ("settings of PyTorch's own compiler", ""),
     "ao.quantization.quantize_fx": (
         "quantization of traced graphs; prepare and convert take modules",
@@ -94,20 +93,19 @@ TABLE: dict[str, tuple[str, str]] = {
         "tracing below functions",
         "make_fx ProxyTorchDispatchMode get_proxy_mode",
     ),
-    "nn.attention.flex_attention": (
-        "attention with functions of scores; scaled_dot_product_attention takes masks",
-        "BlockMask flex_attention create_block_mask AuxRequest _DEFAULT_SPARSE_BLOCK_SIZE",
-    ),
     "onnx": ("export to ONNX", "export is_in_onnx_export()"),
     "onnx.symbolic_helper": ("export to ONNX", "parse_args"),
     "utils.cpp_extension": (
         "C++ extensions of PyTorch's",
         "load CppExtension CUDAExtension BuildExtension",
     ),
-    "utils.flop_counter": ("counting of operations", "FlopCounterMode"),
-    "utils.data.graph_settings": (
-        "settings of data pipes",
-        "apply_random_seed get_all_graph_pipes",
+    "vision.datasets": (
+        "reader of that dataset",
+        (
+            "CelebA Cityscapes CocoCaptions CocoDetection Flowers102 Food101 GTSRB INaturalist "
+            "ImageNet LSUN OxfordIIITPet Places365 QMNIST SBDataset STL10 StanfordCars SVHN USPS "
+            "VOCDetection VOCSegmentation"
+        ),
     ),
 }
 
@@ -150,15 +148,20 @@ def never() -> bool:
     return False
 
 
-def fill(target: ModuleType) -> None:
-    """Give a module placeholders for the names of its entry that it does not have."""
+def fill(target: ModuleType, wanted: str | None = None) -> None:
+    """Give a module placeholders for the names of its entry that it does not have.
+
+    With `wanted`, for that name alone, which is known not to be there.
+    """
     name = target.__name__
     purpose, names = TABLE.get(name.removeprefix("adjoint."), ("", ""))
-    for each in names.split():
-        if each.endswith("()"):  # a question, whose answer is no
-            if not hasattr(target, each[:-2]):
-                target.__dict__[each[:-2]] = never
-        elif not hasattr(target, each):
+    for entry in names.split():
+        each = entry.removesuffix("()")
+        if each != wanted and (wanted is not None or hasattr(target, each)):
+            continue
+        if entry.endswith("()"):  # a question, whose answer is no
+            target.__dict__[each] = never
+        else:
             about = {"__module__": name, "__doc__": f"No {purpose}."}
             target.__dict__[each] = _Refusing(each, (), about)
 

@@ -19,19 +19,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from adjoint import unavailable
 from adjoint.engine.core.state import config
 from adjoint.io import objects
+from adjoint.unavailable import fill as fill_in
+from adjoint.unavailable import module as placeholder
 
 # The releases whose API this is: what a script's version checks see.
 PYTORCH_VERSION = "2.13.0"
-VERSIONS = {"torch": PYTORCH_VERSION, "torchvision": "0.28.0"}
+VERSIONS = {"torch": PYTORCH_VERSION, "torchvision": "0.28.0"}  # of what installers know of
 # Tells a fork server that it serves a PyTorch script.
 MARK = "ADJOINT_RUNS_TORCH"
 
 
 # The packages answered for, and what answers.
-PACKAGES = {"torch": "adjoint", "torchvision": "adjoint.vision"}
+PACKAGES = {
+    "torch": "adjoint",
+    "torchvision": "adjoint.vision",
+    "functorch": "adjoint._functorch.package",
+}
 
 
 def adjoint_name(name: str) -> str:
@@ -113,7 +118,7 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_distributions(self, context: Any = None) -> Iterator[Answered]:
         """What `importlib.metadata` asks each finder: the installed packages of a name."""
         wanted = None if context is None else context.name
-        for name in PACKAGES:
+        for name in VERSIONS:
             if wanted is None or wanted.lower().replace("_", "-") == name:
                 yield Answered(name)
 
@@ -132,6 +137,61 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__ = self._specs.pop(id(module))
 
 
+# -- what is read without being imported -----------------------------------------------------------
+
+
+class PackageLoader(importlib.machinery.SourceFileLoader):
+    """Loads a package of Adjoint's that finds its submodules when they are read."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        find_submodules(module)
+
+
+class PackageFinder(importlib.abc.MetaPathFinder):
+    """Finds packages of Adjoint's, for the sake of their loader."""
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith("adjoint."):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return None
+        if spec.submodule_search_locations is not None:
+            spec.loader = PackageLoader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def find_submodules(package: ModuleType) -> None:
+    """Have a package import a submodule when a program reads it.
+
+    PyTorch loads nearly all of itself at once, so libraries read `torch.distributed.device_mesh`
+    without having imported it.
+    """
+    path = adjoint_name(torch_name(package.__name__))
+    before = package.__dict__.get("__getattr__")
+
+    def __getattr__(name: str) -> Any:
+        try:
+            if before is not None:
+                return before(name)
+            title = torch_name(path)
+            raise AttributeError(
+                f"module {title!r} has no attribute {name!r}", name=name, obj=package
+            )
+        except AttributeError:
+            found = None if name.startswith("__") else find_module(f"{path}.{name}")
+            if found is None:
+                fill_in(package, name)
+                if name not in package.__dict__:
+                    raise
+            return package.__dict__[name] if found is None else found
+
+    package.__dict__["__getattr__"] = __getattr__
+
+
 def find_module(name: str) -> ModuleType | None:
     """The module Adjoint has under a name, or one that says why there is none; None if unknown."""
     try:
@@ -139,8 +199,8 @@ def find_module(name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise  # something Adjoint itself needs
-        return unavailable.module(name)
-    unavailable.fill(found)
+        return placeholder(name)
+    fill_in(found)
     return found
 
 
@@ -168,16 +228,16 @@ def install() -> None:
     for name in [n for n in sys.modules if n.split(".")[0] in PACKAGES]:
         del sys.modules[name]
     facade: Any = importlib.import_module("adjoint")
-    sys.meta_path.insert(0, TorchFinder())
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "adjoint" and hasattr(module, "__path__"):
+            find_submodules(module)
+    sys.meta_path[:0] = [TorchFinder(), PackageFinder()]
     config.display_name = "torch"
     config.fullgraph = False
     objects.Defaults.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     facade.__name__ = "torch"
     facade.torch = importlib.import_module("torch")
-    for name in unavailable.TABLE:
-        if "." not in name:  # programs read these as attributes, without importing them
-            setattr(facade, name, importlib.import_module(f"torch.{name}"))
     _reach_children()
 
 

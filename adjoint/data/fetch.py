@@ -19,12 +19,12 @@ class Fetcher:
         self.collate_fn = collate_fn
         self.drop_last = drop_last
         self.is_stream = is_stream(dataset)
-        self._stream = iter(dataset) if self.is_stream else None
-        self._ended = False
+        self.dataset_iter = iter(dataset) if self.is_stream else None
+        self.ended = False
 
     def fetch(self, indices: Any) -> Any:
         """The batch at `indices`; of a stream, the next batch of that many items."""
-        if self._stream is not None:
+        if self.dataset_iter is not None:
             return self.collate_fn(self._next_items(indices))
         if not self.auto_collation:
             return self.collate_fn(self.dataset[indices])
@@ -34,12 +34,12 @@ class Fetcher:
         return self.collate_fn([self.dataset[i] for i in indices])
 
     def _next_items(self, indices: Any) -> Any:
-        if self._ended:
+        if self.ended:
             raise StopIteration
         if not self.auto_collation:
-            return next(self._stream)  # type: ignore[arg-type]
-        items = list(islice(self._stream, len(indices)))  # type: ignore[arg-type]
-        self._ended = len(items) < len(indices)
-        if not items or (self.drop_last and self._ended):
+            return next(self.dataset_iter)  # type: ignore[arg-type]
+        items = list(islice(self.dataset_iter, len(indices)))  # type: ignore[arg-type]
+        self.ended = len(items) < len(indices)
+        if not items or (self.drop_last and self.ended):
             raise StopIteration
         return items

@@ -23,7 +23,7 @@ class LoaderIterator:
     def __init__(self, loader: Any, position: Position) -> None:
         self._loader = loader
         self._stream = is_stream(loader.dataset)
-        self._pin = loader.pin_memory and _can_pin()
+        self._pin = loader.pin_memory and can_pin()
         self._begin(position)
 
     def _begin(self, position: Position) -> None:
@@ -80,7 +80,8 @@ class LoaderIterator:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
 
-def _can_pin() -> bool:
+def can_pin() -> bool:
+    """Whether there is a GPU to pin memory for; a warning where there is none."""
     if is_available():
         return True
     warnings.warn(

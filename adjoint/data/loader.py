@@ -107,12 +107,17 @@ class DataLoader(Generic[T_co]):
         self._position: place.Position | None = None
         self._resume: dict[str, Any] | None = None
         self._ready = True
+        self.check_worker_number_rationality()
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn where there would be more workers than processors."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-        if cores and num_workers > cores:
+        if cores and self.num_workers > cores:
             warnings.warn(
-                f"DataLoader will create {num_workers} worker processes in total, but this process "
-                f"may use only {cores} processors; more workers than that rarely make it faster.",
-                stacklevel=2,
+                f"DataLoader will create {self.num_workers} worker processes in total, but this "
+                f"process may use only {cores} processors; more workers than that rarely make it "
+                "faster.",
+                stacklevel=3,
             )
 
     def __setattr__(self, name: str, value: Any) -> None:

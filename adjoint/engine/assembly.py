@@ -185,6 +185,7 @@ LATE_METHODS = frozenset(
 SUBMODULES = (
     "_C",
     "_dynamo",
+    "_functorch",
     "_subclasses",
     "_utils",
     "_higher_order_ops",
@@ -307,6 +308,9 @@ ELSEWHERE = {
     "set_flush_denormal": "adjoint.engine.backends.threads",
     "PyTorchFileReader": "adjoint._C",
     "ScriptModule": "adjoint.jit.modules",
+    "StorageBase": "adjoint.engine.tensor.memory",
+    "get_device_module": "adjoint.accelerator",
+    "set_vital": "adjoint._utils",
     "Stream": "adjoint.cuda",
     "TensorType": "adjoint.engine.tensor.tensor",
     "typename": "adjoint.engine.tensor.typing_rules",
@@ -359,9 +363,8 @@ class _Done:
 
 def top_level() -> dict[str, Any]:
     """The names of the top namespace that are there at once."""
-    names: dict[str, Any] = {
-        d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES, *dt.QUANTIZED_DTYPES)
-    }
+    names: dict[str, Any] = {**dt.NAMED_ONLY}
+    names |= {d.name: d for d in (*dt.DTYPES, *dt.STORAGE_DTYPES, *dt.QUANTIZED_DTYPES)}
     names |= dt.ALIASES | layout.CONSTANTS
     names |= {"layout": layout.Layout, "memory_format": layout.MemoryFormat}
     names |= {name: p.fn for (space, name), p in PUBLIC.items() if space == ""}

@@ -55,11 +55,13 @@ _OTHERS = [
     ),
     Destination(
         "x86-64-v3", _X86, "x86-64-v3", "",
-        CodeMachine(Features(nan_bounds=False), 256, 16, False, "pairs256"), zig="x86_64-linux-musl",
+        CodeMachine(Features(nan_bounds=False), 256, 16, False, "pairs256"),
+        zig="x86_64-linux-musl",
     ),
     Destination(
         "x86-64-v4", _X86, "x86-64-v4", "",
-        CodeMachine(Features(nan_bounds=False), 512, 32, False, "pairs512"), zig="x86_64-linux-musl",
+        CodeMachine(Features(nan_bounds=False), 512, 32, False, "pairs512"),
+        zig="x86_64-linux-musl",
     ),
     Destination(
         "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon",
@@ -76,7 +78,9 @@ _OTHERS = [
     Destination(
         "wasm32", "wasm32-unknown-unknown", "generic",
         "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals",
-        CodeMachine(Features(fused=False, halves=False, nan_bounds=True), 128, 16, False, "widened"),
+        CodeMachine(
+            Features(fused=False, halves=False, nan_bounds=True), 128, 16, False, "widened"
+        ),
         pointer=32, zig="wasm32-freestanding",
     ),
 ]  # fmt: skip

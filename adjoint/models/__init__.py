@@ -5,6 +5,11 @@ from adjoint.models.bert import BertConfig as BertConfig
 from adjoint.models.bert import minilm_l6 as minilm_l6
 from adjoint.models.ddpm import DDPM as DDPM
 from adjoint.models.ddpm import DiffusionUNet as DiffusionUNet
+from adjoint.models.densenet import DenseNet as DenseNet
+from adjoint.models.densenet import densenet121 as densenet121
+from adjoint.models.densenet import densenet161 as densenet161
+from adjoint.models.densenet import densenet169 as densenet169
+from adjoint.models.densenet import densenet201 as densenet201
 from adjoint.models.gpt2 import GPT2 as GPT2
 from adjoint.models.gpt2 import GPT2Config as GPT2Config
 from adjoint.models.lenet import LeNet as LeNet

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -14,11 +16,26 @@ PLANS = {
 }
 
 
+def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> nn.Sequential:
+    """Convolutions of so many channels each, and poolings ("M")."""
+    layers: list[nn.Module] = []
+    fan_in = 3
+    for word in cfg:
+        if word == "M":
+            layers.append(nn.MaxPool2d(2, 2))
+            continue
+        layers.append(nn.Conv2d(fan_in, int(word), 3, padding=1))
+        layers += [nn.BatchNorm2d(int(word))] if batch_norm else []
+        layers.append(nn.ReLU(inplace=True))
+        fan_in = int(word)
+    return nn.Sequential(*layers)
+
+
 class VGG(nn.Module):
     """3x3 convolutions and poolings by a plan, then three linear layers.
 
     Args:
-        plan: channels of the convolutions, and M for a pooling.
+        plan: channels of the convolutions, and M for a pooling; or these layers themselves.
         batch_norm: whether each convolution is normalised.
         hidden: width of the linear layers.
 
@@ -28,27 +45,20 @@ class VGG(nn.Module):
 
     def __init__(
         self,
-        plan: str,
+        plan: str | nn.Module,
         num_classes: int = 1000,
         batch_norm: bool = False,
         hidden: int = 4096,
         dropout: float = 0.5,
+        init_weights: bool = True,
     ) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        fan_in = 3
-        for word in plan.split():
-            if word == "M":
-                layers.append(nn.MaxPool2d(2, 2))
-                continue
-            layers.append(nn.Conv2d(fan_in, int(word), 3, padding=1))
-            layers += [nn.BatchNorm2d(int(word))] if batch_norm else []
-            layers.append(nn.ReLU(inplace=True))
-            fan_in = int(word)
-        self.features = nn.Sequential(*layers)
+        built = make_layers(plan.split(), batch_norm) if isinstance(plan, str) else plan
+        self.features = built
+        widths = [m.out_channels for m in built.modules() if isinstance(m, nn.Conv2d)]
         self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
         self.classifier = nn.Sequential(
-            nn.Linear(fan_in * 49, hidden),
+            nn.Linear(widths[-1] * 49, hidden),
             nn.ReLU(inplace=True),
             nn.Dropout(dropout),
             nn.Linear(hidden, hidden),
@@ -56,7 +66,7 @@ class VGG(nn.Module):
             nn.Dropout(dropout),
             nn.Linear(hidden, num_classes),
         )
-        for module in self.modules():
+        for module in self.modules() if init_weights else ():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(module.bias)

@@ -169,3 +169,65 @@ def _get_node_type(tree: Any) -> Any:
 
 def _is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
     return tree_is_leaf(tree, is_leaf)
+
+
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: IsLeaf = None
+) -> list[Any] | None:
+    """One value per leaf of a structure from a tree that is a beginning of it; None if it is not.
+
+    Example:
+        >>> _broadcast_to_and_flatten((0, None), tree_structure(("a", ["b", "c"])))
+        [0, None, None]
+    """
+    if treespec.kind is None or _is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves if _is_leaf(tree, is_leaf) else None
+    given = tree_structure(tree)
+    if given.kind is not treespec.kind or len(given.children) != len(treespec.children):
+        return None
+    if given.keys != treespec.keys:
+        return None
+    parts = tree.values() if isinstance(tree, dict) else tree
+    flat: list[Any] = []
+    for part, child in zip(parts, treespec.children, strict=True):
+        found = _broadcast_to_and_flatten(part, child, is_leaf)
+        if found is None:
+            return None
+        flat += found
+    return flat
+
+
+def is_namedtuple_class(cls: type) -> bool:
+    """Whether a class is one that `namedtuple` made."""
+    fields = getattr(cls, "_fields", None)
+    return issubclass(cls, tuple) and isinstance(fields, tuple) and hasattr(cls, "_make")
+
+
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether a value is of such a class."""
+    return is_namedtuple_class(type(obj))
+
+
+is_namedtuple = is_namedtuple_instance
+
+
+def is_structseq_class(cls: type) -> bool:
+    """Whether a class is one of Python's tuples with named fields, such as `time.struct_time`."""
+    return cls.__bases__ == (tuple,) and all(
+        isinstance(getattr(cls, name, None), int)
+        for name in ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+    )
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether a value is of such a class.
+
+    Example:
+        >>> import time
+        >>> is_structseq_instance(time.gmtime()), is_structseq_instance((1, 2))
+        (True, False)
+    """
+    return is_structseq_class(type(obj))
+
+
+is_structseq = is_structseq_instance

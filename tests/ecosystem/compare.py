@@ -9,6 +9,7 @@ program agrees where every number does within 2e-3, relative to the greater of t
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -35,6 +36,23 @@ def run(command: list[str], path: str, seconds: int) -> tuple[list[float] | None
     return None, (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
 
 
+def remembered(
+    command: list[str], path: str, seconds: int, folder: str
+) -> tuple[list[float] | None, str]:
+    """`run`, or what it gave for the same program before, where a folder to keep results in is given."""
+    if not folder:
+        return run(command, path, seconds)
+    texts = [Path(command[-1]).read_bytes(), (HERE / "programs" / "common.py").read_bytes()]
+    file = Path(folder) / hashlib.sha256(b"".join(texts)).hexdigest()[:20]
+    if file.exists():
+        return json.loads(file.read_text()), ""
+    found, told = run(command, path, seconds)
+    if found is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found))
+    return found, told
+
+
 def agree(ours: list[float], theirs: list[float]) -> bool:
     """Whether all numbers are the same, up to rounding."""
     if len(ours) != len(theirs):
@@ -50,6 +68,7 @@ def main() -> int:
     parser.add_argument("--theirs", required=True)
     parser.add_argument("--libraries", default="", help="a folder for PyTorch's Python to look in")
     parser.add_argument("--tree", default=str(ROOT), help="the checkout of Adjoint to run")
+    parser.add_argument("--keep", default="", help="a folder where PyTorch's results are kept")
     parser.add_argument("--seconds", type=int, default=150)
     parser.add_argument("program", nargs="*")
     given = parser.parse_args()
@@ -58,7 +77,7 @@ def main() -> int:
     wrong = 0
     for name in names:
         file = str(folder / f"{name}.py")
-        theirs, told = run([given.theirs, file], given.libraries, given.seconds)
+        theirs, told = remembered([given.theirs, file], given.libraries, given.seconds, given.keep)
         if theirs is None:
             print(f"{name:28s} PyTorch itself fails: {told[:90]}", flush=True)
             continue

@@ -42,7 +42,8 @@ class DType:
 
     def to_real(self) -> DType:
         """The type of the real part."""
-        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+        parts = {"complex32": float16, "complex64": float32, "complex128": float64}
+        return parts.get(self.name, self)
 
     def to_complex(self) -> DType:
         """The complex type with parts of this type (halves widen to complex64)."""
@@ -86,15 +87,18 @@ uint32 = DType("uint32", INT, 4, signed=False)
 uint64 = DType("uint64", INT, 8, signed=False)
 float8_e4m3fn = DType("float8_e4m3fn", FLOAT, 1)
 float8_e5m2 = DType("float8_e5m2", FLOAT, 1)
-STORAGE_DTYPES: Final = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2)
+complex32 = DType("complex32", COMPLEX, 4)
+STORAGE_DTYPES: Final = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2, complex32)
 # What quantised tensors say their elements are: whole numbers that stand for real ones.
 qint8 = DType("qint8", INT, 1)
 quint8 = DType("quint8", INT, 1, signed=False)
 qint32 = DType("qint32", INT, 4)
 QUANTIZED_DTYPES: Final = (qint8, quint8, qint32)
+# Types of PyTorch's that programs name in their tables; nothing is kept in them.
+NAMED_ONLY: Final = {name: DType(name, INT, 1) for name in ("quint4x2", "quint2x4")}
 ALIASES: Final = {
     "half": float16, "float": float32, "double": float64, "cfloat": complex64,
-    "cdouble": complex128, "short": int16, "int": int32, "long": int64,
+    "cdouble": complex128, "chalf": complex32, "short": int16, "int": int32, "long": int64,
 }  # fmt: skip
 _BY_NAME: Final = {d.name: d for d in (*DTYPES, *STORAGE_DTYPES, *QUANTIZED_DTYPES)}
 

@@ -61,6 +61,7 @@ SWITCHES: dict[str, Switch] = {
     "backends.cudnn.allow_tf32": Switch(True, CUDNN, (False,)),
     "backends.cudnn.fp32_precision": Switch("none", CUDNN, ("ieee",)),
     "backends.opt_einsum.enabled": Switch(False, EINSUM),
+    "backends.opt_einsum.strategy": Switch("auto", EINSUM),
     "backends.mkldnn.enabled": Switch(True, "oneDNN is not used", (False,)),
     "backends.mkldnn.deterministic": Switch(False, "oneDNN is not used", (True,)),
     "backends.mkldnn.allow_tf32": Switch(True, "oneDNN is not used", (False,)),

@@ -116,6 +116,9 @@ class TypedStorage(UntypedStorage):
     __hash__ = UntypedStorage.__hash__
 
 
+StorageBase = UntypedStorage  # what PyTorch's storages inherit from
+
+
 def is_storage(obj: Any) -> bool:
     """Whether a value is a storage.
 

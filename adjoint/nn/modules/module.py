@@ -43,6 +43,14 @@ from adjoint.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from adjoint.nn.modules.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
 
+# Under PyTorch's names, for libraries that register parameters themselves.
+_global_buffer_registration_hooks = GLOBAL.register_buffer
+_global_module_registration_hooks = GLOBAL.register_module
+_global_parameter_registration_hooks = GLOBAL.register_parameter
+_global_forward_hooks = GLOBAL.forward
+_global_forward_pre_hooks = GLOBAL.forward_pre
+_global_backward_hooks = GLOBAL.backward
+_global_backward_pre_hooks = GLOBAL.backward_pre
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 TABLES = (
     "_parameters",

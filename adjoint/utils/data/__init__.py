@@ -20,10 +20,12 @@ from adjoint.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from adjoint.data.sampler import WeightedRandomSampler as WeightedRandomSampler
 from adjoint.data.split import random_split as random_split
 from adjoint.data.worker_info import get_worker_info as get_worker_info
+from adjoint.utils.data import _utils as _utils
 from adjoint.utils.data import dataloader as dataloader
 from adjoint.utils.data import dataset as dataset
 from adjoint.utils.data import distributed as distributed
 from adjoint.utils.data import sampler as sampler
+from adjoint.utils.data.dataloader import _DatasetKind as _DatasetKind
 from adjoint.utils.data.datapipes.datapipe import IterDataPipe as IterDataPipe
 from adjoint.utils.data.datapipes.datapipe import MapDataPipe as MapDataPipe
 from adjoint.utils.data.datapipes.datapipe import functional_datapipe as functional_datapipe

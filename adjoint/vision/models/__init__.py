@@ -13,6 +13,7 @@ import adjoint.models as _models
 from adjoint import hub
 from adjoint.io.files import load
 from adjoint.models import VGG as VGG
+from adjoint.models import DenseNet as DenseNet
 from adjoint.models import MobileNetV2 as MobileNetV2
 from adjoint.models import ResNet as ResNet
 from adjoint.models import VisionTransformer as VisionTransformer
@@ -88,7 +89,8 @@ def _network(build: Callable[..., Any]) -> Callable[..., Any]:
 
 NAMES = """
     resnet18 resnet34 resnet50 resnet101 resnet152 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn
-    vgg16_bn vgg19_bn mobilenet_v2 vit_b_16 vit_b_32 vit_l_16 vit_l_32
+    vgg16_bn vgg19_bn densenet121 densenet161 densenet169 densenet201 mobilenet_v2 vit_b_16
+    vit_b_32 vit_l_16 vit_l_32
 """.split()
 for _name in NAMES:
     if hasattr(_models, _name):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from adjoint.models.vgg import VGG as VGG
+from adjoint.models.vgg import make_layers as make_layers
 from adjoint.vision import models as _models
 
 

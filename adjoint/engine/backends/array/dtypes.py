@@ -14,6 +14,7 @@ from adjoint.engine.tensor.tensor import DTYPE_OF
 NUMPY_OF: dict[DType, np.dtype[Any]] = {
     d: np.dtype(getattr(ml_dtypes, d.name) if hasattr(ml_dtypes, d.name) else d.name)
     for d in (*DTYPES, *STORAGE_DTYPES)
+    if d is not dt.complex32 or hasattr(ml_dtypes, "complex32")  # ml_dtypes 0.6 brought it
 }
 DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
 

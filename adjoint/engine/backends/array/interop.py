@@ -293,7 +293,8 @@ def _check_exportable(self: Tensor, name: str) -> None:
             "Keep the computation in tensor operations, return the tensor and convert it outside, "
             "or pass the value in as an argument.",
         )
-    if self.requires_grad:
+    # As in PyTorch, who switched gradients off may look at the elements.
+    if self.requires_grad and (CONTEXT.grad_enabled or name != "numpy"):
         raise RuntimeError(
             f"{name}: can't be called on a tensor that requires grad. Use tensor.detach() first."
         )

@@ -104,12 +104,25 @@ def _call_partial(
     return call(recorder, fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
 
 
+def _by_identity(recorder: Recorder, value: Any) -> bool:
+    """Whether a cache knows a value by its identity: a logger, the object of a method."""
+    cls: Any = type(value)
+    return (
+        cls.__hash__ is object.__hash__
+        and cls.__eq__ is object.__eq__
+        and not recorder.is_fresh(value)
+        and not recorder.engine.owns(value)
+        and not recorder.engine.is_symbol(value)
+    )
+
+
 def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function with a cache: the guard asks it again, as each call would."""
     if recorder.is_fresh(fn):
         return fn(*args, **kwargs)  # made with a function that is followed
-    args = tuple(expose(recorder, x) for x in args)
-    if not all(map(is_plain, (*args, *kwargs.values()))):
+    args = tuple(x if _by_identity(recorder, x) else expose(recorder, x) for x in args)
+    told = (*args, *kwargs.values())
+    if not all(is_plain(x) or _by_identity(recorder, x) for x in told):
         raise recorder.refuse(
             f"{fn.__qualname__} (cached)", "its cache is asked for something that may change",
             "Pass it plain values.",

@@ -33,6 +33,10 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
+    if context.takers and context.capture is None:
+        *outer, taker = context.takers
+        with context.having(takers=tuple(outer)):
+            return taker(record, operands, params)
     if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
         return HOOKS.sparse.process(record, operands, params)
     if context.capture is not None and context.capture.closes:

@@ -40,6 +40,8 @@ class _Thread(threading.local):
 OVERRIDES = _Overrides()
 THREAD = _Thread()
 PASS = object()  # nobody took it over
+# Public functions that ask what a value is: nobody takes them over.
+QUESTIONS = frozenset({"is_tensor", "is_storage", "typename"})
 
 
 def disabled_torch_function(

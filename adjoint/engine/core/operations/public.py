@@ -14,7 +14,13 @@ from typing import Any, TypeVar, overload
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.operations.autocast import FUNCTIONS
-from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overriding
+from adjoint.engine.core.operations.overrides import (
+    OVERRIDES,
+    PASS,
+    QUESTIONS,
+    dispatch,
+    overriding,
+)
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -121,7 +127,7 @@ def _adapted(
     policies = FUNCTIONS.get(base)
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
-    if not (renames or policies or out or checked):
+    if base in QUESTIONS or not (renames or policies or out or checked):
         return fn
 
     @functools.wraps(fn)

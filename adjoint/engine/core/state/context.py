@@ -39,6 +39,7 @@ class Context(threading.local):
     saved_hooks_refused: str | None = None  # why entering further ones is an error
     reference: bool = False  # every operation by the eager table, none compiled
     observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
+    takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
     def set(self, **fields: Any) -> dict[str, Any]:
         """Change fields, keep `plain` true to them, and return the previous values."""
@@ -54,6 +55,7 @@ class Context(threading.local):
             or self.saved_hooks
             or self.reference
             or self.observers
+            or self.takers
         )
         return before
 

@@ -1,1 +1,4 @@
-"""Chains of iterable datasets."""
+"""Chains of datasets."""
+
+from adjoint.utils.data.datapipes import iter as iter
+from adjoint.utils.data.datapipes import map as map

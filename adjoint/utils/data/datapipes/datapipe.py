@@ -58,3 +58,27 @@ class functional_datapipe:
         kind: Any = IterDataPipe if issubclass(cls, IterDataPipe) else MapDataPipe
         kind.functions[self.name] = cls
         return cls
+
+
+class _Pickled:
+    """A pipe as a loader holds it."""
+
+    def __init__(self, datapipe: Any) -> None:
+        self._datapipe = datapipe
+
+    def __len__(self) -> int:
+        return len(self._datapipe)
+
+
+class _IterDataPipeSerializationWrapper(_Pickled, IterDataPipe):
+    """A pipe to iterate over, as loaders hold it."""
+
+    def __iter__(self) -> Any:
+        return iter(self._datapipe)
+
+
+class _MapDataPipeSerializationWrapper(_Pickled, MapDataPipe):
+    """A pipe to index, as loaders hold it."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._datapipe[index]

@@ -1,14 +1,31 @@
-"""Pipes to start from, under PyTorch's path."""
+"""Pipes to iterate over, under PyTorch's path: each is also a method of every pipe."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from adjoint.data.collate import default_collate
 from adjoint.utils.data.datapipes.datapipe import IterDataPipe as IterDataPipe
+from adjoint.utils.data.datapipes.datapipe import functional_datapipe
 
-__all__ = ["IterDataPipe", "IterableWrapper"]
+__all__ = [
+    "Batcher",
+    "Collator",
+    "Concater",
+    "Filter",
+    "Grouper",
+    "IterDataPipe",
+    "IterableWrapper",
+    "Mapper",
+    "Multiplexer",
+    "ShardingFilter",
+    "Shuffler",
+    "UnBatcher",
+    "Zipper",
+]
 
 
 class IterableWrapper(IterDataPipe):
@@ -28,3 +45,274 @@ class IterableWrapper(IterDataPipe):
 
     def __len__(self) -> int:
         return len(self.iterable)  # type: ignore[arg-type]
+
+
+@functional_datapipe("map")
+class Mapper(IterDataPipe):
+    """A function of each element, or of one of its columns.
+
+    Example:
+        >>> list(IterableWrapper([1, 2, 3]).map(lambda x: x * 10))
+        [10, 20, 30]
+    """
+
+    def __init__(
+        self, datapipe: Any, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None
+    ) -> None:
+        if input_col is None and output_col is not None:
+            raise ValueError("map: output_col needs input_col")
+        self.datapipe, self.fn = datapipe, fn
+        self.input_col, self.output_col = input_col, output_col
+
+    def _apply(self, data: Any) -> Any:
+        if self.input_col is None:
+            return self.fn(data)
+        columns = self.input_col
+        many = isinstance(columns, (list, tuple))
+        result = self.fn(*(data[c] for c in columns)) if many else self.fn(data[columns])
+        target = self.output_col
+        if isinstance(target, (list, tuple)):
+            if len(target) > 1:
+                raise ValueError("map: output_col must be one column")
+            target = target[0]
+        place = target if target is not None else columns[0] if many else columns
+        changed = list(data) if isinstance(data, tuple) else copy.copy(data)
+        if target == -1 and isinstance(changed, list):
+            changed.append(result)
+        else:
+            changed[place] = result
+            if many and target is None:  # the other columns went into the first
+                for column in sorted(columns[1:], reverse=True):
+                    del changed[column]
+        return tuple(changed) if isinstance(data, tuple) else changed
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._apply, self.datapipe)
+
+    def __len__(self) -> int:
+        return len(self.datapipe)
+
+
+@functional_datapipe("filter")
+class Filter(IterDataPipe):
+    """The elements, or columns' elements, for which a function holds."""
+
+    def __init__(
+        self, datapipe: Any, filter_fn: Callable[..., bool], input_col: Any = None
+    ) -> None:
+        self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
+
+    def __iter__(self) -> Iterator[Any]:
+        for data in self.datapipe:
+            columns = self.input_col
+            if columns is None:
+                kept = self.filter_fn(data)
+            elif isinstance(columns, (list, tuple)):
+                kept = self.filter_fn(*(data[c] for c in columns))
+            else:
+                kept = self.filter_fn(data[columns])
+            if kept:
+                yield data
+
+
+@functional_datapipe("batch")
+class Batcher(IterDataPipe):
+    """Lists of so many elements.
+
+    Example:
+        >>> list(IterableWrapper(range(5)).batch(2))
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        batch_size: int,
+        drop_last: bool = False,
+        wrapper_class: type = list,
+    ) -> None:
+        if batch_size <= 0:
+            raise ValueError(f"batch: batch_size must be positive, received {batch_size}")
+        self.datapipe, self.batch_size = datapipe, batch_size
+        self.drop_last, self.wrapper_class = drop_last, wrapper_class
+
+    def __iter__(self) -> Iterator[Any]:
+        batch: list[Any] = []
+        for data in self.datapipe:
+            batch.append(data)
+            if len(batch) == self.batch_size:
+                yield self.wrapper_class(batch)
+                batch = []
+        if batch and not self.drop_last:
+            yield self.wrapper_class(batch)
+
+    def __len__(self) -> int:
+        extra = 0 if self.drop_last else self.batch_size - 1
+        return (len(self.datapipe) + extra) // self.batch_size
+
+
+@functional_datapipe("unbatch")
+class UnBatcher(IterDataPipe):
+    """The elements of lists; of lists in lists, `unbatch_level` deep, -1 for all."""
+
+    def __init__(self, datapipe: Any, unbatch_level: int = 1) -> None:
+        if unbatch_level < -1:
+            raise ValueError("unbatch: unbatch_level must be -1 or >= 0")
+        self.datapipe, self.unbatch_level = datapipe, unbatch_level
+
+    def _flat(self, data: Any, level: int) -> Iterator[Any]:
+        if level == 0:
+            yield data
+        elif isinstance(data, list):
+            for each in data:
+                yield from self._flat(each, level - 1)
+        elif level < 0:
+            yield data
+        else:
+            raise IndexError(f"unbatch_level {self.unbatch_level} exceeds the depth of the pipe")
+
+    def __iter__(self) -> Iterator[Any]:
+        for data in self.datapipe:
+            yield from self._flat(data, self.unbatch_level)
+
+
+@functional_datapipe("collate")
+class Collator(Mapper):
+    """Each list of elements as a batch of tensors."""
+
+    def __init__(self, datapipe: Any, conversion: Any = None, collate_fn: Any = None) -> None:
+        super().__init__(datapipe, collate_fn or conversion or default_collate)
+
+
+@functional_datapipe("shuffle")
+class Shuffler(IterDataPipe):
+    """The elements out of order, by way of a buffer that is drawn from at random."""
+
+    def __init__(self, datapipe: Any, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
+        if buffer_size <= 0:
+            raise ValueError(f"shuffle: buffer_size must be positive, received {buffer_size}")
+        self.datapipe = datapipe if unbatch_level == 0 else UnBatcher(datapipe, unbatch_level)
+        self.buffer_size = buffer_size * max(1, unbatch_level)
+        self._enabled, self._seed = True, None
+
+    def set_shuffle(self, shuffle: bool = True) -> Any:
+        """Switch it on or off."""
+        self._enabled = shuffle
+        return self
+
+    def set_seed(self, seed: int) -> Any:
+        """Fix the order of the next walk."""
+        self._seed = seed  # type: ignore[assignment]
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._enabled:
+            yield from self.datapipe
+            return
+        drawn = random.Random(random.getrandbits(63) if self._seed is None else self._seed)
+        self._seed = None
+        held: list[Any] = []
+        for data in self.datapipe:
+            if len(held) < self.buffer_size:
+                held.append(data)
+                continue
+            place = drawn.randrange(len(held))
+            value, held[place] = held[place], data
+            yield value
+        drawn.shuffle(held)
+        yield from held
+
+    def __len__(self) -> int:
+        return len(self.datapipe)
+
+
+@functional_datapipe("sharding_filter")
+class ShardingFilter(IterDataPipe):
+    """Every so many-th element: the part of one worker."""
+
+    def __init__(self, source_datapipe: Any, sharding_group_filter: Any = None) -> None:
+        self.source_datapipe = source_datapipe
+        self.num_of_instances, self.instance_id = 1, 0
+
+    def apply_sharding(
+        self, num_of_instances: int, instance_id: int, sharding_group: Any = None
+    ) -> None:
+        """Say which part."""
+        if instance_id >= num_of_instances:
+            raise ValueError(f"instance_id({instance_id}) should be < {num_of_instances}")
+        self.num_of_instances, self.instance_id = num_of_instances, instance_id
+
+    def __iter__(self) -> Iterator[Any]:
+        for place, data in enumerate(self.source_datapipe):
+            if place % self.num_of_instances == self.instance_id:
+                yield data
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.source_datapipe), self.num_of_instances)
+        return whole + (self.instance_id < rest)
+
+
+@functional_datapipe("concat")
+class Concater(IterDataPipe):
+    """Pipes one after another."""
+
+    def __init__(self, *datapipes: Any) -> None:
+        if not datapipes:
+            raise ValueError("concat: expected at least one pipe")
+        self.datapipes = datapipes
+
+    def __iter__(self) -> Iterator[Any]:
+        for each in self.datapipes:
+            yield from each
+
+    def __len__(self) -> int:
+        return sum(len(each) for each in self.datapipes)
+
+
+@functional_datapipe("zip")
+class Zipper(Concater):
+    """Tuples of the pipes' elements, as long as each has one."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*self.datapipes, strict=False)
+
+    def __len__(self) -> int:
+        return min(len(each) for each in self.datapipes)
+
+
+@functional_datapipe("mux")
+class Multiplexer(Concater):
+    """An element of each pipe in turn, until one is empty."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in zip(*self.datapipes, strict=False):
+            yield from row
+
+    def __len__(self) -> int:
+        return min(len(each) for each in self.datapipes) * len(self.datapipes)
+
+
+@functional_datapipe("groupby")
+class Grouper(IterDataPipe):
+    """Lists of the elements that have a key in common, once full and at the end."""
+
+    def __init__(
+        self,
+        datapipe: Any,
+        group_key_fn: Callable[[Any], Any],
+        *,
+        group_size: int | None = None,
+        drop_remaining: bool = False,
+    ) -> None:
+        self.datapipe, self.group_key_fn = datapipe, group_key_fn
+        self.group_size, self.drop_remaining = group_size, drop_remaining
+
+    def __iter__(self) -> Iterator[Any]:
+        groups: dict[Any, list[Any]] = {}
+        for data in self.datapipe:
+            key = self.group_key_fn(data)
+            groups.setdefault(key, []).append(data)
+            if len(groups[key]) == self.group_size:
+                yield groups.pop(key)
+        if not self.drop_remaining:
+            yield from groups.values()

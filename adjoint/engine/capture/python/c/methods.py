@@ -6,6 +6,7 @@ import _random
 import _thread
 import collections
 import contextvars
+import copyreg
 import functools
 import itertools
 import operator
@@ -245,6 +246,33 @@ def _object_str(recorder: Recorder, obj: Any, /) -> Any:
     return text(recorder, obj, "__repr__", repr)
 
 
+HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
+
+
+def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
+    """What `copy` makes another of an object from: its class and a copy of its attributes."""
+    cls = type(obj)
+    found = attributes.class_lookup(recorder, cls, "__reduce__")
+    if found is not object.__reduce__:
+        return call(recorder, found, (obj,), {})
+    made_otherwise = any(hasattr(cls, name) for name in ("__getnewargs__", "__getnewargs_ex__"))
+    in_python = all(base.__flags__ & HEAP_TYPE for base in cls.__mro__[:-1])
+    if made_otherwise or not in_python or copyreg._slotnames(cls):  # type: ignore[attr-defined]
+        raise recorder.refuse(
+            f"copying a {cls.__name__}", "only its class knows what it is made of",
+            "Copy it outside and pass the copy.",
+        )  # fmt: skip
+    getter = attributes.class_lookup(recorder, cls, "__getstate__")
+    if getter is getattr(object, "__getstate__", MISSING) or getter is MISSING:
+        table = attributes.get(recorder, obj, "__dict__")
+        state = (
+            call(recorder, dict.copy, (table,), {}) if operators.truth(recorder, table) else None
+        )
+    else:
+        state = call(recorder, getter, (obj,), {})
+    return copyreg.__newobj__, (cls,), state, None, None  # type: ignore[attr-defined]
+
+
 def _type_call(recorder: Recorder, cls: type, /, *args: Any, **kwargs: Any) -> Any:
     return classes.construct(recorder, cls, args, kwargs)
 
@@ -295,7 +323,7 @@ TABLE: dict[Any, Table] = {
         "__setattr__": _object_set, "__delattr__": _object_delete,
         "__getattribute__": _object_get, "__init__": _object_init, "__eq__": _object_eq,
         "__ne__": _object_ne, "__hash__": _object_hash, "__repr__": _object_repr,
-        "__str__": _object_str, "__format__": _object_format,
+        "__str__": _object_str, "__format__": _object_format, "__reduce_ex__": _object_reduce,
     },
     type: {
         "__call__": _type_call, "__setattr__": _object_set, "__delattr__": _object_delete,

@@ -1,0 +1,290 @@
+"""What libraries reach for inside PyTorch: loaders' parts, pipes, modes, caches, transforms."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import logging
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint._C import _functorch as wrapped
+from adjoint._functorch import package as functorch
+from adjoint._utils import ExceptionWrapper
+from adjoint.nn.utils._named_member_accessor import NamedMemberAccessor, swap_tensor
+from adjoint.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from adjoint.utils.data import DataLoader, TensorDataset
+from adjoint.utils.data import _utils as data_utils
+from adjoint.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _SingleProcessDataLoaderIter,
+)
+from adjoint.utils.data.datapipes.iter import IterableWrapper
+from adjoint.utils.data.datapipes.map import SequenceWrapper
+from adjoint.utils.data.graph_settings import apply_sharding, apply_shuffle_settings
+from adjoint.utils.flop_counter import FlopCounterMode
+from adjoint.utils.weak import WeakIdKeyDictionary
+
+
+def test_own_iterators_are_instances_of_the_base() -> None:
+    steps = iter(DataLoader(TensorDataset(ad.arange(4)), batch_size=2))
+    assert isinstance(steps, _BaseDataLoaderIter)
+    assert isinstance(steps, _SingleProcessDataLoaderIter)
+
+
+def test_an_iterator_of_ones_own() -> None:
+    class Loader(DataLoader[Any]):
+        _dataset_kind, _IterableDataset_len_called = _DatasetKind.Map, None
+
+    class Steps(_BaseDataLoaderIter):
+        def _next_data(self) -> Any:
+            fetcher = _DatasetKind.create_fetcher(
+                self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn,
+                self._drop_last,
+            )  # fmt: skip
+            return fetcher.fetch(self._next_index())
+
+    loader = Loader(TensorDataset(ad.arange(5)), batch_size=2)
+    assert [batch[0].tolist() for batch in Steps(loader)] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_workers_word_of_itself_is_heard() -> None:
+    info = data_utils.worker.WorkerInfo(1, 2, 3, None)
+    data_utils.worker._worker_info = info
+    try:
+        assert ad.utils.data.get_worker_info() is info
+    finally:
+        data_utils.worker._worker_info = None
+    assert ad.utils.data.get_worker_info() is None
+
+
+def test_exceptions_travel() -> None:
+    try:
+        {}["missing"]  # type: ignore[index]
+    except KeyError:
+        held = pickle.loads(pickle.dumps(ExceptionWrapper(where="in a worker")))
+    with pytest.raises(KeyError, match="Caught KeyError in a worker"):
+        held.reraise()
+
+
+PIPES: list[tuple[Any, list[Any]]] = [
+    (lambda p: p.map(lambda x: x + 1).filter(lambda x: x % 2), [1, 3, 5]),
+    (lambda p: p.batch(4).unbatch(), [0, 1, 2, 3, 4, 5]),
+    (lambda p: p.batch(4, drop_last=True), [[0, 1, 2, 3]]),
+    (lambda p: p.concat(IterableWrapper([9])), [0, 1, 2, 3, 4, 5, 9]),
+    (lambda p: p.zip(IterableWrapper("ab")), [(0, "a"), (1, "b")]),
+    (lambda p: p.mux(IterableWrapper("ab")), [0, "a", 1, "b"]),
+    (lambda p: p.groupby(lambda x: x % 2, group_size=2), [[0, 2], [1, 3], [4], [5]]),
+    (lambda p: apply_sharding(p.sharding_filter().map(str), 2, 1), ["1", "3", "5"]),
+    (lambda p: apply_shuffle_settings(p.shuffle(), False), [0, 1, 2, 3, 4, 5]),
+]
+
+
+@pytest.mark.parametrize("place", range(len(PIPES)))
+def test_pipes(place: int) -> None:
+    make, want = PIPES[place]
+    assert list(make(IterableWrapper(range(6)))) == want
+
+
+def test_pipes_shuffle_by_a_seed_and_lose_nothing() -> None:
+    pipe = IterableWrapper(range(50)).shuffle(buffer_size=7)
+    first = list(pipe.set_seed(3))
+    assert sorted(first) == list(range(50)) != first
+    assert list(pipe.set_seed(3)) == first
+
+
+def test_pipes_to_index_and_columns() -> None:
+    pipe = SequenceWrapper(range(5)).map(lambda x: x * 2).batch(2)
+    assert [pipe[i] for i in range(len(pipe))] == [[0, 2], [4, 6], [8]]
+    rows = IterableWrapper([(1, 2), (3, 4)])
+    assert list(rows.map(lambda x: x + 10, input_col=1)) == [(1, 12), (3, 14)]
+    assert list(rows.map(lambda x, y: x + y, input_col=[0, 1], output_col=-1)) == [
+        (1, 2, 3),
+        (3, 4, 7),
+    ]
+    batches: DataLoader[Any] = DataLoader(IterableWrapper(range(4)).map(float), batch_size=2)
+    assert [b.tolist() for b in batches] == [[0.0, 1.0], [2.0, 3.0]]
+
+
+def test_modes_take_over_operations_of_backward_too() -> None:
+    seen: list[str] = []
+
+    class Doubling(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            assert _get_current_dispatch_mode() is None
+            seen.append(func.__name__)
+            out = func(*args, **(kwargs or {}))
+            return out * 2 if func.__name__ == "exp.default" else out
+
+    x = ad.zeros(2, requires_grad=True)
+    with Doubling() as mode:
+        assert _get_current_dispatch_mode() is mode
+        y = x.exp().sum()
+        forward = len(seen)
+        y.backward()
+    assert y.item() == 4.0
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 2.0]
+    assert seen[:forward] == ["exp.default", "sum.default"]
+    assert len(seen) > forward
+
+
+def test_weak_keys_are_told_apart_by_identity() -> None:
+    first, second = ad.ones(2), ad.ones(2)
+    table = WeakIdKeyDictionary({first: 1})
+    table[second] = 2
+    assert table[first] == 1
+    assert len(table) == 2
+    del second
+    gc.collect()
+    assert list(table.values()) == [1]
+    assert "no key" not in table
+
+
+def test_tensors_of_modules_are_exchanged() -> None:
+    net = ad.nn.Sequential(ad.nn.Linear(2, 1))
+    old = net[0].weight
+    assert swap_tensor(net[0], "weight", ad.zeros(1, 2)) is old
+    access = NamedMemberAccessor(net)
+    access.set_tensor("0.weight", ad.ones(1, 2))
+    assert access.get_tensor("0.weight").sum() == 2
+    with pytest.raises(AttributeError):
+        swap_tensor(net[0], "nothing", ad.zeros(1))
+
+
+def test_wrapped_tensors_say_so() -> None:
+    told: list[tuple[bool, bool, int]] = []
+
+    def fn(x: Any) -> Any:
+        told.append(
+            (
+                wrapped.is_batchedtensor(x),
+                wrapped.is_gradtrackingtensor(x),
+                wrapped.maybe_get_bdim(x),
+            )
+        )
+        return x.sum()
+
+    ad.vmap(fn)(ad.ones(2, 3))
+    ad.func.grad(fn)(ad.ones(3))
+    assert told == [(True, False, 0), (False, True, -1)]
+    depth = wrapped._vmap_increment_nesting(2, "error")
+    try:
+        inner = wrapped._add_batch_dim(ad.arange(6).view(3, 2), 1, depth)
+        out = wrapped._remove_batch_dim(inner * 2, depth, 2, 0)
+    finally:
+        wrapped._vmap_decrement_nesting()
+    assert out.tolist() == [[0, 4, 8], [2, 6, 10]]
+    assert ad.ones(1).exp().shape == (1,)
+
+
+def test_modules_as_functions() -> None:
+    nets = [ad.nn.Linear(2, 1) for _ in range(3)]
+    call, params, buffers = functorch.combine_state_for_ensemble(nets)
+    x = ad.randn(4, 2)
+    out = functorch.vmap(call, in_dims=(0, 0, None))(params, buffers, x)
+    ad.testing.assert_close(out, ad.stack([net(x) for net in nets]))
+
+
+def test_elements_can_be_looked_at_where_gradients_are_off() -> None:
+    x = ad.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        x.numpy()
+    with ad.no_grad():
+        assert x.numpy().tolist() == [1.0, 1.0]
+
+
+def test_complex_halves_are_kept() -> None:
+    pytest.importorskip("ml_dtypes")
+    import ml_dtypes
+
+    if not hasattr(ml_dtypes, "complex32"):
+        pytest.skip("ml_dtypes has no complex32")
+    x = ad.tensor([1 + 2j, 0.1 - 3j])
+    half = x.to(ad.complex32)
+    want = x.numpy().view(np.float32).astype(np.float16).astype(np.float32).view(np.complex64)
+    assert half.dtype is ad.complex32
+    assert half.to(ad.complex64).numpy().tolist() == want.tolist()
+    with pytest.raises(NotImplementedError, match="complex32"):
+        half + half
+
+
+class Settings:
+    """An object to copy."""
+
+    def __init__(self) -> None:
+        self.width, self.deep = 3.0, {"scale": [2.0]}
+
+
+def test_copies_are_followed_when_compiled() -> None:
+    held = Settings()
+
+    def fn(x: Any) -> Any:
+        mine = copy.deepcopy(held)
+        mine.width += 1
+        mine.deep["scale"].append(x)
+        return x * mine.width * mine.deep["scale"][0]
+
+    step = ad.compile(fn)
+    x = ad.ones(2)
+    assert step(x).tolist() == [8.0, 8.0]
+    assert held.width == 3.0
+    assert held.deep == {"scale": [2.0]}
+    held.width = 5.0
+    held.deep["scale"][0] = 1.0
+    assert step(x).tolist() == [6.0, 6.0]
+
+
+def test_caches_that_know_objects_by_identity_are_asked_when_compiled() -> None:
+    logger, calls = logging.getLogger("of a test"), []
+
+    @functools.lru_cache(None)
+    def once(who: logging.Logger, text: str) -> int:
+        calls.append(text)
+        return len(calls)
+
+    def fn(x: Any) -> Any:
+        return x * once(logger, "said")
+
+    step = ad.compile(fn)
+    assert step(ad.ones(1)).tolist() == [1.0]
+    assert step(ad.ones(1)).tolist() == [1.0]
+    assert calls == ["said"]
+    once.cache_clear()
+    assert step(ad.ones(1)).tolist() == [2.0]  # as Python does: the function is asked again
+
+
+def test_products_are_counted() -> None:
+    x, image = ad.ones(4, 5, requires_grad=True), ad.ones(2, 3, 8, 8, requires_grad=True)
+    linear, conv = ad.nn.Linear(5, 7), ad.nn.Conv2d(3, 6, 3, padding=1, stride=2)
+    q = ad.ones(2, 4, 6, 8, requires_grad=True)
+
+    def counted(fn: Any) -> int:
+        with FlopCounterMode(display=False) as counter:
+            fn()
+        return counter.get_total_flops()
+
+    forward = 2 * 4 * 5 * 7
+    assert counted(lambda: linear(x)) == forward
+    assert counted(lambda: linear(x).sum().backward()) == 3 * forward
+    places = 2 * 2 * 6 * 4 * 4 * 3 * 9
+    assert counted(lambda: conv(image)) == places
+    assert counted(lambda: conv(image).sum().backward()) == 3 * places
+    attended = 2 * 2 * 4 * 6 * 6 * 16
+    assert counted(lambda: ad.nn.functional.scaled_dot_product_attention(q, q, q)) == attended
+    with FlopCounterMode(display=False) as counter:
+        ad.nn.Sequential(linear, ad.nn.ReLU())(x)
+    assert counter.get_flop_counts() == {
+        place: {"linear": forward} for place in ("Global", "Sequential", "Sequential.Linear")
+    }
+    assert "100.00%" in counter.get_table()
+    ad.ones(2, 2) @ ad.ones(2, 2)  # after its block nothing is counted
+    assert counter.get_total_flops() == forward
