@@ -69,6 +69,18 @@ def test_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "on text it has not seen" in capsys.readouterr().out
 
 
+def test_gaps_in_a_table_are_refused_and_labels_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = ["name,age,bought", *(f"P{k},{k if k != 3 else ''},{k % 2}" for k in range(30))]
+    Path("people.csv").write_text("\n".join(rows))
+    assert main(["train", "csv", "people.csv", "--epochs", "1"]) == 2
+    assert "the column 'age' has empty cells" in capsys.readouterr().err
+    Path("people.csv").write_text("\n".join(r.replace(",,", ",7,") for r in rows))
+    assert main(["train", "csv", "people.csv", "--epochs", "1"]) == 0
+    assert "left out, since every row has another: name" in capsys.readouterr().out
+
+
 REFUSED = [
     (["train", "csv", "absent.csv"], "there is no file 'absent.csv'"),
     (["train", "csv", "flowers.csv", "--target", "kin"], "Did you mean 'kind'?"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core import html
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.flops import flops_of
@@ -32,6 +33,20 @@ class Summary:
     parameters: int = 0
     trainable: int = 0
     flops: int = 0
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = [
+            [
+                "\u2003" * row.depth + (f"{row.name} ({row.kind})" if row.name else row.kind),
+                row.shape,
+                f"{row.parameters:,}" if row.parameters else "",
+                f"{row.flops:,}" if row.flops else "",
+            ]
+            for row in self.rows
+        ]
+        rows.append(["total", "", f"{self.parameters:,}", f"{self.flops:,}"])
+        return html.table(["layer", "output shape", "parameters", "FLOPs"], rows)
 
     def __str__(self) -> str:
         cells = [("layer", "output shape", "parameters", "FLOPs")]

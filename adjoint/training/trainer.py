@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from adjoint.amp import GradScaler, autocast
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core import html
 from adjoint.engine.core.dtype import DType, bfloat16, float16
 from adjoint.engine.core.libraries import MissingLibrary
 from adjoint.engine.ops.shape.join import cat
@@ -30,7 +31,17 @@ from adjoint.training.stopping import EarlyStopping
 from adjoint.training.writer import SummaryWriter
 
 PRECISIONS: dict[str, DType | None] = {"float32": None, "bfloat16": bfloat16, "float16": float16}
-History = list[dict[str, float]]
+
+
+class History(list[dict[str, float]]):
+    """One dict per epoch; a notebook shows it as a table."""
+
+    def _repr_html_(self) -> str:
+        names = list(dict.fromkeys(name for entry in self for name in entry))
+        rows = [[f"{e[n]:.4g}" if n in e else "" for n in names] for e in self]
+        return html.table(names, rows)
+
+
 STATE = frozenset(  # the entries of a checkpoint
     """
     model optimizer scheduler scaler early_stopping random loader metrics epoch step partial history
@@ -118,7 +129,7 @@ class Trainer:
             clip_value=clip_value,
         )
         self.epoch = self.step = 0
-        self.history: History = []
+        self.history = History()
         self.stopped = False
         # The epoch in progress: summed loss, samples and batches so far.
         self._sum, self._samples, self._batches, self._pending = 0.0, 0, 0, 0
@@ -250,7 +261,7 @@ class Trainer:
             "epoch": self.epoch,
             "step": self.step,
             "partial": [self._sum, self._samples, self._batches],
-            "history": self.history,
+            "history": list(self.history),
             "stopped": self.stopped,
         }
 
@@ -277,7 +288,7 @@ class Trainer:
             parts.set_metric_state(metric, kept)
         self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
         self._sum, self._samples, self._batches = state["partial"]
-        self.history = list(state["history"])
+        self.history = History(state["history"])
         self._resume_loader = state["loader"]
         set_rng_state(state["random"])
 

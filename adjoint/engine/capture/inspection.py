@@ -10,6 +10,7 @@ from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.history import history
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.retracing import Retraces
+from adjoint.engine.core.html import code, folded
 from adjoint.engine.core.state.timeline import timed_runs
 from adjoint.engine.graph.drawing.svg import to_svg
 from adjoint.engine.graph.ir import DataflowGraph
@@ -36,6 +37,20 @@ class Inspection:
                 f"compile: {self.families.name} has not been called yet, so nothing is recorded"
             )
         return self._latest
+
+    def __repr__(self) -> str:
+        """What it is, and how often it was recorded."""
+        count = sum(map(len, self.programs.values()))
+        state = "not called yet" if not count else f"{count} programs, {self.traces} recordings"
+        return f"<compiled {self.families.name}: {state}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: recordings, steps and guards, each behind a click."""
+        if self._latest is None:
+            return code(repr(self))
+        parts = {"recordings": self.recordings(), "steps": self.latest.explain()}
+        inside = "".join(folded(name, code(text)) for name, text in parts.items())
+        return folded(repr(self)[1:-1], inside, opened=True)
 
     def recordings(self) -> str:
         """The recordings there are: for which arguments, why, and what runs them.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core import html
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -223,7 +225,19 @@ def format_tensor(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
+def to_html(tensor: Tensor) -> str:
+    """What a notebook shows: a table for small matrices, else the text."""
+    about = f"{tensor._spec}" + (", requires grad" if tensor.requires_grad else "")
+    small = tensor.ndim == 2 and max(tensor.shape) <= 12 and 0 not in tensor.shape
+    if small and tensor.device.type == "cpu" and type(tensor._array) is not Window:
+        rows = [[f"{x:.4g}" if isinstance(x, float) else x for x in r] for r in tensor.tolist()]
+        body = html.table([str(j) for j in range(tensor.shape[1])], rows)
+        return f"<div><small>{escape(about)}</small>{body}</div>"
+    return f"<div><small>{escape(about)}</small>{html.code(to_string(tensor))}</div>"
+
+
 def install_printing() -> None:
     """Put printing on Tensor."""
     setattr(Tensor, "__repr__", lambda self: to_string(self))  # noqa: B010
+    setattr(Tensor, "_repr_html_", to_html)  # noqa: B010
     setattr(Tensor, "__format__", format_tensor)  # noqa: B010

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.capture.recording import record_call
+from adjoint.engine.core import html
 from adjoint.engine.core.annotations import give
 from adjoint.engine.core.places import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict
@@ -461,6 +462,18 @@ class Module(Traversal, Conversion, StateDict):
     def extra_repr(self) -> str:
         """What stands between the parentheses when the module is printed."""
         return ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: modules that open with a click, with their parameters."""
+        return self._html("", opened=True)
+
+    def _html(self, name: str, *, opened: bool = False) -> str:
+        count = sum(p.numel() for p in self.parameters() if not p.is_meta)
+        title = f"{name + ': ' if name else ''}{self._get_name()}({self.extra_repr()})"
+        title += f"  {count:,} parameters" if count else ""
+        own = [html.line(f"{n}  {p._spec}") for n, p in self.named_parameters(recurse=False)]
+        below = [m._html(n) for n, m in self.named_children()]
+        return html.folded(title, "".join(own + below), opened=opened)
 
     def __repr__(self) -> str:
         extra = self.extra_repr()

@@ -38,7 +38,35 @@ def table(path: str, target: str | None) -> tuple[CSVDataset, str]:
     if name not in names:
         close, have = did_you_mean(name, names), ", ".join(names)
         raise ValueError(f"--target: {path} has no column {name!r}{close} It has {have}")
-    return CSVDataset(path, target=name), name
+    for column, found in CSVDataset(path).categories.items():
+        refuse_gaps(path, column, found)
+    data = CSVDataset(path, target=name)
+    # What differs in every row (a name, a number of an order) says nothing of another row.
+    labels = [c for c in data.columns if len(data.categories.get(c, ())) == len(data.features)]
+    if labels and len(labels) < len(data.columns):
+        print(f"left out, since every row has another: {', '.join(labels)}")
+        data = CSVDataset(path, name, [c for c in data.columns if c not in labels])
+    return data, name
+
+
+def refuse_gaps(path: str, column: str, found: Sequence[str]) -> None:
+    """Refuse a column of numbers in which some cells are none: they would be taken for names."""
+    gaps = [cell for cell in found if not is_number(cell)]
+    empty = any(not cell.strip() for cell in found)
+    if empty or len(gaps) < len(found) / 2:
+        what = "empty cells" if empty else f"cells that are no numbers, such as {gaps[0]!r}"
+        raise ValueError(
+            f"{path}: the column {column!r} has {what}. Fill them in or drop the rows."
+        )
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def normalised(features: Any, rows: Any) -> Any:
