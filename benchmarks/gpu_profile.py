@@ -40,7 +40,7 @@ def launches_of(program: Any) -> list[tuple[str, Any, int]]:
         for segment in program.draft.segments
         for _, _, entry in segment or ()
     ]
-    runs = [each for s in program.segments if hasattr(s, "launches") for each in s.launches]
+    runs = [each for s in program.segments if hasattr(s, "launches") for each in s.launches[0]]
     return [(label, run, words) for label, (run, words) in zip(labels, runs, strict=True)]
 
 

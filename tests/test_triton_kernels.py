@@ -57,9 +57,10 @@ class Compiling:
 
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if not isinstance(work, MatrixProduct) and name not in self.kernels:
-            for capability in self.capabilities:
-                made = build(work, digest(work.source), capability)
-                self.kernels[name] = len(made.cubin)
+            for way in (work, *work.others):
+                for capability in self.capabilities:
+                    made = build(way, digest(way.source), capability)
+                    self.kernels[name] = len(made.cubin)
         return lambda words: None
 
 
@@ -113,7 +114,7 @@ def test_products_of_halves_are_products_of_halves() -> None:
     products = [
         k for step in planned(layer, x) for k in step.kernels if isinstance(k, MatrixProduct)
     ]
-    assert [(p.dtype, p.out) for p in products] == [("bfloat16", "float32")]
+    assert [(p.dtype, p.out, p.biased) for p in products] == [("bfloat16", "bfloat16", True)]
     products = [
         k
         for step in planned(lambda x: (x.half().float() @ x.half().float()).half() + 1, x)
@@ -137,8 +138,11 @@ def test_attention_is_one_kernel_where_nobody_reads_its_weights() -> None:
     launches = planned(lambda q: attend(q, q, q, is_causal=True), q)
     assert len(launches) == 1
     assert launches[0].function.startswith("attention")
-    masked = planned(lambda q: attend(q, q, q, attn_mask=ad.ones(32, 32).bool()), q)
-    assert not any(step.function.startswith("attention") for step in masked)
+    mask = ad.ones(32, 32).bool()
+    masked = planned(lambda q: attend(q, q, q, attn_mask=mask), q)
+    assert [step.function[:9] for step in masked] == ["attention"]
+    dropped = planned(lambda q: attend(q, q, q, dropout_p=0.5), q)
+    assert not any(step.function.startswith("attention") for step in dropped)
 
 
 @pytest.mark.slow

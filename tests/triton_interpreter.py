@@ -42,7 +42,7 @@ COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, n
 
 
 def mend_interpreter() -> None:
-    """Have the interpreter round to bfloat16 as GPUs do (it cuts), and compare numbers."""
+    """Have the interpreter round to bfloat16 as GPUs do (it cuts), multiply it, compare numbers."""
     handles = importlib.import_module("triton.runtime.interpreter")
     language = importlib.import_module("triton.language")
     cast = handles.InterpreterBuilder.cast_impl
@@ -61,6 +61,17 @@ def mend_interpreter() -> None:
             return handles.TensorHandle(np.asarray(op(a.data, b.data)), language.int1)
         return plain(self, a, b, op)
 
+    multiply_matrices = builder.create_dot
+
+    def widened(x: Any) -> Any:
+        if x.dtype.scalar != language.bfloat16:
+            return x
+        return handles.TensorHandle(x.data.view(BFLOAT16).astype(np.float32), language.float32)
+
+    def dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return multiply_matrices(self, widened(a), widened(b), *rest)
+
+    builder.create_dot = dot
     builder.binary_op = compared
     for name in ("cast_impl", "create_fp_trunc"):
         setattr(builder, name, rounded)
@@ -145,7 +156,7 @@ class Interpreter:
 
 def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:
     """A matrix product as cuBLASLt does it."""
-    a, b, c = machine.window(words, None, (3,), (8,), np.dtype(np.int64))
+    a, b, c, *bias = machine.window(words, None, (3 + p.biased,), (8,), np.dtype(np.int64))
     dtype, result = np.dtype(DTYPES[p.dtype]), np.dtype(DTYPES[p.out])
 
     def matrix(
@@ -161,7 +172,10 @@ def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:
     right = matrix(b, p.k, p.n, p.lead[1], p.steps[1], p.transposed[1], dtype)
     out = matrix(c, p.m, p.n, p.lead[2], p.steps[2], False, result)
     wide = np.float64 if p.dtype == "float64" else np.float32
-    out[...] = (left.astype(wide) @ right.astype(wide)).astype(result)
+    found = left.astype(wide) @ right.astype(wide)
+    for address in bias:
+        found += machine.window(int(address), None, (p.n,), (result.itemsize,), result)
+    out[...] = found.astype(result)
 
 
 class CpuTriton(TritonTarget):

@@ -51,6 +51,44 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return tuple(found)
 
 
+def normed(x: Any) -> Any:
+    """A norm's gradients: rows and columns are reduced in one kernel, columns by parts."""
+    width = x.shape[-1]
+    x = x.detach().requires_grad_()
+    weight, bias = (ad.ones(width, device=x.device).requires_grad_() for _ in range(2))
+    out = F.layer_norm(x, (width,), weight, bias)
+    found = ad.autograd.grad((out * out.sin()).sum(), (x, weight, bias))
+    return (*found, found[0].sum(0))
+
+
+def losses(x: Any, i: Any) -> Any:
+    """Cross entropy over long rows in both dtypes, and its gradients."""
+    found = []
+    for dtype in (ad.float32, ad.bfloat16):
+        y = x.detach().to(dtype).requires_grad_()
+        loss = F.cross_entropy(y, i, ignore_index=2)
+        found += [loss, *ad.autograd.grad(loss, (y,)), F.cross_entropy(y, i, reduction="none")]
+    return tuple(found)
+
+
+def masked(q: Any, k: Any, v: Any) -> Any:
+    """Attention under masks, one of which hides all from a query; and of shared keys."""
+    found = []
+    some = ad.arange(40, device=q.device) % 3 > 0
+    masks = (
+        some.reshape(1, 40),
+        some.reshape(40, 1) & some,
+        q[:, :1, :, :1] + k[:, :1, :, 0][..., None, :],
+    )
+    for mask in (*masks, None):
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        keys, values = (k, v) if mask is not None else (k[:, :1], v[:, :1])
+        mask = mask if mask is None else mask.detach()
+        out = F.scaled_dot_product_attention(q, keys, values, mask, enable_gqa=mask is None)
+        found += [out, *ad.autograd.grad((out * out).sum(), (q, k, v))]
+    return tuple(found)
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -100,6 +138,20 @@ PROGRAMS: dict[str, Program] = {
         lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True),
         qkv,
     ),
+    "norms": (normed, lambda: (ad.randn(2304, 8),)),
+    "norms of a few": (normed, lambda: (ad.randn(3, 7, 24),)),
+    "affine": (
+        lambda x: (F.linear(x, x, x[0]), ad.addmm(x[0], x, x), F.linear(x[None] + 1, x, x[1])),
+        lambda: (ad.randn(7, 7),),
+    ),
+    "losses of halves": (losses, lambda: (ad.randn(5, 5001), ad.tensor([0, 2, 5000, 17, 3]))),
+    "activations of halves": (
+        lambda x: (F.gelu(x.half(), approximate="tanh"), x.half().tanh(), x.half().sigmoid()),
+        lambda: (ad.randn(4, 700) * ad.tensor([[1e-4], [1e-2], [1.0], [10.0]]),),
+    ),
+    "lines": (lambda x: (x - x.amax(1, keepdim=True)).exp() * x[:, 1:2], lambda: (ad.randn(3, 2500),)),
+    "masked attention": (masked, qkv),
+    "masked attention of halves": (lambda q, k, v: masked(q.half(), k.half(), v.half()), qkv),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
     "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),

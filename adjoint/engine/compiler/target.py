@@ -26,6 +26,7 @@ from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.recompute import CPU, Costs
 
 LayoutOf = Callable[[Value], Place]
 
@@ -63,6 +64,11 @@ class Target(ABC):
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
+    # Whether a kernel that reduces rows can also sum columns: the longest row of such a kernel, and
+    # how many rows it sums up at once (Note [column sums], compiler.fuse).
+    columns: ClassVar[int] = 0
+    part: ClassVar[int] = 1024
+    costs: ClassVar[Costs] = CPU  # what computing something again costs
     templates: Mapping[str, Template]  # by record
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:

@@ -97,6 +97,7 @@ class Fragments:
             kind = (
                 told,
                 *map(names.index, names),  # which are the same
+                *[t._spec.device for t in tensors],
                 *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]],
             )
             fragment = self.held[kind] = self.held.pop(kind)

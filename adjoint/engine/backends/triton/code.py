@@ -125,3 +125,19 @@ def number(value: Any, kind: str) -> str:
     bits = int(kind[1:])
     whole = int(value) & ((1 << bits) - 1)
     return str(whole - (1 << bits) if kind[0] == "i" and whole >> (bits - 1) else whole)
+
+
+def memory_type(dtype: str) -> str:
+    """What a pointer to elements of a dtype points to."""
+    return "tl.uint8" if dtype == "bool" else f"tl.{dtype}"
+
+
+class Words:
+    """What a kernel is told, one word after another: what each is, and where."""
+
+    def __init__(self) -> None:
+        self.at: dict[tuple[Any, ...], int] = {}
+
+    def of(self, *what: Any) -> int:
+        """The number of a word."""
+        return self.at.setdefault(what, len(self.at))

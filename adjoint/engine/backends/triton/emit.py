@@ -15,28 +15,26 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.operations import KIND, combine
 from adjoint.engine.backends.llvm.ir.vector import V, select
-from adjoint.engine.backends.triton.code import TYPES, TritonCode, number
-from adjoint.engine.backends.triton.functions import as_value, lower, sample
+from adjoint.engine.backends.triton.code import TYPES, TritonCode, Words, memory_type
+from adjoint.engine.backends.triton.functions import as_value, loose_values, lower, sample
+from adjoint.engine.backends.triton.reducing import identity, identity_text, reducer, total_kind
 from adjoint.engine.backends.triton.schedule import Tiles, same_sizes, tiles_of
-from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, Form, Kernel
+from adjoint.engine.compiler.loops.ir import (
+    COLUMN,
+    HOST,
+    INDEX,
+    LOAD,
+    POINT,
+    REDUCE,
+    Form,
+    Kernel,
+)
 from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.core.dtype import named
 
 Env = dict[int, V]
-REDUCERS = {"sum": "plus", "prod": "times"}
-REDUCTIONS = {*REDUCERS, "amax", "amin", "any", "all"}  # that there are functions for
 LARGE = 1 << 31  # elements that 32 bits cannot count
-
-
-class Words:
-    """What a kernel is told, one word after another: what each is, and where."""
-
-    def __init__(self) -> None:
-        self.at: dict[tuple[Any, ...], int] = {}
-
-    def of(self, *what: Any) -> int:
-        """The number of a word."""
-        return self.at.setdefault(what, len(self.at))
+STAGES = 3  # rows of a part that are loaded ahead
 
 
 class TileEmitter:
@@ -60,6 +58,7 @@ class TileEmitter:
         self.masks = {"x": "", "r": ""}
         self.extents = self.extent_numbers()
         self.status = ""
+        self.loose = loose_values(form)
 
     def is_large(self) -> bool:
         """Whether places in memory, or combinations, need 64 bits to count."""
@@ -148,26 +147,80 @@ class TileEmitter:
             top.append("    if told != 0:\n        return")
         self.pointer_lines()
         total = self.total("x")
+        block = "tl.program_id(0)"
         if self.many:
             blocks = self.settle_total(total)
             code.put(f"for block in range(tl.program_id(0), {blocks}, tl.num_programs(0)):")
             code.margin += "    "
             block = "block"
-        else:
-            block = "tl.program_id(0)"
         start = f"(tl.full((), 0, {self.index}) + {block})"
-        x = f"{start} * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
-        code.put(f"x = ({x}){'' if self.flat else '[:, None]'}")
-        self.coordinates |= self.decode("x", "x", range(self.form.outer))
-        if not self.fixed or int(total) % self.tiles.x:
-            code.put(f"xm = x < {total if self.fixed else 'nx'}")
-            self.masks["x"] = "xm"
-        self.body()
+        if self.form.columns:
+            self.part(start)
+        elif self.tiles.line:
+            self.line(start)
+        else:
+            x = f"{start} * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
+            code.put(f"x = ({x}){'' if self.flat else '[:, None]'}")
+            self.coordinates |= self.decode("x", "x", range(self.form.outer))
+            if not self.fixed or int(total) % self.tiles.x:
+                code.put(f"xm = x < {total if self.fixed else 'nx'}")
+                self.masks["x"] = "xm"
+            self.body()
         text = "\n".join([*top, *self.head, *code.lines]) + "\n"
         return text.replace("WORDS", str(max(len(self.words.at), 1)))
 
+    def blocks(self, kernel: Kernel) -> int:
+        """The number of tiles of a kernel, or of its parts."""
+        if self.form.columns:
+            return prod(kernel.outer[: -self.form.columns])
+        if self.tiles.line:
+            return prod(kernel.outer[:-1]) * -(-self.tiles.line // self.tiles.x)
+        return -(-prod(kernel.outer) // self.tiles.x)
+
+    def line(self, start: str) -> None:
+        """A tile that is a piece of one line: all but its last coordinate are numbers."""
+        code, x, length = self.code, self.tiles.x, self.tiles.line
+        pieces, last = -(-length // x), self.form.outer - 1
+        code.put(f"line = {start} // {pieces}")
+        code.put(f"x = {start} % {pieces} * {x} + tl.arange(0, {x})")
+        self.coordinates |= self.decode("line", "x", range(last))
+        self.coordinates[last] = "x"
+        if length % x:
+            code.put(f"xm = x < {length}")
+            self.masks["x"] = "xm"
+        self.body()
+
+    def part(self, start: str) -> None:
+        """All rows of a part, and then its sums (Note [column sums])."""
+        form, code, tiles = self.form, self.code, self.tiles
+        parts = form.outer - form.columns
+        rows = " * ".join(self.size(d) for d in range(parts, form.outer))
+        sums = [(v, r) for v, r in form.stores if form.ops[v].kind == COLUMN]
+        code.put(f"part = {start}")
+        self.enter_inner(f"tl.arange(0, {tiles.r})[None, :]")
+        for v in dict.fromkeys(v for v, _ in sums):
+            code.put(f"acc{v} = tl.full((1, {tiles.r}), 0, tl.float32)")
+        inner = dict(self.coordinates)
+        code.put(f"for step in tl.range(0, {rows}, {tiles.x}, num_stages={STAGES}):")
+        margin, code.margin = code.margin, code.margin + "    "
+        code.put(f"i = (step + tl.arange(0, {tiles.x}))[:, None]")
+        code.put(f"x = part * ({rows}) + i")
+        self.coordinates |= self.decode("x", "x", range(form.outer))
+        if not self.fixed or eval_product(rows) % tiles.x:
+            code.put(f"xm = i < {rows}")
+            self.masks["x"] = "xm"
+        self.body()
+        code.margin = margin
+        self.masks["x"] = ""
+        self.coordinates = inner | self.decode("part", "p", range(parts))
+        for v, r in sums:
+            self.store(r, code.value(f"acc{v}", "f32", 1), full=True, rows=1)
+
     def settle_total(self, total: str) -> str:
-        """The number of tiles of a kernel among many."""
+        """The number of tiles of a kernel among many, or of its parts."""
+        if self.form.columns:
+            parts = self.form.outer - self.form.columns
+            return " * ".join(self.size(d) for d in range(parts)) or "1"
         if self.fixed:
             return str(-(-int(total) // self.tiles.x))
         whole = all(prod(k.outer) % 16 == 0 for k in self.kernels)
@@ -180,10 +233,10 @@ class TileEmitter:
             if ref.buffer is None:
                 continue
             kind = memory_type(ref.dtype.name)
-            at = self.word("address", r)
-            if self.aligned[r]:
+            at = f"{self.word('address', r)}.to(tl.pointer_type({kind}))"
+            if self.aligned[r]:  # said of the pointer: a number's multiples are forgotten
                 at = f"tl.multiple_of({at}, 16)"
-            self.head.append(f"    a{r} = {at}.to(tl.pointer_type({kind}))")
+            self.head.append(f"    a{r} = {at}")
             self.pointers[r] = f"a{r}"
 
     def decode(self, total: str, name: str, dims: range) -> dict[int, str]:
@@ -208,11 +261,14 @@ class TileEmitter:
         form, env = self.form, Env()
         stages = 1 + max((op.stage for op in form.ops), default=0)
         if self.tiles.whole:
-            if form.inner:
+            if form.inner and not form.columns:
                 self.enter_inner(f"tl.arange(0, {self.tiles.r})[None, :]")
-            values = {v: self.get(v, env, env, stages) for v, _ in form.stores}
+            kept = [(v, r) for v, r in form.stores if form.ops[v].kind != COLUMN]
+            values = {v: self.get(v, env, env, stages) for v, _ in kept}
+            for v in dict.fromkeys(v for v, _ in form.stores if form.ops[v].kind == COLUMN):
+                self.add_column(v, env, stages)
             self.separate()
-            for v, r in form.stores:
+            for v, r in kept:
                 self.store(r, values[v], form.ops[v].full)
             return
         for stage in range(stages):
@@ -221,6 +277,15 @@ class TileEmitter:
         values = {v: self.get(v, env, env, stages) for v, _ in outer}
         for v, r in outer:
             self.store(r, values[v], full=False)
+
+    def add_column(self, k: int, env: Env, stages: int) -> None:
+        """Add a tile's rows to a sum of columns; what is beyond the end has no part in it."""
+        tag, x = self.form.ops[k].args[0]
+        value = self.get(x, env, env, stages) if tag == "v" else self.code.const(x, "f32")
+        wide = f"tl.broadcast_to({value.convert('f32').ref}, ({self.tiles.x}, {self.tiles.r}))"
+        if self.masks["x"]:
+            wide = f"tl.where({self.masks['x']}, {wide}, 0.0)"
+        self.code.put(f"acc{k} += tl.sum({wide}, 0, keep_dims=True)")
 
     def separate(self) -> None:
         """Have all loads of a tile done before its first store.
@@ -379,7 +444,7 @@ class TileEmitter:
             return self.scatter(k, operands)
         if op.name == "random":
             return sample(code, op, operands)
-        value = self.rounded(lower(code, op, operands), op.dtype)
+        value = self.rounded(lower(code, op, operands, k in self.loose), op.dtype)
         for j, (bad, _) in enumerate(code.faults):
             self.report(k, j, bad, None)
         code.faults.clear()
@@ -427,7 +492,7 @@ class TileEmitter:
         """Which of x and r a reference varies along."""
         found = set()
         for d, c in enumerate(self.form.refs[r][1]):
-            if c:
+            if c and not (self.tiles.line and d < self.form.outer - 1):
                 found.add("x" if d < self.form.outer else "r")
         return found
 
@@ -508,10 +573,10 @@ class TileEmitter:
         code.put("tl.store(status + bad.to(tl.int32) * 0, (bad.to(tl.int64) * 0) | "
                  f"({word}), mask=bad)")  # fmt: skip
 
-    def store(self, r: int, value: V, full: bool) -> None:
+    def store(self, r: int, value: V, full: bool, rows: int = 0) -> None:
         """Write a value to where a reference is."""
         t, dtype = self.tiles, self.form.refs[r][0]
-        shape = f"({t.x},)" if self.flat else f"({t.x}, {t.r if full else 1})"
+        shape = f"({t.x},)" if self.flat else f"({rows or t.x}, {t.r if full else 1})"
         stored = value.convert(KIND[dtype][0]).ref
         if dtype == "bool":
             stored = f"{stored}.to(tl.uint8)"
@@ -527,41 +592,6 @@ class TileEmitter:
         )
 
 
-def memory_type(dtype: str) -> str:
-    """What a pointer to elements of a dtype points to."""
-    return "tl.uint8" if dtype == "bool" else f"tl.{dtype}"
-
-
-def total_kind(compute: str) -> str:
-    """The kind in which a reduction adds up."""
-    return "i32" if compute == "bool" else KIND[compute][0]
-
-
-def reducer(name: str, compute: str, kind: str) -> str:
-    """The function that joins two parts of a reduction."""
-    if compute == "bool":
-        return "int_min" if name in ("all", "amin", "prod") else "int_max"
-    if name in REDUCERS:
-        return REDUCERS[name]
-    side = "max" if name in ("amax", "any") else "min"
-    return f"nan_{side}" if kind[0] == "f" else f"int_{side}"
-
-
-def identity(name: str, compute: str, kind: str) -> str:
-    """What a reduction starts from."""
-    if compute == "bool":
-        return "1" if name in ("all", "amin", "prod") else "0"
-    if name in ("sum", "prod"):
-        return number(int(name == "prod"), kind)
-    low = name == "amax"
-    if kind[0] == "f":
-        return number(float("-inf") if low else float("inf"), kind)
-    bits = int(kind[1:])
-    if kind[0] == "u":
-        return number(0 if low else 2**bits - 1, kind)
-    return number(-(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1, kind)
-
-
-def identity_text(name: str, compute: str, kind: str) -> str:
-    """The same, as a value."""
-    return f"tl.full((), {identity(name, compute, kind)}, {TYPES[kind]})"
+def eval_product(text: str) -> int:
+    """A product of sizes that are known."""
+    return prod(int(n) for n in text.split(" * "))

@@ -16,7 +16,7 @@ from adjoint.engine.backends.llvm.ir.elementwise import LOWER, Lowering, support
 from adjoint.engine.backends.llvm.ir.operations import KIND, SPECIAL
 from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.backends.triton.code import TritonCode
-from adjoint.engine.compiler.loops.ir import Op
+from adjoint.engine.compiler.loops.ir import POINT, Form, Op
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.ops.random.random import word_bits
 
@@ -76,8 +76,11 @@ def computes(name: str, dtype: DType, params: Mapping[str, Any]) -> bool:
     return name not in UNKNOWN and supports(name, dtype, params)
 
 
-def lower(code: TritonCode, op: Op, operands: list[Any]) -> V:
-    """The result of an operation on values (and numbers)."""
+LOOSE = {"exp": "tl.exp({0})", "tanh": "rough_tanh({0})", "sigmoid": "rough_sigmoid({0})"}
+
+
+def lower(code: TritonCode, op: Op, operands: list[Any], loose: bool = False) -> V:
+    """The result of an operation on values (and numbers); `loose`: within 2^-20 of it."""
     compute, result = KIND[op.compute][0], KIND[op.dtype][0]
     if op.name == "cast":
         x = operands[0]
@@ -87,6 +90,8 @@ def lower(code: TritonCode, op: Op, operands: list[Any]) -> V:
         return special(code, op, operands, 1, compute, result)
     skip = 1 if op.name == "where" else 0
     values = [as_value(code, x, "i1" if i < skip else compute) for i, x in enumerate(operands)]
+    if loose and compute == "f32" and op.name in LOOSE:
+        return code.named(LOOSE[op.name].format(values[0].ref), "f32").convert(result)
     return TABLE[op.name](*values, **dict(op.params)).convert(result)
 
 
@@ -102,3 +107,32 @@ def sample(code: TritonCode, op: Op, operands: list[Any]) -> V:
     dtype = named(op.dtype)
     words = philox.words_at(word_bits(law, dtype), seed, offset, index)
     return distributions.sample(words, law, args, dtype)
+
+
+def loose_values(form: Form) -> set[int]:
+    """Values of which nothing is read but what is rounded to halves: those may be rough.
+
+    A result in halves has a precision of 2^-11; the functions that are quicker are within 2^-20.
+    """
+    readers: dict[int, list[int]] = {}
+    for k, op in enumerate(form.ops):
+        for tag, x in op.args:
+            if tag == "v":
+                readers.setdefault(x, []).append(k)
+    stored = {v for v, _ in form.stores}
+    found: set[int] = set()
+    for k in reversed(range(len(form.ops))):
+        op = form.ops[k]
+        if op.kind != POINT or op.compute != "float32":
+            continue
+        if named(op.dtype).is_half:
+            found.add(k)
+            continue
+        after = [form.ops[r] for r in readers.get(k, ())]
+        rounded = all(
+            o.kind == POINT and (named(o.dtype).is_half or r in found)
+            for r, o in zip(readers.get(k, ()), after, strict=True)
+        )
+        if after and rounded and k not in stored and op.dtype == "float32":
+            found.add(k)
+    return found

@@ -5,7 +5,12 @@ Note [narrow products]
     halves. Tensor cores multiply halves and add up in float32, which is the same sum. So a product
     whose operands are all halves in float32 becomes one of the halves with a result in float32,
     or in halves, where nothing but a cast to them reads it. A factor that is a power of two does
-    not round a bfloat16, and moves to the operand.
+    not round a bfloat16, and moves to the operand. A product in bfloat16 that is handed out in
+    float32 is written in float32: what is rounded between has the same range.
+
+Note [biases]
+    A product that is only read to add a vector to all of its rows takes that as a third operand:
+    cuBLASLt adds it before the result is rounded and written (halves: once, not twice).
 """
 
 from __future__ import annotations
@@ -19,7 +24,9 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
+from adjoint.engine.ops.nn.classification import ROW_STATISTICS
 
+STATISTICS = ROW_STATISTICS.name
 VIEWS = {"reshape", "permute", "expand", "slice"}
 SMALL, LARGE = 2.0**-16, 2.0**16  # factors that lose nothing of a bfloat16 worth having
 
@@ -42,11 +49,15 @@ class Narrowing:
                     self.users[x] = self.users.get(x, 0) + 1
         for value in graph.outputs:
             self.users[value] = self.users.get(value, 0) + 2
+        self.handed = set(graph.outputs)
         self.narrowed: set[Value] = set()
 
     def run(self) -> DataflowGraph:
         builder = self.builder
-        for node in self.source.nodes:
+        # Inputs are converted first, all in one launch; products read them forward and backward.
+        first = [node for node in self.source.nodes if converts_an_input(node)]
+        known = set(first)
+        for node in [*first, *(n for n in self.source.nodes if n not in known)]:
             builder.graph.where = node.where
             inputs = builder.translate(node.inputs)
             values = self.visit(node, inputs)
@@ -64,10 +75,59 @@ class Narrowing:
             given = (*inputs[:4], self.half(inputs[4]), *inputs[5:])
             specs = tuple(v.spec for v in node.outputs)
             return self.builder.graph.add_node(node.record, given, node.params, specs)
+        if name == STATISTICS and half_of(inputs[0]) is not None:
+            specs = tuple(v.spec for v in node.outputs)
+            given = (self.half(inputs[0]),)
+            return self.builder.graph.add_node(node.record, given, node.params, specs)
         if name == "cast" and node.outputs[0].spec.dtype.is_half:
             made = self.result(node.inputs[0], inputs[0], node.outputs[0].spec.dtype)
             return None if made is None else (made,)
+        if name == "cast" and node.outputs[0].spec.dtype is float32:
+            return self.unrounded(node, inputs[0])
+        if name == "add" and len(inputs) == 2:
+            return self.biased(node, inputs)
         return None
+
+    def biased(self, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
+        """A vector added to the rows of a product that nothing else reads (Note [biases])."""
+        if (
+            inputs[1].__class__ is float
+            and not inputs[1]
+            and is_sum(inputs[0])
+            and inputs[0].spec == node.outputs[0].spec
+        ):
+            return (inputs[0],)
+        for old, x, bias in zip(node.inputs, inputs, inputs[::-1], strict=True):
+            if not (is_device_tensor(x) and is_device_tensor(bias) and is_matmul(x)):
+                continue
+            shape, out = x.spec.shape, node.outputs[0].spec
+            if x.spec != out or bias.spec.dtype is not out.dtype:
+                continue
+            if not (out.dtype is float32 or out.dtype.is_half):
+                continue
+            if self.users.get(old) != 1 or bias.spec.shape != shape[-1:]:
+                continue
+            made = self.again(x, x.spec, bias)
+            if x in self.narrowed:
+                self.narrowed.add(made[0])
+            return tuple(made)
+        return None
+
+    def unrounded(self, node: Node, x: Value) -> tuple[Value, ...] | None:
+        """A product in bfloat16 that is handed out in float32."""
+        if node.outputs[0] not in self.handed or self.users.get(node.inputs[0]) != 1:
+            return None
+        if not is_matmul(x) or x.spec.dtype is not bfloat16:
+            return None
+        return self.again(x, node.outputs[0].spec)
+
+    def again(self, x: Value, spec: Spec, *more: Value) -> tuple[Value, ...]:
+        """A product with another result, or with a bias."""
+        node = x.node
+        assert node is not None
+        return tuple(
+            self.builder.graph.add_node(node.record, (*node.inputs, *more), node.params, (spec,))
+        )
 
     def product(self, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
         """A product in float32 of what were halves."""
@@ -100,12 +160,43 @@ class Narrowing:
         if x in self.narrowed:
             if node.inputs[0].spec.dtype is not dtype:
                 return None
+            given = node.inputs
+            if len(given) > 2:  # a bias is of the dtype of the result
+                if half_of(given[2]) is not dtype:
+                    return None
+                given = (*given[:2], self.half(given[2]))
             spec = Spec(x.spec.shape, dtype, x.spec.device)
-            return self.builder.graph.add_node(node.record, node.inputs, node.params, (spec,))[0]
+            return self.builder.graph.add_node(node.record, given, node.params, (spec,))[0]
         if node.record.name not in VIEWS:
             return None
         inner = self.result(old.node.inputs[0], node.inputs[0], dtype)
         return None if inner is None else self.builder.emit(node.record, inner, **node.params)
+
+
+def converts_an_input(node: Node) -> bool:
+    """Whether a node is an input's, say a weight's, conversion to halves."""
+    if node.record.name != "cast" or not is_device_tensor(node.inputs[0]):
+        return False
+    x: Value = node.inputs[0]
+    return x.node is None and node.outputs[0].spec.dtype.is_half
+
+
+def is_device_tensor(x: Any) -> bool:
+    """Whether an operand lies in memory."""
+    return isinstance(x, Value) and not x.host
+
+
+def is_sum(x: Value) -> bool:
+    """Whether a value is a view of attention's gradients: sums that began with zero."""
+    while x.node is not None and x.node.record.name in VIEWS:
+        x = x.node.inputs[0]
+    return x.node is not None and x.node.record.name == BACKWARD
+
+
+def is_matmul(x: Value) -> bool:
+    """Whether a value is a matrix product's, of which nothing was made yet."""
+    node = x.node
+    return node is not None and node.record.name == "matmul" and len(node.inputs) == 2
 
 
 def half_of(x: Any) -> DType | None:

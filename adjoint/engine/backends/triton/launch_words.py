@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adjoint.engine.backends.triton.emit import TileEmitter
 from adjoint.engine.backends.triton.schedule import PROCESSORS
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
-from adjoint.engine.compiler.memory.places import INPUT, OWN
+from adjoint.engine.compiler.memory.places import INPUT, OWN, Place
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
@@ -28,6 +27,14 @@ class Written:
     grid: tuple[int, int]
     warps: int
     origin: str  # the operations it does, for people
+    stages: int = 2  # loads of a loop that are under way together
+    fused: bool = False  # whether products and sums may be rounded once
+    # Other ways to write and launch it; the fastest is found when it first runs.
+    others: tuple[Written, ...] = ()
+
+    def beside(self, others: list[Written]) -> Written:
+        """The same, with others to choose from."""
+        return replace(self, others=tuple(others))
 
     def __call__(self, name: str) -> tuple[str, set[str]]:
         """The text of a template's function."""
@@ -46,7 +53,7 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     emitter = TileEmitter(form, kernels, aligned, guarded)
     source = emitter.text(NAME)
     tiles = emitter.tiles
-    blocks = max(-(-prod(k.outer) // tiles.x) for k in kernels)
+    blocks = max(emitter.blocks(k) for k in kernels)
     grid = (min(blocks, PROCESSORS * WAVES), len(kernels)) if emitter.many else (blocks, 1)
     step.text = Written(source, grid, tiles.warps, "+".join(kernels[0].origin))
     step.function = f"t{digest(f'{source};{tiles.warps}')}"
@@ -60,6 +67,14 @@ def aligns(ref: AffineReference, is_aligned: Callable[[int], bool]) -> bool:
     if buffer is None or (ref.offset * ref.dtype.itemsize) % ALIGN:
         return False
     return buffer.kind in OWN or (buffer.kind == INPUT and is_aligned(buffer.number))
+
+
+def is_aligned(target: Any, place: Place) -> bool:
+    """Whether a template may take a place's address for a multiple of 16."""
+    if place.offset * place.buffer.dtype.itemsize % ALIGN:
+        return False
+    kind = place.buffer.kind
+    return kind in OWN or (kind == INPUT and place.buffer.number not in target.unaligned)
 
 
 def word_of(kernel: Kernel, what: tuple[Any, ...]) -> Any:

@@ -6,6 +6,11 @@ Note [tiles]
     *whole*: every value is computed once and kept in registers through all stages. Otherwise each
     stage is a loop over tiles of the inner combinations, and computes again what it needs of
     earlier ones.
+
+    Where operands are the same all along a line, say a row's logsumexp, a tile is a piece of one
+    line, so that such operands are one number for it. A kernel that also sums columns (Note
+    [column sums]) has a program for each part, which goes through that part's rows and keeps the
+    sums in registers.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ WHOLE_ROW = 4096  # inner combinations that registers hold
 ROW = 2048  # elements of a tile in a loop along rows
 COLUMNS = 64  # of a tile that reduces down columns
 HEAVY = 24  # operations that fill registers
+LINE = 1024  # elements of a line that a tile may be a piece of
+SUMMED = 1024  # elements of a tile of a kernel that also sums columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +47,20 @@ class Tiles:
     r: int  # 0: nothing is reduced
     whole: bool
     warps: int
+    line: int = 0  # a tile lies in one line of so many elements: the last of its dimensions
 
 
 def schedule(kernel: LoopKernel) -> Kernel:
     """Neighbouring elements side by side, dimensions merged, and the form frozen."""
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     vector = vector_atom(kernel, refs)
-    outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
+    parts = [a for a in kernel.atoms if a not in kernel.reduced | kernel.columns]
+    outer = order(parts, refs, vector)
+    summed = order([a for a in kernel.atoms if a in kernel.columns], refs, vector)
     inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
     rows = vector in kernel.reduced
-    outer_dims, inner_dims = merge(outer, refs), merge(inner, refs)
+    summed_dims = merge(summed, refs)
+    outer_dims, inner_dims = merge(outer, refs) + summed_dims, merge(inner, refs)
     dims = outer_dims + inner_dims
     last = len(dims) - 1 if rows else len(outer_dims) - 1
     settled = [over_dims(ref, dims) for ref in refs]
@@ -62,6 +73,7 @@ def schedule(kernel: LoopKernel) -> Kernel:
         refs=tuple(stride_classes(ref, last) for ref in settled),
         stores=tuple((v, base + i) for i, (v, _) in enumerate(kernel.stores)),
         hosts=tuple(map(host_dtype, kernel.hosts)),
+        columns=len(summed_dims),
     )
     return Kernel(
         form,
@@ -84,7 +96,17 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     """How the kernels of a launch are cut, by their largest sizes."""
     outer = max(prod(k.outer) for k in kernels)
     inner = max(prod(k.inner) for k in kernels)
+    if form.columns:
+        r = power_of_two(inner)
+        rows = max(prod(k.outer[-form.columns :]) for k in kernels)
+        x = max(1, min(SUMMED // r, power_of_two(rows)))
+        return Tiles(x, r, True, warps(x * r))
     if not form.inner:
+        line = line_of(form, kernels)
+        if line:
+            wasted = {n: -(-line // n) * n - line for n in (1024, 512, 256)}
+            x = next((n for n, more in wasted.items() if 16 * more <= line), 256)
+            return Tiles(x, 0, True, x // 256, line)
         x = ELEMENTS
         while x > 128 and outer * len(kernels) < 2 * x * PROCESSORS:
             x //= 2
@@ -104,6 +126,20 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
         x //= 2
     r = min(power_of_two(inner), max(1, 2048 // x))
     return Tiles(x, r, r >= inner, warps(x * r))
+
+
+def line_of(form: Form, kernels: list[Kernel]) -> int:
+    """The length of the lines along which an operand is the same; 0: none, or too short."""
+    if len(kernels) > 1 or form.outer < 2:
+        return 0
+    stores = {r for _, r in form.stores}
+    same = [
+        not classes[-1] and any(classes)
+        for r, (dtype, classes) in enumerate(form.refs)
+        if r not in stores and dtype != "index"
+    ]
+    length = kernels[0].outer[-1]
+    return length if any(same) and length >= LINE else 0
 
 
 def warps(elements: int) -> int:

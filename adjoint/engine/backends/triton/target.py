@@ -7,18 +7,19 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir import distributions
 from adjoint.engine.backends.llvm.ir.operations import KIND
-from adjoint.engine.backends.triton.emit import REDUCTIONS
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
+from adjoint.engine.backends.triton.reducing import REDUCTIONS
 from adjoint.engine.backends.triton.schedule import schedule
-from adjoint.engine.backends.triton.templates import attention, product, rows
+from adjoint.engine.backends.triton.templates import attention, product, rows, statistics
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph
+from adjoint.engine.graph.passes.recompute import Costs
 
 
 class TritonTarget(Target):
@@ -28,12 +29,17 @@ class TritonTarget(Target):
     device = "cuda"
     dtypes = frozenset(KIND)
     widened = frozenset({"index_put"})
+    # A byte of memory traffic takes as long as 16 additions.
+    costs = Costs(byte=16, function=8, draw=64, meeting=64, remade=False)
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
     long = 2048
-    kept = frozenset(attention.TEMPLATES)
+    columns = 2048
+    part = 16
+    kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})
     templates = {
         **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
+        **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:

@@ -7,6 +7,12 @@ Note [fusion]
     or a softmax is then one kernel of several loops per row. A kernel reduces over one set of
     atoms only.
 
+Note [column sums]
+    The derivative of a norm is reduced along rows, that of its weight down columns, of the same
+    values. Where a target can do that (`Target.columns`), sums over outer atoms join a kernel that
+    reduces over inner ones; nothing in the kernel reads them. They come by parts
+    (`lower.legalise`), each of which one program sums up.
+
 Note [updates]
     What serves only to update state (an optimizer's moments and parameters) does not join a
     reduction: the update of a bias, whose gradient is a sum, would become another kernel than that
@@ -23,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from adjoint.engine.compiler.fuse.spaces import (
@@ -39,6 +46,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
+FEW, MANY = 64, 128  # rows that one program sums up at any rate; programs that are enough
 OTHER_ORDER = (
     "reduces over other dimensions, or reads elements in another order, than the "
     "kernel that makes its operand"
@@ -57,6 +65,8 @@ class Unit:
     atoms: list[Any] = field(default_factory=list)  # of the full space
     reduced: list[Any] | None = None  # the atoms it reduces over
     sources: dict[Node, Map] = field(default_factory=dict)  # a reduction's operand
+    columns: list[Any] | None = None  # the outer atoms it also sums over (Note [column sums])
+    sums: set[Node] = field(default_factory=set)  # the nodes that do
     reason: str = ""  # why its first node joined no other
     needs: int = 0  # bit mask: units it depends on, directly or not
     epoch: int = 0  # how many templates and calls come before it
@@ -79,8 +89,10 @@ class Fusion:
         kinds: dict[Node, str],
         updates: frozenset[Node] = frozenset(),
         reach: int | None = None,
+        columns: int = 0,
     ) -> None:
         self.kinds = kinds
+        self.columns = columns  # Note [column sums]
         self.updates = updates  # Note [updates]
         self.reach = reach  # Note [reach]
         self.epoch = 0
@@ -254,12 +266,32 @@ class Fusion:
         if unit.reduced is None:
             unit.reduced = gone
         elif set(settle(unit.reduced)) != set(gone):
-            return None
+            if not self.sums_columns(unit, node, set(gone)):
+                return None
+            unit.columns = gone
+            unit.sums.add(node)
         unit.sources[node] = source
         kept = [() if d in dims else dim for d, dim in enumerate(source)]
         if not node.params["keepdim"]:
             kept = [dim for d, dim in enumerate(kept) if d not in dims]
         return tuple(kept)
+
+    def sums_columns(self, unit: Unit, node: Node, gone: set[Any]) -> bool:
+        """Whether a kernel that reduces rows can also do a sum (Note [column sums])."""
+        assert unit.reduced is not None
+        inner = settle(unit.reduced)
+        atoms = [*unit.full()]
+        if not self.columns or node.record.name != "sum" or not gone or gone & set(inner):
+            return False
+        if node.inputs[0].spec.dtype.name != "float32" or any(
+            type(a.size) is not int for a in atoms
+        ):
+            return False
+        if unit.columns is not None and set(settle(unit.columns)) != gone:
+            return False
+        rows = prod(a.size for a in gone)
+        parts = prod(a.size for a in atoms) // rows // prod(a.size for a in inner)
+        return prod(a.size for a in inner) <= self.columns and (rows <= FEW or parts >= MANY)
 
     # -- joining kernels ------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import REGISTRY
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
+COLUMN = "column"  # a sum over outer dimensions: Note [column sums], compiler.fuse
 # Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
 # latter two is about half of that for the first.
 ANY, WHOLE, SHORT = "any", "whole", "short"
@@ -87,6 +88,7 @@ class LoopKernel:
     extents: tuple[int, ...]
     faults: dict[int, list[Any]]  # what to raise, by operation
     origin: tuple[str, ...]
+    columns: frozenset[Any] = frozenset()  # outer ranges that it sums over
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Form:
     stores: tuple[tuple[int, int], ...]  # (value, reference)
     hosts: tuple[str, ...]  # dtypes of the host's numbers
     spans: str = ANY  # what sizes of the vector dimension it can do
+    columns: int = 0  # how many of the outer dimensions, the last ones, it sums over
 
     def key(self) -> Any:
         """What tells forms apart; equal ones may differ in the sign of a zero."""

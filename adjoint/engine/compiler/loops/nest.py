@@ -15,6 +15,7 @@ from adjoint.engine.compiler.fuse.fuse import REDUCE as REDUCES
 from adjoint.engine.compiler.fuse.fuse import Unit
 from adjoint.engine.compiler.fuse.spaces import Map, flatten, settle
 from adjoint.engine.compiler.loops.ir import (
+    COLUMN,
     HOST,
     INDEX,
     LOAD,
@@ -219,7 +220,8 @@ class Nest:
             dtype = reduced_dtype(node.record, node.inputs[0].spec).name
             self.add(
                 out,
-                kind=REDUCE, name=node.record.name, args=(arg,), params=None,
+                kind=COLUMN if node in self.unit.sums else REDUCE,
+                name=node.record.name, args=(arg,), params=None,
                 compute=dtype, dtype=out.spec.dtype.name, full=False, stage=self.stage_of((arg,)),
             )  # fmt: skip
             return
@@ -319,6 +321,7 @@ class Nest:
             extents=tuple(self.extents),
             faults=self.faults,
             origin=tuple(n.record.name for n in self.unit.nodes),
+            columns=frozenset(settle(self.unit.columns or ())),
         )
 
 

@@ -33,6 +33,8 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 
+CHAIN = 32  # values that are looked at to find one that was reduced along its rows
+
 
 class Legal:
     """A graph every node of which has a kind, and where its values would lie."""
@@ -42,6 +44,7 @@ class Legal:
         self.builder = GraphBuilder(graph)
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
+        self.reduced_rows: set[Value] = set()  # what was reduced along its last dimension
         for node in graph.nodes:
             self.builder.graph.where = node.where
             self.visit(node, self.builder.translate(node.inputs))
@@ -185,14 +188,41 @@ class Legal:
         length = prod(shape[d] for d in dims)
         target = self.setting.target
         by_parts = typical(results) < target.few and typical(length) > target.long
+        if target.columns and dims == (len(shape) - 1,):
+            self.reduced_rows.update(made_of(x))
+        tall = by_parts and self.beside_rows(record, x, dims)
+        if tall and is_half(x):  # rounded once, at the end
+            made = self.reduce(record, self.cast(x, float32), dims, keepdim)
+            return self.cast(made, x.spec.dtype)
+        if tall and len(dims) > 1:
+            joined = (*shape[: dims[0]], length, *shape[last + 1 :])
+            made = self.reduce(record, self.reshape(x, joined), (dims[0],), False)
+            ones = tuple(1 if d in dims else n for d, n in enumerate(shape))
+            return self.reshape(made, ones) if keepdim else made
         if len(dims) > 1 and by_parts and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
-        elif len(dims) == 1 and by_parts and (cut := divisor(content(length))):
+        elif (
+            len(dims) == 1
+            and by_parts
+            and (cut := divisor(content(length), self.near(length, tall)))
+        ):
             parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
             split = self.reshape(x, parts)
             x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)
             return self.reduce(record, x, dims, keepdim)  # the parts may be many too
         return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
+
+    def near(self, length: int, tall: bool) -> int:
+        """About how many elements a part of a long reduction has."""
+        return max(self.setting.target.part, typical(length) // 1024) if tall else 1024
+
+    def beside_rows(self, record: Record, x: Value, dims: tuple[int, ...]) -> bool:
+        """Whether a kernel that reduces rows has what is summed here (Note [column sums])."""
+        shape, columns = x.spec.shape, self.setting.target.columns
+        summed = record.name == "sum" and (is_half(x) or x.spec.dtype is float32)
+        if not columns or not summed or len(shape) - 1 in dims or not together(dims):
+            return False
+        return typical(shape[-1]) <= columns and not self.reduced_rows.isdisjoint(made_of(x))
 
     def emit(self, kind: str, record: Record, *inputs: Any, **params: Any) -> Value:
         return self.made(self.builder.emit(record, *inputs, **params), kind)
@@ -345,12 +375,36 @@ def is_number(x: Any) -> bool:
     return x.host if isinstance(x, Value) else isinstance(x, (bool, int, float))
 
 
-def divisor(n: int) -> int:
-    """A divisor of n near 1024, or 0."""
-    for cut in range(1024, 4096):
+def made_of(x: Value) -> set[Value]:
+    """A value and those of its size that it is computed from, element by element."""
+    size = prod(x.spec.shape)
+    found, stack = {x}, [x]
+    while stack and len(found) < CHAIN:
+        node = stack.pop().node
+        if node is None:
+            continue
+        record = node.record
+        if not (record.is_view or record.family == "elementwise" or record.pointwise):
+            continue
+        for y in node.inputs:
+            known = not isinstance(y, Value) or y.host or y in found
+            if not known and prod(y.spec.shape) == size:
+                found.add(y)
+                stack.append(y)
+    return found
+
+
+def together(dims: tuple[int, ...]) -> bool:
+    """Whether dimensions are neighbours, in order."""
+    return dims == tuple(range(dims[0], dims[0] + len(dims)))
+
+
+def divisor(n: int, near: int = 1024) -> int:
+    """A divisor of n near a number, or 0."""
+    for cut in range(near, 4 * near):
         if n % cut == 0:
             return cut
-    for cut in range(1023, 63, -1):
+    for cut in range(near - 1, near // 16, -1):
         if n % cut == 0:
             return cut
     return 0

@@ -125,7 +125,7 @@ class Placing:
             if target.buffer.kind not in OWN:
                 continue
             template = self.template_of(maker)
-            if template is None or template.writes_to is None or len(self.readers[base]) != 1:
+            if template is None or template.writes_to is None:
                 continue
             if maker.epilogue is not None:
                 continue
@@ -148,9 +148,33 @@ class Placing:
                 if place is None:
                     break
             # Who would read it later reads the copy.
-            if place is not None and template.writes_to(place):
+            if (
+                place is not None
+                and template.writes_to(place)
+                and self.can_all_read(base, place, unit)
+            ):
                 self.places[base] = place
                 self.skipped.add(unit.index)
+
+    def can_all_read(self, base: Value, place: Place, but: Unit) -> bool:
+        """Whether all units but one are loops that can read a value where it would lie instead."""
+        if len(self.readers[base]) == 1:
+            return True
+        for at in self.readers[base]:
+            unit = self.units[at] if at < len(self.units) else None
+            if unit is but:
+                continue
+            if unit is None or unit.kind != "loop":
+                return False  # decided for a template by how it lay; or handed out
+            for node in unit.nodes:
+                for x in node.inputs:
+                    if isinstance(x, Value) and not x.host and self.fusion.rooted(x)[0] is base:
+                        shown: Place | None = place
+                        for view in self.fusion.rooted(x)[1]:
+                            shown = None if shown is None else show(shown, view)
+                        if shown is None:
+                            return False
+        return True
 
     def realise_value(self, value: Value) -> None:
         if value not in self.places:

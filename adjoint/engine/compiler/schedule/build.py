@@ -50,13 +50,15 @@ class PlanBuilder:
         with stage("passes over the graph"):
             flat = setting.target.prepare(run_passes(task.graph, keeping(setting.keeps)))
         with stage("decide what to compute again"):
-            self.remat = rematerialise(flat, setting.options.remat)
+            self.remat = rematerialise(flat, setting.options.remat, setting.target.costs)
         self.inputs, given = input_places(self.remat.graph, task.examples)
         with stage("legalise"):
             legal = Legal(self.remat.graph, given, setting)
         self.graph = legal.graph
         with stage("fuse"):
-            self.fusion = Fusion(self.graph, legal.kinds, updates(self.graph, task), NEAR)
+            self.fusion = Fusion(
+                self.graph, legal.kinds, updates(self.graph, task), NEAR, setting.target.columns
+            )
             attach(self.fusion, self.graph, setting, legal.layout_of)
             self.units = ordered(self.fusion, self.graph)
         with stage("place in memory"):

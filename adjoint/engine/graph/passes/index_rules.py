@@ -1,7 +1,8 @@
-"""Rules of indexing for `simplify`: indices that count upwards are a slice."""
+"""Rules of indexing for `simplify`: indices that count upwards are a slice; casts come after."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from adjoint.engine.core.spec import Spec
@@ -9,6 +10,8 @@ from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.passes.algebra import Inputs, Params, made_by, number_in
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.elementwise.arithmetic import ADD
+from adjoint.engine.ops.index.gather import GATHER
+from adjoint.engine.ops.shape.convert import CAST
 from adjoint.engine.ops.shape.views import SLICE, VIEW_SCATTER
 
 
@@ -50,3 +53,11 @@ def simplify_index_put(b: GraphBuilder, inputs: Inputs, params: Params, spec: Sp
         if y.spec != shown:
             return None
     return b.emit(VIEW_SCATTER, x, y, chain=((SLICE, {"index": index}),))
+
+
+def simplify_gather(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
+    """A few elements picked from converted ones: picked, then converted."""
+    node = made_by(inputs[0], "cast")
+    if node is None or prod(spec.shape) >= prod(inputs[0].spec.shape):
+        return None
+    return b.emit(CAST, b.emit(GATHER, node.inputs[0], inputs[1], **params), dtype=spec.dtype)

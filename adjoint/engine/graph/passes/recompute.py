@@ -21,8 +21,25 @@ STRATEGIES = ("memory", "speed", "balanced")
 DEFAULT = "balanced"
 NEAR = 3  # a reader at most so many heavy nodes on does not count as late
 SMALLEST = 1 << 12  # bytes: smaller values are not worth a node
-# Work per element; what is cheap counts as one addition.
-ADDITION, FUNCTION, DRAW = 1, 16, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a machine pays for computing again, in additions an element; the defaults are a CPU's.
+
+    A *meeting* is a node at which large values meet that are kept apart: all of them are read
+    again, where one would have been. What a product reads must lie in memory; where it is not to be
+    `remade`, it is kept.
+    """
+
+    byte: int = 4  # what keeping one is worth: little more than the memory traffic it takes
+    function: int = 16
+    draw: int = 16
+    meeting: int = 0
+    remade: bool = True
+
+
+CPU = Costs()
 
 
 @dataclass(slots=True)
@@ -43,12 +60,12 @@ class Recomputed:
         )
 
 
-def work(node: Node) -> int:
-    """What computing a node again costs."""
+def work(node: Node, costs: Costs = CPU) -> int:
+    """What computing a node again costs; what is cheap counts as one addition."""
     record = node.record
-    per = FUNCTION if record.cost in ("slow", "function") else ADDITION
+    per = costs.function if record.cost in ("slow", "function") else 1
     if record.draws:
-        per = DRAW
+        per = costs.draw
     return per * typical(prod(node.outputs[0].spec.shape))
 
 

@@ -19,13 +19,18 @@ Note [what is kept]
 
 from __future__ import annotations
 
+from math import prod
+
+from adjoint.engine.graph.extents import typical
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes.lifetimes import Lifetimes, nbytes
+from adjoint.engine.graph.passes.lifetimes import Lifetimes, is_light, nbytes
 from adjoint.engine.graph.passes.mincut import NEVER, Network
 from adjoint.engine.graph.passes.recompute import (
+    CPU,
     DEFAULT,
     NEAR,
     SMALLEST,
+    Costs,
     Recomputed,
     is_free,
     repeatable,
@@ -35,11 +40,10 @@ from adjoint.engine.graph.passes.recompute import (
 from adjoint.engine.graph.passes.segments import shorten
 
 ROUNDS = 3  # peaks that are looked at
-# What keeping a byte is worth in additions: little more than the memory traffic it takes, or a lot.
-BYTE = {"speed": 4, "balanced": 4, "memory": 64}
+DEAR = 16  # how much more a byte is worth where memory is what matters
 
 
-def rematerialise(graph: DataflowGraph, strategy: str = DEFAULT) -> Recomputed:
+def rematerialise(graph: DataflowGraph, strategy: str = DEFAULT, costs: Costs = CPU) -> Recomputed:
     """The graph in which late readers of what is cheap to compute have it computed again."""
     done = Recomputed(graph, strategy)
     seen: set[str] = set()
@@ -53,7 +57,7 @@ def rematerialise(graph: DataflowGraph, strategy: str = DEFAULT) -> Recomputed:
         if name in seen:
             break  # decided on already
         seen.add(name)
-        cut = Cut(lives, border + 1, strategy)
+        cut = Cut(lives, border + 1, strategy, costs)
         again, sooner = cut.decide()
         if not any(nbytes(v) >= SMALLEST for v in again | sooner):
             break
@@ -71,8 +75,11 @@ class Cut:
     of the second half is computed late costs nothing.
     """
 
-    def __init__(self, lives: Lifetimes, peak: int, strategy: str) -> None:
-        self.strategy = strategy
+    def __init__(self, lives: Lifetimes, peak: int, strategy: str, costs: Costs) -> None:
+        self.strategy, self.costs = strategy, costs
+        self.byte = costs.byte * (DEAR if strategy == "memory" else 1)
+        self.read: set[Value] = set()  # by products, late
+        self.sources: dict[Value, frozenset[Value]] = {}  # what is read to compute a value again
         self.lives, self.peak = lives, peak
         self.network = Network()
         self.ends: dict[Value, tuple[int, int]] = {}  # vertices before and after a value
@@ -99,7 +106,49 @@ class Cut:
             for x in operands:
                 if x in soonest and self.late(x, k):
                     wanted[x] = None
+                    if not is_light(node):
+                        self.read.add(lives.base_of(x))
         return list(wanted)
+
+    def stays(self, value: Value, node: Node) -> bool:
+        """Whether a value is not computed again, whatever keeping it costs."""
+        early = self.lives.at[value] < self.peak
+        if not repeatable(node, self.strategy):
+            return True
+        if early and value in self.read and not self.costs.remade and self.strategy != "memory":
+            return True
+        return early and self.strategy == "speed" and not is_free(node)
+
+    def effort(self, value: Value, node: Node) -> int:
+        """What computing a value again costs, what its operands cost apart."""
+        effort = work(node, self.costs)
+        if self.costs.meeting:
+            size = typical(prod(value.spec.shape))
+            found = [self.sources_of(x, size) for x in node.inputs if x.__class__ is Value]
+            if found and len(frozenset().union(*found)) > max(map(len, found)):
+                effort += self.costs.meeting * size
+        return effort
+
+    def sources_of(self, value: Value, size: int) -> frozenset[Value]:
+        """The values of about a size or more that one follows from and that are not repeated."""
+        known = self.sources
+        stack = [value]
+        while stack:  # chains may be long
+            v = stack[-1]
+            node = v.node
+            if node is None or (not node.record.is_view and self.stays(v, node)):
+                known[v] = frozenset((v,))
+            if v in known:
+                stack.pop()
+                continue
+            assert node is not None
+            operands = [x for x in node.inputs if x.__class__ is Value]
+            waiting = [x for x in operands if x not in known]
+            if waiting:
+                stack += waiting
+                continue
+            known[v] = frozenset().union(*(known[x] for x in operands))
+        return frozenset(v for v in known[value] if 2 * typical(prod(v.spec.shape)) >= size)
 
     def late(self, value: Value, position: int) -> bool:
         """Whether a reader comes long after a value of the first half could be made."""
@@ -119,13 +168,11 @@ class Cut:
             node = v.node
             assert node is not None
             network.arc(before, after, self.width(v, node))
-            early = self.lives.at[v] < self.peak
-            never = early and self.strategy == "speed" and not is_free(node)
-            if never or not repeatable(node, self.strategy):
+            if self.stays(v, node):
                 network.arc(0, before, NEVER)
                 continue
-            if early and not node.record.is_view:
-                network.arc(0, before, work(node))
+            if self.lives.at[v] < self.peak and not node.record.is_view:
+                network.arc(0, before, self.effort(v, node))
             for x in node.inputs:
                 if x.__class__ is not Value or x.node is None:
                     continue
@@ -139,7 +186,7 @@ class Cut:
         """What keeping a value costs; a view is kept by keeping what it shows."""
         if node.record.is_view:
             return NEVER
-        return 0 if value in self.handed else BYTE[self.strategy] * nbytes(value)
+        return 0 if value in self.handed else self.byte * nbytes(value)
 
     def decide(self) -> tuple[set[Value], set[Value]]:
         """Values to compute again (or only late), and late ones to compute early and keep."""

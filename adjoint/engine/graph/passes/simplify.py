@@ -69,6 +69,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "permute": _views("permute", view_rules.simplify_permute),
     "expand": _views("expand", view_rules.simplify_expand),
     "slice": _views("slice", view_rules.simplify_slice),
+    "gather": (index_rules.simplify_gather,),
     "index": (index_rules.simplify_index,),
     "index_put": (index_rules.simplify_index_put,),
     "view_scatter": (view_rules.simplify_view_scatter,),

@@ -50,17 +50,21 @@ def _nll(
     *weight: Any,
     reduction: str,
     ignore: int,
-    name: str = "nll_loss",
 ) -> Tensor:
-    log_p = widen(x)
+    log_p, name = widen(x), "nll_loss"
     picks, scale = _parts(name, log_p, target, weight, ignore)
     dim = _class_dim(x)
-    loss = GATHER(log_p, picks, dim=dim, classes_of=name).squeeze(dim)
-    loss = (-loss * scale).masked_fill(scale.eq(0), 0)  # not 0 times infinity
+    picked = GATHER(log_p, picks, dim=dim, classes_of=name).squeeze(dim)
+    return _reduced(picked, scale, reduction).to(x.dtype)
+
+
+def _reduced(log_p: Tensor, scale: Tensor, reduction: str) -> Tensor:
+    """The loss, from the logarithm of each target's probability and its weight."""
+    loss = (-log_p * scale).masked_fill(scale.eq(0), 0)  # not 0 times infinity
     if reduction == "none":
-        return loss.to(x.dtype)
+        return loss
     loss = loss.sum()
-    return (loss / scale.sum() if reduction == "mean" else loss).to(x.dtype)
+    return loss / scale.sum() if reduction == "mean" else loss
 
 
 def _shares(g: Tensor, scale: Tensor, reduction: str) -> Tensor:
@@ -102,21 +106,27 @@ NLL_LOSS = composite(
 
 
 def _row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The largest logit, and the logarithm of the sum of exponentials above it."""
     top = x.amax(dim, keepdim=True) if x.shape[dim] else x.sum(dim, keepdim=True)
     return top, (x - top).exp().sum(dim, keepdim=True).log()
+
+
+# The largest logit, and the logarithm of the sum of exponentials above it: a node of its own, so
+# that a target can find both in one pass over the logits.
+ROW_STATISTICS = composite("row_statistics", _row_statistics, operands=("x",), outputs=2)
 
 
 def _cross_entropy(
     x: Tensor, target: Tensor, *weight: Any, reduction: str, ignore: int, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     dim = _class_dim(x)
-    top, rest = _row_statistics(widen(x), dim)
-    log_p = widen(x) - top - rest
+    top, rest = ROW_STATISTICS(widen(x), dim=dim)
     name = "cross_entropy"
-    loss = _nll(log_p, target, *weight, reduction=reduction, ignore=ignore, name=name)
+    picks, scale = _parts(name, widen(x), target, weight, ignore)
+    # Picked first, so that no second copy of the logits is made.
+    log_p = GATHER(x, picks, dim=dim, classes_of=name)
+    loss = _reduced((widen(log_p) - top - rest).squeeze(dim), scale, reduction)
     if smoothing:
-        _, scale = _parts(name, log_p, target, weight, ignore)
+        log_p = widen(x) - top - rest
         every = -log_p * _along_classes(weight, x) if weight else -log_p
         spread = every.sum(dim).masked_fill(target.eq(ignore), 0)
         if reduction != "none":

@@ -6,6 +6,8 @@ import warnings
 from functools import partial
 from typing import Any
 
+from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.triton.program.apart import Apart, parts_of
 from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
@@ -41,6 +43,10 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     try:
         if not mixed:
             return GpuProgram(task, options, machine(index))
+        parts = parts_of(task)
+        if parts is not None:
+            on_device = partial(GpuProgram, options=options, machine=machine(index))
+            return Apart(*parts, on_device, partial(native.compile_task, options=options))
         made = small_program(task, options, machine(index), Device("cuda", index))
     except KernelError as error:
         return given_up(task, str(error))

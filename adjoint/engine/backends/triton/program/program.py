@@ -5,8 +5,8 @@ Note [replays]
     (code is loaded meanwhile); the second captures the launches into a CUDA graph; from then on the
     graph is replayed. What changes from call to call, addresses of inputs and results and the
     host's numbers, are words that kernels read from memory, so the graph stays as it is. A matrix
-    product is told its addresses when it is captured: inputs and results that products touch are
-    copied from and to memory of the program's own.
+    product is told its addresses when it is captured: inputs that products touch are copied to
+    memory of the program's own, and results lie where they did before (Note [banks]).
 
     Kernels that write state do nothing after a fault (`Emitter.guarded`), and all that can fail
     comes before them; so a fault leaves state as it was. The status is read after the last segment.
@@ -23,22 +23,22 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.triton.launch_words import ALIGN, Written
+from adjoint.engine.backends.triton.program import banks
+from adjoint.engine.backends.triton.program.banks import Bank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.memory.footprint import too_much
-from adjoint.engine.compiler.memory.places import INPUT, RESULT
+from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, double_bits
+from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
 
-BANKS = 2  # calls that may be under way while the host prepares the next
-CAPTURED = 4  # launches that are worth a graph
 PAGE = 256  # bytes that the arena begins at a multiple of
 
 
@@ -60,31 +60,6 @@ class Machine(Protocol):
     def read(self, word: Any) -> int: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
-
-
-class LaunchSegment:
-    """Launches with nothing of the host's between them (Note [replays])."""
-
-    def __init__(self, machine: Machine, launches: list[tuple[Callable[[int], None], int]]) -> None:
-        self.machine, self.launches = machine, launches
-        self.runs = 0
-        self.replay: Callable[[], None] | None = None
-
-    def launch(self) -> None:
-        """All launches, one by one."""
-        for run, words in self.launches:
-            run(words)
-
-    def __call__(self) -> None:
-        if self.replay is not None:
-            self.replay()
-            return
-        self.runs += 1
-        if self.runs == 1 or len(self.launches) < CAPTURED:
-            self.launch()
-            return
-        self.replay = self.machine.graph(self.launch)
-        self.replay()
 
 
 class GpuProgram:
@@ -129,9 +104,8 @@ class GpuProgram:
             raise too_much(image.memory, "which the GPU has not free") from None
         self.origin = -(-machine.address(self.arena) // PAGE) * PAGE
         count = len(image.words)
-        self.words = [machine.pinned(count) for _ in range(BANKS)]
-        self.marks: list[Any] = [None] * BANKS
-        self.bank = 0
+        self.banks = [Bank(machine, count) for _ in range(banks.COUNT)]
+        self.turn = 0
         self.device_words = machine.empty(count, np.int64)
         self.status = machine.empty(1, np.int64)
         self.status[:] = 0
@@ -139,48 +113,47 @@ class GpuProgram:
         start[image.inside] += self.origin
         for at, _ in image.status:
             start[at] = machine.address(self.status)
-        self.start = start
+        for bank in self.banks:
+            bank.words[:] = start
         captured = self.captured_words()
-        self.held: dict[str, Any] = {}
+        self.held: dict[int, Any] = {}  # memory for inputs that products read
         for key, places in image.patches.items():
-            if any(at in captured for at, _ in places):
-                kind, number = key.split()
-                if kind == INPUT and int(number) not in self.fixed:
-                    self.held[key] = like(machine, self.task.examples[int(number)])
-                elif kind == RESULT:
-                    _, shape, dtype = next(r for r in image.results if r[0] == int(number))
-                    self.held[key] = machine.empty(shape, NUMPY_OF[named(dtype)])
+            kind, number = key.split()
+            moves = kind == INPUT and int(number) not in self.fixed
+            if moves and any(at in captured for at, _ in places):
+                self.held[int(number)] = like(machine, self.task.examples[int(number)])
+        wanted = [(k, shape, NUMPY_OF[named(dtype)]) for k, shape, dtype in image.results]
+        self.results = Results(machine, wanted, image.patches, captured)
+        for bank in self.banks:
+            self.results.allocate(bank)
 
     def captured_words(self) -> set[int]:
         """Words that the host reads when it captures: those of products.
 
-        Products that are launched anew at each call read them then (`self.told`).
+        Products that are launched anew at each call read them then.
         """
         captured: set[int] = set()
-        told: list[int] = []
         for segment in self.draft.segments:
-            few = segment is not None and len(segment) < CAPTURED
-            for _, at, entry in segment or ():
+            if segment is None or len(segment) < banks.CAPTURED:
+                continue
+            for _, at, entry in segment:
                 if isinstance(entry, Launch) and not isinstance(entry.text, Written):
-                    words = range(at, at + len(entry.words))
-                    told.extend(words) if few else captured.update(words)
-        self.told = np.array(told, np.int64)
+                    captured.update(range(at, at + len(entry.words)))
         return captured
 
     def fill_state(self) -> None:
         """Addresses that do not change."""
-        for i in self.fixed:
-            self.point(self.start, f"{INPUT} {i}", self.machine.address(self.task.examples[i]))
-        for key, array in self.held.items():
-            self.point(self.start, key, self.machine.address(array))
-        for words in self.words:
-            words[:] = self.start
+        known = {i: self.task.examples[i] for i in self.fixed} | self.held
+        for i, array in known.items():
+            places = self.image.patches.get(f"{INPUT} {i}", ())
+            for bank in self.banks:
+                bank.point(list(places), self.machine.address(array))
 
     def list_changes(self, unaligned: frozenset[int]) -> None:
         """What each call must fill in."""
         image, patches, inputs = self.image, self.image.patches, self.plan.graph.inputs
         self.moving = [
-            (i, i in unaligned, self.held.get(f"{INPUT} {i}"), patches[f"{INPUT} {i}"])
+            (i, i in unaligned, self.held.get(i), patches[f"{INPUT} {i}"])
             for i in range(len(self.task.examples))
             if i not in self.fixed and f"{INPUT} {i}" in patches
         ]
@@ -190,28 +163,13 @@ class GpuProgram:
             if f"target {n}" in patches
         ]
         self.numbers = [
-            (i, inputs[i].spec.dtype.is_floating_point, places)
+            Numbers(i, inputs[i].spec.dtype.is_floating_point, list(places))
             for i, places in image.numbers.items()
         ]
-        self.results: list[Any] = [None] * len(self.plan.graph.outputs)
-        self.fresh = []
-        for k, shape, dtype in image.results:
-            key = f"{RESULT} {k}"
-            if key in self.held:
-                self.results[k] = self.held[key]
-            else:
-                self.fresh.append((k, shape, NUMPY_OF[named(dtype)], patches.get(key, [])))
-
-    def point(self, words: Any, key: str, address: int) -> None:
-        """Write an address wherever it is wanted."""
-        for at, shift in self.image.patches.get(key, ()):
-            words[at] = address + shift
 
     def make_segments(self) -> list[Any]:
         """Launches, separated by calls of the eager table."""
         machine = self.machine
-        base = machine.address(self.device_words)
-        host = self.start.ctypes.data
         calls = iter([s for s in self.plan.steps if isinstance(s, EagerCall)])
         segments: list[Any] = []
         for entries in self.draft.segments:
@@ -219,18 +177,27 @@ class GpuProgram:
                 segments.append(
                     DeviceCall(next(calls), self.plan, machine, self.arena, self.origin)
                 )
-                continue
-            launches = []
-            for name, at, entry in entries:
-                assert isinstance(entry, Launch)
-                if isinstance(entry.text, Written):
-                    launches.append((machine.prepare(name, entry.text), base + 8 * at))
-                else:
-                    product = entry.kernels[0]
-                    assert isinstance(product, MatrixProduct)
-                    launches.append((machine.prepare(name, product), host + 8 * at))
-            segments.append(LaunchSegment(machine, launches))
+            else:
+                works = [(self.prepared(name, entry), at, entry) for name, at, entry in entries]
+                segments.append(Segment(machine, [self.launches(works, b) for b in self.banks]))
         return segments
+
+    def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
+        """What launches an entry: a kernel, or a product."""
+        assert isinstance(entry, Launch)
+        if isinstance(entry.text, Written):
+            return self.machine.prepare(name, entry.text)
+        product = entry.kernels[0]
+        assert isinstance(product, MatrixProduct)
+        return self.machine.prepare(name, product)
+
+    def launches(self, works: list[Any], bank: Bank) -> banks.Launches:
+        """Launches with the words of a bank: kernels read them on the GPU, products here."""
+        there, here = self.machine.address(self.device_words), bank.words.ctypes.data
+        return [
+            (run, (there if isinstance(entry.text, Written) else here) + 8 * at)
+            for run, at, entry in works
+        ]
 
     def explain(self) -> str:
         """What the program does, step by step."""
@@ -241,17 +208,16 @@ class GpuProgram:
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
         with self.machine.active():
-            results, hold = self.fill(inputs, targets)
+            self.turn = (self.turn + 1) % banks.COUNT
+            results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
             for segment in self.segments:
                 if segment.__class__ is DeviceCall:
                     self.raise_faults()
                     segment(inputs, results)
                 else:
-                    segment()
-            for key, array in self.held.items():
-                kind, number = key.split()
-                if kind == RESULT:
-                    results[int(number)] = array.copy()
+                    segment(self.turn)
+            for k in copied:
+                results[k] = results[k].copy()
             self.raise_faults()
             del hold
             return results
@@ -265,13 +231,13 @@ class GpuProgram:
             self.status[:] = 0
             raise self.image.fault(code)
 
-    def fill(self, inputs: list[Any], targets: list[Any]) -> tuple[list[Any], list[Any]]:
+    def fill(
+        self, bank: Bank, inputs: list[Any], targets: list[Any]
+    ) -> tuple[list[Any], list[int], list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
-        machine = self.machine
-        self.bank = (self.bank + 1) % BANKS
-        words, mark = self.words[self.bank], self.marks[self.bank]
-        if mark is not None:
-            mark.synchronize()
+        machine, words = self.machine, bank.words
+        if bank.mark is not None:
+            bank.mark.synchronize()
         hold: list[Any] = []
         for i, unaligned, held, places in self.moving:
             x = inputs[i]
@@ -284,27 +250,15 @@ class GpuProgram:
                 x[...] = inputs[i]
                 hold.append(x)
                 address = machine.address(x)
-            for at, shift in places:
-                words[at] = address + shift
+            bank.point(places, address)
         for n, places in self.targeted:
-            address = machine.address(targets[n])
-            for at, shift in places:
-                words[at] = address + shift
-        for i, floats, places in self.numbers:
-            value = inputs[i]
-            for at, plus in places:
-                words[at] = double_bits(float(value)) if floats else signed(value + plus)
-        results = self.results.copy()
-        for k, shape, dtype, places in self.fresh:
-            results[k] = array = machine.empty(shape, dtype)
-            address = machine.address(array)
-            for at, shift in places:
-                words[at] = address + shift
-        if len(self.told):
-            self.start[self.told] = words[self.told]
+            bank.point(places, machine.address(targets[n]))
+        for number in self.numbers:
+            number.put(words, inputs[number.position])
+        results, copied = self.results.take(bank, len(self.plan.graph.outputs))
         machine.upload(self.device_words, words)
-        self.marks[self.bank] = machine.mark(mark)
-        return results, hold
+        bank.mark = machine.mark(bank.mark)
+        return results, copied, hold
 
 
 def like(machine: Machine, x: Any) -> Any:
@@ -314,9 +268,3 @@ def like(machine: Machine, x: Any) -> Any:
         return machine.empty(x.shape, x.dtype)
     room = machine.empty(size + x.dtype.itemsize, np.uint8)
     return machine.window(machine.address(room), room, x.shape, x.strides, x.dtype)
-
-
-def signed(x: int) -> int:
-    """An integer as the signed 64-bit word of its low bits."""
-    x = int(x) & (2**64 - 1)
-    return x - 2**64 if x >> 63 else x

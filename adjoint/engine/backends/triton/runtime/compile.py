@@ -18,8 +18,9 @@ from adjoint.engine.backends.llvm.runtime import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.core.keys import key_of
 
-# float32 stays what eager execution computes: no fused multiply-adds, no flushed subnormals.
-OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False, "num_stages": 2}
+# float32 stays what eager execution computes: no flushed subnormals and, unless a kernel allows
+# them, no fused multiply-adds.
+OPTIONS = {"enable_reflect_ftz": False}
 
 
 class KernelError(RuntimeError):
@@ -78,7 +79,8 @@ def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> A
 
 def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
-    key = key_of("cubin", str(capability), str(written.warps), writer_key(), written.source)
+    how = f"{capability};{written.warps};{written.stages};{written.fused}"
+    key = key_of("cubin", how, writer_key(), written.source)
     kept = store.get(key)
     if kept is not None:
         return unpack(kept)
@@ -107,7 +109,12 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
     made = triton().compile(
         source,
         target=targets.GPUTarget("cuda", capability, 32),
-        options={"num_warps": written.warps, **known_options()},
+        options={
+            "num_warps": written.warps,
+            "num_stages": written.stages,
+            "enable_fp_fusion": written.fused,
+            **known_options(),
+        },
     )
     told = made.metadata
     scratch = int(getattr(told, "global_scratch_size", 0) or 0)

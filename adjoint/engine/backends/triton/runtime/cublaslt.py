@@ -28,6 +28,8 @@ KINDS = {
 }
 TF32 = 77  # float32 computed by tensor cores, in 10 bits
 TRANSPOSE_A, TRANSPOSE_B = 3, 4  # attributes of a product
+EPILOGUE, BIAS_POINTER, BIAS_DTYPE = 7, 8, 26
+ADDS_BIAS = 4  # an epilogue
 COUNT, STEP = 5, 6  # attributes of a matrix
 ROOM = 1  # attribute of a preference: bytes of workspace
 WORKSPACE = 64 << 20
@@ -89,8 +91,10 @@ class CublasProducts:
         plan = self.plans[key]
 
         def run(words: int) -> None:
-            a, b, c = (c_int64 * 3).from_address(words)
+            a, b, c, *bias = (c_int64 * (4 if product.biased else 3)).from_address(words)
             stream = cupy().cuda.get_current_stream().ptr
+            if bias:  # a captured call keeps it
+                plan.set(plan.description, BIAS_POINTER, c_int64(bias[0]))
             plan(a, b, c, self.workspace.data.ptr, stream)
 
         return run
@@ -120,6 +124,9 @@ class ChosenProduct:
         # Its first operand is our second.
         for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), p.transposed[::-1], strict=True):
             self.set(self.description, attribute, c_int32(int(turned)))
+        if p.biased:
+            self.set(self.description, EPILOGUE, c_int32(ADDS_BIAS))
+            self.set(self.description, BIAS_DTYPE, c_int32(KINDS[p.out][0]))
         rows = ((p.n, p.k), (p.k, p.m), (p.n, p.m))
         turned3 = (p.transposed[1], p.transposed[0], False)
         leads = (p.lead[1], p.lead[0], p.lead[2])

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.llvm.runtime import store
 from adjoint.engine.backends.triton.launch_words import Written
-from adjoint.engine.backends.triton.runtime.compile import CompiledKernel, compiled
+from adjoint.engine.backends.triton.runtime.compile import (
+    CompiledKernel,
+    KernelError,
+    compiled,
+    writer_key,
+)
 from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.core.keys import key_of
 
 SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
+TRIALS = 5  # launches that a way is timed by
 UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
 Launcher = Callable[[int], None]
@@ -95,6 +104,8 @@ class CudaMachine:
         on the host)."""
         if isinstance(work, MatrixProduct):
             return self.products.prepare(work)
+        if work.others:
+            return self.choice(name, work)
         if name not in self.loaded:
             made = compiled(work, self.capability)
             with self.active():
@@ -114,6 +125,50 @@ class CudaMachine:
             function(grid, block, arguments, shared_mem=made.shared)
 
         return launch
+
+    def choice(self, name: str, work: Written) -> Launcher:
+        """The fastest of several ways, found by launching each when it is first asked for.
+
+        What was found is kept on disk. A way that this GPU has no room for is none.
+        """
+        ways = [replace(work, others=()), *work.others]
+        key = key_of("choice", str(self.capability), writer_key(), repr(work))
+        kept = store.get(key)
+        if kept is not None:
+            at = int(kept)
+            return self.prepare(f"{name}.{at}", ways[at])
+        ready: list[tuple[int, Launcher]] = []
+        refused: Exception | None = None
+        for at, way in enumerate(ways):
+            try:
+                ready.append((at, self.prepare(f"{name}.{at}", way)))
+            except (KernelError, self.cupy.cuda.driver.CUDADriverError) as error:
+                refused = error
+        if not ready:
+            assert refused is not None
+            raise refused
+        found: list[Launcher] = []
+
+        def launch(words: int) -> None:
+            if not found:
+                times = [(self.timed(run, words), at, run) for at, run in ready]
+                _, at, best = min(times, key=lambda each: each[:2])
+                store.put(key, str(at).encode())
+                found.append(best)
+            found[0](words)
+
+        return launch
+
+    def timed(self, run: Launcher, words: int) -> float:
+        """Milliseconds that a launch takes; it is launched several times."""
+        run(words)
+        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        begin.record()
+        for _ in range(TRIALS):
+            run(words)
+        end.record()
+        end.synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(begin, end))
 
     def graph(self, run: Callable[[], None]) -> Callable[[], None]:
         """What replays the launches that `run` makes."""

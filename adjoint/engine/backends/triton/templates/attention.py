@@ -9,13 +9,12 @@ weights are rounded to the operands' dtype before they are multiplied, as tensor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.launch_words import Written, is_aligned
 from adjoint.engine.backends.triton.templates import attention_kernels as kernels
-from adjoint.engine.backends.triton.templates.attention_kernels import AttentionForm
+from adjoint.engine.backends.triton.templates.attention_kernels import AttentionForm, Operand
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
 from adjoint.engine.compiler.package.naming import digest
@@ -26,40 +25,60 @@ from adjoint.engine.ops.nn.attention_rows import NAME
 
 ATTENTION, BACKWARD = NAME, f"{NAME}_backward"
 DTYPES = {"float16", "bfloat16", "float32"}
-SIZES = (16, 32, 64, 128, 256)  # of heads, as tiles have them
+MASKS = {"bool", *DTYPES}
+LARGEST = 256  # of heads
 
 
-def is_plain(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Query, key and value on the device, of heads that tiles have; no mask, no dropout."""
+def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
+    """Operands on the device, of heads that tiles have; perhaps a mask, no dropout."""
     if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
     query, key, value = (x.spec for x in inputs[:3])
+    masks = [x.spec for x in inputs[given:]]
     return (
-        not node.params["masked"]
+        len(masks) == int(node.params["masked"])
         and not node.params["dropout"]
         and query.dtype.name in DTYPES
         and query.dtype is key.dtype is value.dtype
+        and all(m.dtype.name in MASKS for m in masks)
         and query.device.type == setting.target.device
-        and query.shape[-1] in SIZES
-        and value.shape[-1] in SIZES
+        and 1 <= query.shape[-1] <= LARGEST
+        and 1 <= value.shape[-1] <= LARGEST
         and 0 not in (*query.shape, *key.shape)
+        and share_alike(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        and all(fits(m.shape, (*query.shape[:-1], key.shape[-2])) for m in masks)
+    )
+
+
+def share_alike(query: Any, key: Any, value: Any) -> bool:
+    """Whether heads of queries have keys and values of their own, or share those of one."""
+    stretched = len(key) == len(query) and all(k in (1, q) for q, k in zip(query, key, strict=True))
+    return stretched and key == value
+
+
+def fits(shape: Any, scores: Any) -> bool:
+    """Whether a mask broadcasts to the scores."""
+    return len(shape) <= len(scores) and all(
+        n in (1, m) for n, m in zip(reversed(shape), reversed(scores), strict=False)
     )
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Heads of queries may share keys and values: dimensions of one are stretched."""
-    if len(inputs) != 3 or not is_plain(setting, node, inputs):
-        return False
-    query, key, value = (x.spec.shape[:-2] for x in inputs)
-    shared = len(key) == len(query) and all(k in (1, q) for q, k in zip(query, key, strict=True))
-    return key == value and shared
+    """Forward: any heads may share."""
+    return is_known(setting, node, inputs, 3)
 
 
 def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """The same batches and heads everywhere."""
-    if len(inputs) != 6 or not is_plain(setting, node, inputs):
+    """Backward: queries share along one dimension at most; a mask has no gradient."""
+    if any(node.params["needed"][3:]) or not is_known(setting, node, inputs, 6):
         return False
-    return len({x.spec.shape[:-2] for x in inputs}) == 1
+    return len(shared_dims(inputs[0].spec.shape, inputs[1].spec.shape)) <= 1
+
+
+def shared_dims(query: Any, key: Any) -> list[int]:
+    """Batch dimensions along which queries share keys."""
+    pairs = zip(query[:-2], key[:-2], strict=True)
+    return [d for d, (q, k) in enumerate(pairs) if q != k]
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
@@ -67,38 +86,14 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return set()
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionLaunch:
-    """A kernel's source, its programs, and the places it reads and then writes."""
-
-    source: str
-    grid: tuple[int, int]
-    reads: list[Place]
-    writes: list[Place]
-
-
-def problem(node: Node, query: Place, key: Place, value: Place) -> AttentionForm:
+def problem(node: Node, query: Place, key: Place, value: Place, mask: list[Place]) -> AttentionForm:
     """What kernels must know of an attention."""
+    shared = shared_dims(query.shape, key.shape)
     return AttentionForm(
         query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
         query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
+        mask[0].buffer.dtype.name if mask else "", shared[0] if shared else -1,
     )  # fmt: skip
-
-
-def launch(kind: AttentionForm, task: AttentionLaunch, name: str, products: int) -> Launch:
-    """A launch of one of the kernels."""
-    places = (*task.reads, *task.writes)
-    work = prod(kind.batches) * kind.queries * kind.keys
-    return Launch(
-        function=f"attention{digest(f'{task.source};{kind.warps}')}",
-        text=Written(task.source, task.grid, kind.warps, name),
-        words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places],
-        reads=tuple(whole(p.buffer) for p in task.reads),
-        writes=tuple(whole(p.buffer) for p in task.writes),
-        pieces=task.grid[0] * task.grid[1],
-        cost=products * work * (kind.size + kind.value_size),
-        label=sized(name, kind.queries, kind.keys, kind.size),
-    )
 
 
 def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], list[Launch]]:
@@ -114,42 +109,83 @@ def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], lis
     return places, copies
 
 
+def launch(
+    setting: Setting,
+    kind: AttentionForm,
+    which: str,
+    reads: dict[str, Place],
+    writes: dict[str, Place],
+) -> Launch:
+    """A launch of one of the kernels; all its tilings are tried when it first runs."""
+    places = {**reads, **writes}
+    operands = [
+        Operand(
+            name, p.buffer.dtype.name, kernels.strides_of(p, kind.batches),
+            is_aligned(setting.target, p),
+        )
+        for name, p in places.items()
+    ]  # fmt: skip
+    label = "attention" if which == kernels.FORWARD else "attention backward"
+    count = prod(kind.batches)
+    if which == kernels.BY_KEYS and kind.shared >= 0:
+        count //= kind.batches[kind.shared]
+    written = []
+    for tiling in kernels.tilings(kind, which):
+        source = kernels.WRITERS[which](kind, tiling, operands)
+        by_keys = which == kernels.BY_KEYS
+        length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
+        grid = (-(-length // step), count)
+        written.append(Written(source, grid, tiling.warps, label, tiling.stages, fused=True))
+    work = prod(kind.batches) * kind.queries * kind.keys
+    text = written[0].beside(written[1:])
+    return Launch(
+        function=f"attention{digest(repr(text))}",
+        text=text,
+        words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places.values()],
+        reads=tuple(whole(p.buffer) for p in reads.values()),
+        writes=tuple(whole(p.buffer) for p in writes.values()),
+        pieces=text.grid[0] * text.grid[1],
+        cost=(2 if which == kernels.FORWARD else 3) * work * (kind.size + kind.value_size),
+        label=sized(label, kind.queries, kind.keys, kind.size),
+    )
+
+
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch."""
-    kind = problem(node, *operands[:3])
+    query, key, value, *mask = operands
+    kind = problem(node, query, key, value, mask)
     (out, lse), copies = own_places(setting, results)
-    grid = (-(-kind.queries // kind.rows), prod(kind.batches))
-    strides = [kernels.strides_of(p, kind.batches) for p in (*operands, out, lse)]
-    task = AttentionLaunch(kernels.forward(kind, strides), grid, operands, [out, lse])
-    return [launch(kind, task, "attention", 2), *copies]
+    reads = dict(zip("qkvm", operands, strict=False))
+    made = launch(setting, kind, kernels.FORWARD, reads, {"o": out, "l": lse})
+    return [made, *copies]
 
 
 def backward_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """A launch for the gradients of keys and values, one for that of queries."""
-    kind = problem(node, *operands[:3])
+    query, key, value = operands[:3]
+    kind = problem(node, query, key, value, operands[6:])
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
     found, copies = own_places(setting, results)
     outs = dict(zip(wanted, found, strict=True))
+    reads = dict(zip("qkvlgtm", operands, strict=False))
     made: list[Launch] = []
-    for names, length, tile in (((1, 2), kind.keys, kind.columns), ((0,), kind.queries, kind.rows)):
-        writes = {i: outs[i] for i in names if i in outs}
-        if not writes:
-            continue
-        places = [*operands, *writes.values()]
-        strides = [kernels.strides_of(p, kind.batches) for p in places]
-        write = kernels.by_keys if 1 in names else kernels.by_queries
-        source = write(kind, strides, operands[4].buffer.dtype.name, tuple(writes))
-        grid = (-(-length // tile), prod(kind.batches))
-        task = AttentionLaunch(source, grid, operands, list(writes.values()))
-        made.append(launch(kind, task, "attention backward", 2 + len(writes)))
+    for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
+        writes = {f"d{i}": outs[i] for i in positions if i in outs}
+        if writes:
+            made.append(launch(setting, kind, which, reads, writes))
     return [*made, *copies]
 
 
+def anywhere(place: Place) -> bool:
+    """Results may lie anyhow."""
+    return True
+
+
 TEMPLATES = {
-    ATTENTION: Template(accepts, packed, steps),
-    BACKWARD: Template(accepts_backward, packed, backward_steps),
+    ATTENTION: Template(accepts, packed, steps, writes_to=anywhere),
+    BACKWARD: Template(accepts_backward, packed, backward_steps, writes_to=anywhere),
 }

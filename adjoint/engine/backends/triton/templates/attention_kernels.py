@@ -1,16 +1,26 @@
-"""The text of attention's kernels."""
+"""The text of attention's kernels.
+
+Scores are in units of log 2, so that exponentials are powers of two. Blocks in which every query
+sees every key are gone through without masks, in a loop of their own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import e as EULER
 from math import log2
 
-from adjoint.engine.backends.triton.launch_words import NAME
+from adjoint.engine.backends.triton.code import memory_type
+from adjoint.engine.backends.triton.launch_words import ALIGN, NAME
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.core.dtype import named as named_dtype
 
 Strides = tuple[int, ...]
+Lines = list[str]
+LOG2E = log2(EULER)
+FORWARD, BY_KEYS, BY_QUERIES = "forward", "by keys", "by queries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,196 +35,362 @@ class AttentionForm:
     value_size: int
     scale: float
     causal: bool
+    mask: str = ""  # the dtype of a mask, if there is one
+    shared: int = -1  # the batch dimension along which queries share keys and values
 
     @property
-    def small(self) -> bool:
-        """Whether registers hold small tiles only."""
-        return self.dtype == "float32" or max(self.size, self.value_size) > 128
+    def wide(self) -> int:
+        """The width of tiles of queries and keys."""
+        return max(16, power_of_two(self.size))
 
     @property
-    def rows(self) -> int:
-        """Queries of a tile."""
-        return 32 if self.small else min(64, max(16, power_of_two(self.queries)))
-
-    @property
-    def columns(self) -> int:
-        """Keys of a tile."""
-        return 32 if self.small else min(64, max(16, power_of_two(self.keys)))
-
-    @property
-    def warps(self) -> int:
-        return 8 if max(self.size, self.value_size) > 64 and not self.small else 4
+    def value_wide(self) -> int:
+        """The width of tiles of values."""
+        return max(16, power_of_two(self.value_size))
 
     @property
     def exact(self) -> str:
         """How products of float32 are asked for."""
         return ', input_precision="ieee"' if self.dtype == "float32" else ""
 
+    @property
+    def factor(self) -> float:
+        """From products of queries and keys to powers of two."""
+        return self.scale * LOG2E
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Queries and keys of a tile, and how its program runs."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+def tilings(kind: AttentionForm, which: str) -> list[Tiling]:
+    """The ways of a kernel that are worth trying, the likeliest first."""
+    if kind.dtype == "float32" or max(kind.wide, kind.value_wide) > 128:
+        return [Tiling(32, 32, 4, 2)]
+    rows, columns = (max(16, power_of_two(n)) for n in (kind.queries, kind.keys))
+    table = {
+        FORWARD: [(128, 64, 4, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
+        BY_KEYS: [(64, 128, 8, 2), (64, 64, 4, 2), (32, 128, 4, 3)],
+        BY_QUERIES: [(128, 64, 8, 2), (64, 64, 4, 2), (128, 32, 4, 3)],
+    }
+    if max(kind.wide, kind.value_wide) > 64:
+        table = {
+            FORWARD: [(128, 64, 8, 2), (64, 64, 4, 2), (128, 128, 8, 2)],
+            BY_KEYS: [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 1)],
+            BY_QUERIES: [(64, 64, 8, 2), (128, 32, 8, 2), (128, 64, 8, 1)],
+        }
+    found = [Tiling(min(r, rows), min(c, columns), w, s) for r, c, w, s in table[which]]
+    return list(dict.fromkeys(found))
+
 
 def strides_of(place: Place, batches: tuple[int, ...]) -> Strides:
     """Strides of a place; 0 along batches of one that are stretched."""
-    lead = zip(place.shape[:-2], place.strides[:-2], strict=True)
-    return (*(0 if n == 1 else s for n, s in lead), *place.strides[-2:])
+    lead = list(zip(place.shape[:-2], place.strides[:-2], strict=True))
+    missing = (0,) * (len(batches) - len(lead))
+    inner = (0 if n == 1 else s for n, s in zip(place.shape[-2:], place.strides[-2:], strict=True))
+    return (*missing, *(0 if n == 1 else s for n, s in lead), *inner)
 
 
-def head(kind: AttentionForm, strides: list[Strides], names: str, dtypes: list[str]) -> list[str]:
-    """The frame: a pointer to each place's part of this program's batch."""
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A place as a kernel sees it."""
+
+    name: str
+    dtype: str
+    strides: Strides
+    aligned: bool
+
+
+def head(kind: AttentionForm, operands: list[Operand], shared: bool = False) -> Lines:
+    """The frame: a pointer to each place's part of this program's batch.
+
+    With `shared`, a program goes through all batches that share keys; they are not in its number.
+    """
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
         "    w = words.to(tl.pointer_type(tl.int64))",
         "    batch = tl.program_id(1).to(tl.int64)",
     ]
-    for d in reversed(range(len(kind.batches))):
+    dims = [d for d in range(len(kind.batches)) if not (shared and d == kind.shared)]
+    for d in reversed(dims):
         lines += [
             f"    b{d} = batch % {kind.batches[d]}",
             f"    batch = batch // {kind.batches[d]}",
         ]
-    for i, (name, dtype) in enumerate(zip(names.split(), dtypes, strict=True)):
-        at = " + ".join(f"b{d} * {s}" for d, s in enumerate(strides[i][:-2]) if s)
-        lines.append(f"    {name} = tl.load(w + {i}).to(tl.pointer_type(tl.{dtype})) + ({at or 0})")
-    lines += [f"    e = tl.arange(0, {kind.size})", f"    f = tl.arange(0, {kind.value_size})"]
-    return lines
+    for i, x in enumerate(operands):
+        at = " + ".join(f"b{d} * {x.strides[d]}" for d in dims if x.strides[d])
+        start = f"tl.load(w + {i}).to(tl.pointer_type({memory_type(x.dtype)})) + ({at or 0})"
+        lines.append(f"    {x.name} = {hinted(start, x)}")
+    return [
+        *lines,
+        f"    e = tl.arange(0, {kind.wide})",
+        f"    f = tl.arange(0, {kind.value_wide})",
+    ]
+
+
+def hinted(pointer: str, x: Operand) -> str:
+    """A pointer of which Triton is told what it is a multiple of: so it loads 16 bytes at once."""
+    item = named_dtype(x.dtype).itemsize
+    if not x.aligned or any(s * item % ALIGN for s in x.strides[:-2]):
+        return pointer
+    return f"tl.multiple_of({pointer}, {ALIGN})"
 
 
 def tile(
-    name: str, down: str, along: str, strides: Strides, limit: int, turned: bool = False
+    x: Operand, down: str, along: str, size: int, limit: int | None, turned: bool = False
 ) -> str:
-    """A load of rows of a matrix; those beyond its end are zeros."""
-    one, two = strides[-2:]
-    if turned:
-        at = f"{down}[None, :] * {one} + {along}[:, None] * {two}"
-        return f"tl.load({name} + {at}, mask=({down} < {limit})[None, :], other=0)"
+    """A load of rows of a matrix, those beyond `limit` zeros (None: there are none)."""
+    one, two = x.strides[-2:]
+    rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
+    masks = [f"({down} < {limit}){rows}"] if limit is not None else []
+    if size & (size - 1) or size < 16:
+        masks.append(f"({along} < {size}){columns}")
+    more = f", mask={' & '.join(masks)}, other=0" if masks else ""
+    return f"tl.load({x.name} + {down}{rows} * {one} + {along}{columns} * {two}{more})"
+
+
+def put(x: Operand, value: str, down: str, along: str, size: int, limit: int | None) -> Lines:
+    """A store of rows of a matrix."""
+    one, two = x.strides[-2:]
+    masks = [f"({down} < {limit})[:, None]"] if limit is not None else []
+    if size & (size - 1) or size < 16:
+        masks.append(f"({along} < {size})[None, :]")
+    more = f", mask={' & '.join(masks)}" if masks else ""
     at = f"{down}[:, None] * {one} + {along}[None, :] * {two}"
-    return f"tl.load({name} + {at}, mask=({down} < {limit})[:, None], other=0)"
+    return [f"    tl.store({x.name} + {at}, {value}.to(tl.{x.dtype}){more})"]
 
 
-def forward(kind: AttentionForm, strides: list[Strides]) -> str:
-    """A program for each tile of queries of each head."""
-    rows, columns, exact = kind.rows, kind.columns, kind.exact
-    q, k, v, o, sums = strides
-    stop = f"tl.minimum({kind.keys}, start + {rows})" if kind.causal else str(kind.keys)
-    seen = f"(here < {kind.keys})[None, :]"
-    if kind.causal:
-        seen += " & (row[:, None] >= here[None, :])"
-    lines = head(kind, strides, "q k v o l", [kind.dtype] * 4 + ["float32"])
-    lines += [
-        f"    start = tl.program_id(0) * {rows}",
+def beyond(length: int, step: int) -> int | None:
+    """The length that loads must heed where steps do not divide it."""
+    return length if length % step else None
+
+
+def loop(first: str, last: str, step: int, body: Lines) -> Lines:
+    """A loop over blocks."""
+    return [
+        f"    for base in range({first}, {last}, {step}):",
+        f"        base = tl.multiple_of(base, {step})",
+        *(f"        {line}" for line in body),
+    ]
+
+
+def masked_scores(kind: AttentionForm, mask: Operand | None, turned: bool) -> Lines:
+    """Scores `s` of a tile with a mask applied; in units of log 2."""
+    if mask is None:
+        return []
+    row, here = ("row[None, :]", "here[:, None]") if turned else ("row[:, None]", "here[None, :]")
+    inside = f"({row} < {kind.queries}) & ({here} < {kind.keys})"
+    at = f"{row} * {mask.strides[-2]} + {here} * {mask.strides[-1]}"
+    load = f"tl.load(m + {at}, mask={inside}, other=0)"
+    if kind.mask == "bool":
+        return [f's = tl.where({load} != 0, s, float("-inf"))']
+    return [f"s = s + {load}.to(tl.float32) * {LOG2E!r}"]
+
+
+def named(operands: list[Operand]) -> dict[str, Operand]:
+    """Operands by their names."""
+    return {x.name: x for x in operands}
+
+
+def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
+    """A program for each tile of queries of each head; operands q k v [m] o l."""
+    rows, columns, exact = tiling.rows, tiling.columns, kind.exact
+    x = named(operands)
+    tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
+    last = -(-kind.queries // rows) - 1
+
+    def body(masked: bool) -> Lines:
+        limit = more if masked else None
+        lines = [
+            f"here = base + tl.arange(0, {columns})",
+            f"key = {tile(x['k'], 'here', 'e', kind.size, limit, turned=True)}",
+            f"s = tl.dot(query, key{exact}) * {kind.factor!r}",
+            *masked_scores(kind, x.get("m"), turned=False),
+        ]
+        seen = [f"(here < {kind.keys})[None, :]"] if masked and more is not None else []
+        if masked and kind.causal:
+            seen.append("(row[:, None] >= here[None, :])")
+        if seen:
+            lines.append(f's = tl.where({" & ".join(seen)}, s, float("-inf"))')
+        lines += ["higher = tl.maximum(top, tl.max(s, 1))", "base_of = higher"]
+        if kind.mask:  # a row may have seen nothing yet
+            lines[-1] = 'base_of = tl.where(higher == float("-inf"), 0.0, higher)'
+        return [
+            *lines,
+            "p = tl.exp2(s - base_of[:, None])",
+            "shrink = tl.exp2(top - base_of)",
+            "total = total * shrink + tl.sum(p, 1)",
+            f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit)}",
+            f"out = tl.dot(p.to(tl.{kind.dtype}), value, out * shrink[:, None]{exact})",
+            "top = higher",
+        ]
+
+    lines = [
+        *head(kind, operands),
+        # Long rows first: what is left for the end is short.
+        f"    start = ({last} - tl.program_id(0)) * {rows}",
         f"    row = start + tl.arange(0, {rows})",
-        f"    query = {tile('q', 'row', 'e', q, kind.queries)}",
+        f"    query = {tile(x['q'], 'row', 'e', kind.size, tail)}",
         f'    top = tl.full(({rows},), float("-inf"), tl.float32)',
         f"    total = tl.full(({rows},), 0, tl.float32)",
-        f"    out = tl.full(({rows}, {kind.value_size}), 0, tl.float32)",
-        f"    for base in range(0, {stop}, {columns}):",
-        f"        here = base + tl.arange(0, {columns})",
-        f"        key = {tile('k', 'here', 'e', k, kind.keys, turned=True)}",
-        f"        s = tl.dot(query, key{exact}) * {kind.scale * log2(EULER)!r}",
-        f'        s = tl.where({seen}, s, float("-inf"))',
-        "        higher = tl.maximum(top, tl.max(s, 1))",
-        "        p = tl.exp2(s - higher[:, None])",
-        "        shrink = tl.exp2(top - higher)",
-        "        total = total * shrink + tl.sum(p, 1)",
-        f"        value = {tile('v', 'here', 'f', v, kind.keys)}",
-        f"        out = out * shrink[:, None] + tl.dot(p.to(tl.{kind.dtype}), value{exact})",
-        "        top = higher",
-        f"    inside = row < {kind.queries}",
-        f"    out = (out / total[:, None]).to(tl.{kind.dtype})",
-        f"    at = row[:, None] * {o[-2]} + f[None, :] * {o[-1]}",
-        "    tl.store(o + at, out, mask=inside[:, None])",
-        f"    lse = (top + tl.log2(total)) * {1 / log2(EULER)!r}",
-        f"    tl.store(l + row * {sums[-2]}, lse, mask=inside)",
+        f"    out = tl.full(({rows}, {kind.value_wide}), 0, tl.float32)",
+        *blocks_of_keys(kind, rows, columns, body),
+        "    shown = tl.where(total == 0, 1.0, total)" if kind.mask else "    shown = total",
+        *put(x["o"], "(out / shown[:, None])", "row", "f", kind.value_size, tail),
+        f"    lse = (top + tl.log2(total)) * {1 / LOG2E!r}",
+        f"    tl.store(l + row * {x['l'].strides[-2]}, lse{row_mask(kind, rows)})",
     ]
     return "\n".join(lines) + "\n"
 
 
-def weights(kind: AttentionForm) -> list[str]:
-    """Weights of a tile, and the cotangent of its scores, from what both backward kernels have."""
-    seen = f"(here < {kind.keys})[None, :] & (row < {kind.queries})[:, None]"
+def row_mask(kind: AttentionForm, rows: int) -> str:
+    """The mask of a load or store of one number a query."""
+    return f", mask=row < {kind.queries}" if kind.queries % rows else ""
+
+
+def blocks_of_keys(
+    kind: AttentionForm, rows: int, columns: int, body: Callable[[bool], Lines]
+) -> Lines:
+    """All keys that a tile of queries sees: first those that all of it sees."""
+    whole = kind.keys // columns * columns
+    if not kind.causal:
+        lines = loop("0", str(whole), columns, body(False)) if whole else []
+        return lines + (
+            loop(str(whole), str(kind.keys), columns, body(True)) if kind.keys > whole else []
+        )
+    return [
+        f"    plain = tl.minimum({whole}, (start + 1) // {columns} * {columns})",
+        *loop("0", "plain", columns, body(False)),
+        *loop("plain", f"tl.minimum({kind.keys}, start + {rows})", columns, body(True)),
+    ]
+
+
+def weights(kind: AttentionForm, x: dict[str, Operand], masked: bool, turned: bool) -> Lines:
+    """Weights `p` from the product `s` of a tile's queries and keys."""
+    row, here = ("row[None, :]", "here[:, None]") if turned else ("row[:, None]", "here[None, :]")
+    lse = "lse[None, :]" if turned else "lse[:, None]"
+    lines = [*masked_scores(kind, x.get("m"), turned), f"p = tl.exp2(s - {lse})"]
+    if kind.mask:
+        lines.append('p = tl.where(s == float("-inf"), 0.0, p)')
+    if masked:
+        seen = [f"({row} >= {here})"] if kind.causal else []
+        if not turned:  # keys beyond the end; turned, they are rows that nobody stores
+            seen.append(f"({here} < {kind.keys})")
+        if seen:
+            lines.append(f"p = tl.where({' & '.join(seen)}, p, 0.0)")
+    return lines
+
+
+def row_statistics(kind: AttentionForm, x: dict[str, Operand], rows: int) -> Lines:
+    """What is known of each query: those beyond the end see nothing."""
+    mask = row_mask(kind, rows)
+    nothing = ', other=float("inf")' if mask else ""
+    lse = f"tl.load(l + row * {x['l'].strides[-2]}{mask}{nothing})"
+    shift = f"tl.load(t + row * {x['t'].strides[-2]}{mask}{', other=0' if mask else ''})"
+    return [f"lse = {lse} * {LOG2E!r}", f"shift = {shift}"]
+
+
+def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
+    """Gradients of keys and values: a program for each tile of keys; q k v l g t [m] [d1] [d2].
+
+    Scores are turned, keys down and queries along, as the products that follow want them.
+    """
+    rows, columns, exact, dtype = tiling.rows, tiling.columns, kind.exact, kind.dtype
+    x = named(operands)
+    tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
+
+    def body(masked: bool) -> Lines:
+        lines = [
+            f"row = base + tl.arange(0, {rows})",
+            f"query = {tile(x['q'], 'row', 'e', kind.size, tail, turned=True)}",
+            *row_statistics(kind, x, rows),
+            f"s = tl.dot(key, query{exact}) * {kind.factor!r}",
+            *weights(kind, x, masked, turned=True),
+            f"grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
+        ]
+        if "d2" in x:
+            lines.append(f"dv = tl.dot(p.to(tl.{dtype}), grad, dv{exact})")
+        if "d1" in x:
+            lines += [
+                f"dp = tl.dot(value, tl.trans(grad){exact})",
+                f"ds = (p * (dp - shift[None, :])).to(tl.{dtype})",
+                f"dk = tl.dot(ds, tl.trans(query), dk{exact})",
+            ]
+        return lines
+
     if kind.causal:
-        seen += " & (row[:, None] >= here[None, :])"
-    factor = log2(EULER)
-    return [
-        f"        s = tl.dot(query, tl.trans(key){kind.exact}) * {kind.scale * factor!r}",
-        f"        p = tl.where({seen}, tl.exp2(s - lse[:, None] * {factor!r}), 0.0)",
-        f"        dp = tl.dot(grad, tl.trans(value){kind.exact})",
-        f"        ds = (p * (dp - shift[:, None]) * {kind.scale!r}).to(tl.{kind.dtype})",
-    ]
-
-
-def row_loads(kind: AttentionForm, strides: list[Strides], margin: str) -> list[str]:
-    """What is read of a tile of queries."""
-    q, _, _, sums, g, t = strides[:6]
-    limit = kind.queries
-    return [
-        f"{margin}query = {tile('q', 'row', 'e', q, limit)}",
-        f"{margin}grad = {tile('g', 'row', 'f', g, limit)}.to(tl.{kind.dtype})",
-        f"{margin}lse = tl.load(l + row * {sums[-2]}, mask=row < {limit}, other=0)",
-        f"{margin}shift = tl.load(t + row * {t[-2]}, mask=row < {limit}, other=0)",
-    ]
-
-
-def key_loads(kind: AttentionForm, strides: list[Strides], margin: str) -> list[str]:
-    """What is read of a tile of keys."""
-    return [
-        f"{margin}key = {tile('k', 'here', 'e', strides[1], kind.keys)}",
-        f"{margin}value = {tile('v', 'here', 'f', strides[2], kind.keys)}",
-    ]
-
-
-def by_keys(kind: AttentionForm, strides: list[Strides], grad: str, wanted: tuple[int, ...]) -> str:
-    """Gradients of keys (1) and values (2): a program for each tile of keys."""
-    rows, columns = kind.rows, kind.columns
-    dtypes = [kind.dtype] * 3 + ["float32", grad, "float32"] + [kind.dtype] * len(wanted)
-    names = " ".join(["q k v l g t", *(f"d{i}" for i in wanted)])
-    lines = head(kind, strides, names, dtypes)
-    first = f"(start // {rows}) * {rows}" if kind.causal else "0"
-    lines += [
+        loops = [
+            f"    first = start // {rows} * {rows}",
+            f"    plain = (start + {columns + rows - 2}) // {rows} * {rows}",
+            f"    plain = tl.minimum({kind.queries}, plain)",
+            *loop("first", "plain", rows, body(True)),
+            *loop("plain", str(kind.queries), rows, body(False)),
+        ]
+    else:
+        loops = loop("0", str(kind.queries), rows, body(False))
+    if kind.shared >= 0:
+        moving = [(n, x[n].strides[kind.shared]) for n in "qlgtm" if n in x]
+        steps = [f"    {n} += {s}" for n, s in moving if s]
+        loops = [
+            f"    for member in range({kind.batches[kind.shared]}):",
+            *(f"    {line}" for line in [*loops, *steps]),
+        ]
+    lines = [
+        *head(kind, operands, shared=True),
         f"    start = tl.program_id(0) * {columns}",
         f"    here = start + tl.arange(0, {columns})",
-        *key_loads(kind, strides, "    "),
-        f"    dk = tl.full(({columns}, {kind.size}), 0, tl.float32)",
-        f"    dv = tl.full(({columns}, {kind.value_size}), 0, tl.float32)",
-        f"    for base in range({first}, {kind.queries}, {rows}):",
-        f"        row = base + tl.arange(0, {rows})",
-        *row_loads(kind, strides, "        "),
-        *weights(kind),
+        f"    key = {tile(x['k'], 'here', 'e', kind.size, more)}",
+        f"    value = {tile(x['v'], 'here', 'f', kind.value_size, more)}",
+        f"    dk = tl.full(({columns}, {kind.wide}), 0, tl.float32)",
+        f"    dv = tl.full(({columns}, {kind.value_wide}), 0, tl.float32)",
+        *loops,
     ]
-    if 2 in wanted:
-        lines.append(f"        dv += tl.dot(tl.trans(p).to(tl.{kind.dtype}), grad{kind.exact})")
-    if 1 in wanted:
-        lines.append(f"        dk += tl.dot(tl.trans(ds), query{kind.exact})")
-    for position, (i, name, along) in enumerate(
-        [x for x in ((1, "dk", "e"), (2, "dv", "f")) if x[0] in wanted], 6
-    ):
-        one, two = strides[position][-2:]
-        inside = f"(here < {kind.keys})[:, None]"
-        lines += [
-            f"    at = here[:, None] * {one} + {along}[None, :] * {two}",
-            f"    tl.store(d{i} + at, {name}.to(tl.{kind.dtype}), mask={inside})",
+    if "d1" in x:
+        lines += put(x["d1"], f"(dk * {kind.scale!r})", "here", "e", kind.size, more)
+    if "d2" in x:
+        lines += put(x["d2"], "dv", "here", "f", kind.value_size, more)
+    return "\n".join(lines) + "\n"
+
+
+def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
+    """The gradient of queries: a program for each tile of them; q k v l g t [m] d0."""
+    rows, columns, exact, dtype = tiling.rows, tiling.columns, kind.exact, kind.dtype
+    x = named(operands)
+    tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
+    last = -(-kind.queries // rows) - 1
+
+    def body(masked: bool) -> Lines:
+        limit = more if masked else None
+        return [
+            f"here = base + tl.arange(0, {columns})",
+            f"key = {tile(x['k'], 'here', 'e', kind.size, limit, turned=True)}",
+            f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit, turned=True)}",
+            f"s = tl.dot(query, key{exact}) * {kind.factor!r}",
+            *weights(kind, x, masked, turned=False),
+            f"dp = tl.dot(grad, value{exact})",
+            f"ds = (p * (dp - shift[:, None])).to(tl.{dtype})",
+            f"dq = tl.dot(ds, tl.trans(key), dq{exact})",
         ]
-    return "\n".join(lines) + "\n"
 
-
-def by_queries(
-    kind: AttentionForm, strides: list[Strides], grad: str, wanted: tuple[int, ...]
-) -> str:
-    """The gradient of queries: a program for each tile of them."""
-    rows, columns = kind.rows, kind.columns
-    dtypes = [kind.dtype] * 3 + ["float32", grad, "float32", kind.dtype]
-    stop = f"tl.minimum({kind.keys}, start + {rows})" if kind.causal else str(kind.keys)
-    one, two = strides[6][-2:]
     lines = [
-        *head(kind, strides, "q k v l g t d0", dtypes),
-        f"    start = tl.program_id(0) * {rows}",
+        *head(kind, operands),
+        f"    start = ({last} - tl.program_id(0)) * {rows}",
         f"    row = start + tl.arange(0, {rows})",
-        *row_loads(kind, strides, "    "),
-        f"    dq = tl.full(({rows}, {kind.size}), 0, tl.float32)",
-        f"    for base in range(0, {stop}, {columns}):",
-        f"        here = base + tl.arange(0, {columns})",
-        *key_loads(kind, strides, "        "),
-        *weights(kind),
-        f"        dq += tl.dot(ds, key{kind.exact})",
-        f"    at = row[:, None] * {one} + e[None, :] * {two}",
-        f"    tl.store(d0 + at, dq.to(tl.{kind.dtype}), mask=(row < {kind.queries})[:, None])",
+        f"    query = {tile(x['q'], 'row', 'e', kind.size, tail)}",
+        f"    grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
+        *(f"    {line}" for line in row_statistics(kind, x, rows)),
+        f"    dq = tl.full(({rows}, {kind.wide}), 0, tl.float32)",
+        *blocks_of_keys(kind, rows, columns, body),
+        *put(x["d0"], f"(dq * {kind.scale!r})", "row", "e", kind.size, tail),
     ]
     return "\n".join(lines) + "\n"
+
+
+WRITERS = {FORWARD: forward, BY_KEYS: by_keys, BY_QUERIES: by_queries}

@@ -32,6 +32,7 @@ class MatrixProduct:
     lead: tuple[int, int, int]  # A, B, C
     count: int = 1
     steps: tuple[int, int, int] = (0, 0, 0)
+    biased: bool = False  # a vector of C's dtype is added to all rows
     refs: tuple[Any, ...] = ()  # a kernel's references, of which a product has none
 
 
@@ -47,7 +48,8 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """Operands whose lines have gaps between elements."""
-    return {i for i, x in enumerate(inputs) if line(layout(x)) is None}
+    found = {i for i, x in enumerate(inputs[:2]) if line(layout(x)) is None}
+    return found | {2 + i for i, x in enumerate(inputs[2:]) if not layout(x).contiguous}
 
 
 def line(place: Place) -> tuple[bool, int] | None:
@@ -70,7 +72,8 @@ def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """Calls for one product; what is no memory of the program's own is written by a copy."""
-    a, b, c = *operands, results[0]
+    a, b, c = *operands[:2], results[0]
+    bias = tuple(operands[2:])
     if c.buffer.kind not in OWN or not in_lines(c):
         own = row_major(Buffer(ARENA, c.buffer.dtype, prod(c.shape), name="product"), c.shape)
         return [*steps(setting, node, operands, [own]), copy_step(setting.target, own, c)]
@@ -81,14 +84,14 @@ def steps(
     (m, k), n = a.shape[-2:], c.shape[-1]
     plain = MatrixProduct(
         a.buffer.dtype.name, c.buffer.dtype.name, m, n, k,
-        (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]),
+        (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]), biased=bool(bias),
     )  # fmt: skip
     tall = one_tall(plain, dims)
     if tall is not None:
-        return [launch(tall, (a, b, c), (0, 0, 0))]
+        return [launch(tall, (a, b, c, *bias), (0, 0, 0))]
     *outside, last = dims or [(1, (0, 0, 0))]
     whole_product = replace(plain, count=last[0], steps=(last[1][0], last[1][1], last[1][2]))
-    return [launch(whole_product, (a, b, c), shift) for shift in shifts(outside)]
+    return [launch(whole_product, (a, b, c, *bias), shift) for shift in shifts(outside)]
 
 
 def one_tall(plain: MatrixProduct, dims: Any) -> MatrixProduct | None:
@@ -115,19 +118,19 @@ def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
 
 
 def launch(product: MatrixProduct, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:
-    """One call."""
-    a, b, c = places
+    """One call; a fourth place is that of the bias."""
+    a, b, c, *bias = places
     return Launch(
         function=f"product_{product.dtype}",
         words=[
             Address(p.buffer, (p.offset + s) * p.buffer.dtype.itemsize)
-            for p, s in zip(places, shift, strict=True)
+            for p, s in zip(places, (*shift, 0), strict=False)
         ],
-        reads=(whole(a.buffer), whole(b.buffer)),
+        reads=tuple(whole(p.buffer) for p in (a, b, *bias)),
         writes=(whole(c.buffer),),
         pieces=1,
         cost=2 * product.count * product.m * product.n * product.k,
-        label=sized("matmul", product.m, product.n, product.k),
+        label=sized("matmul+add" if bias else "matmul", product.m, product.n, product.k),
         kernels=[product],
     )
 

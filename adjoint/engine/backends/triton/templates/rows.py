@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.rows.template import packed
-from adjoint.engine.backends.triton.emit import memory_type
+from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.compiler.loops.copying import copy_step
@@ -20,6 +20,7 @@ from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.graph.ir import Node, Value
 
+ZEROS = 2048  # that a program writes
 ADDED = {"float32", "float64", "int32", "int64"}  # that the device adds up in memory
 
 
@@ -45,10 +46,8 @@ def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     )
 
 
-def steps(
-    setting: Setting, node: Node, operands: list[Place], results: list[Place]
-) -> list[Launch]:
-    """The base copied, then the rows put into it or added to it."""
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Launch]:
+    """The base copied (None: zeros), then the rows put into it or added to it."""
     base, values, *indices = operands
     out, spec = results[0], node.outputs[0].spec
     if out.buffer.kind not in OWN:  # state, which an error must not change
@@ -79,7 +78,34 @@ def steps(
         cost=2 * count * length,
         label=sized("index_put", count, length),
     )
+    if base is None:
+        return [zeros_step(out), launch]
     return [copy_step(setting.target, base, out, "index_put"), launch] if base != out else [launch]
+
+
+def zeros_step(out: Place) -> Launch:
+    """Zeros in the whole of a place, which is contiguous."""
+    size, dtype = prod(out.shape), out.buffer.dtype
+    kind = memory_type(dtype.name)
+    lines = [
+        "@triton.jit",
+        f"def {NAME}(words):",
+        "    w = words.to(tl.pointer_type(tl.int64))",
+        f"    out = tl.multiple_of(tl.load(w).to(tl.pointer_type({kind})), {dtype.itemsize})",
+        f"    at = tl.program_id(0).to(tl.int64) * {ZEROS} + tl.arange(0, {ZEROS})",
+        f"    tl.store(out + at, tl.full(({ZEROS},), 0, {kind}), mask=at < {size})",
+    ]
+    source = "\n".join(lines) + "\n"
+    return Launch(
+        function=f"zeros{digest(source)}",
+        text=Written(source, (-(-size // ZEROS), 1), 4, "zeros"),
+        words=[Address(out.buffer, out.offset * dtype.itemsize)],
+        reads=(),
+        writes=(whole(out.buffer),),
+        pieces=1,
+        cost=size,
+        label="zeros",
+    )
 
 
 def rows_source(
@@ -120,4 +146,6 @@ def rows_source(
     return "\n".join(lines) + "\n"
 
 
-TEMPLATES = {"index_put": Template(accepts, packed, steps, accepts_moved=can_put)}
+TEMPLATES = {
+    "index_put": Template(accepts, packed, steps, zeros=frozenset({0}), accepts_moved=can_put)
+}

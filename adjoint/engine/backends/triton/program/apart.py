@@ -1,0 +1,91 @@
+"""Programs on a GPU beside which something simple happens on the CPU, apart from it.
+
+Optimizers count their steps in tensors on the CPU, and nothing on the GPU reads them: the numbers
+that follow from them are the host's. Such a program is two, one for each device, and neither waits
+for the other (where they meet: Note [mirrors]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+
+Make = Callable[[Task], Executable]
+
+
+class Part:
+    """What a task does on one type of device."""
+
+    def __init__(self, task: Task, nodes: list[Node], device: str) -> None:
+        graph = task.graph
+        read = {x for node in nodes for x in node.inputs if isinstance(x, Value)}
+        self.inputs = [
+            i
+            for i, v in enumerate(graph.inputs)
+            if (v in read if v.host else v.spec.device.type == device)
+        ]
+        self.outputs = [k for k, v in enumerate(graph.outputs) if v.spec.device.type == device]
+        place = {k: n for n, k in enumerate(self.outputs)}
+        self.writes = [n for n, (_, k) in enumerate(task.writes) if k in place]
+        made = DataflowGraph()
+        made.inputs = [graph.inputs[i] for i in self.inputs]
+        made.nodes = nodes
+        made.outputs = [graph.outputs[k] for k in self.outputs]
+        made._count = graph._count
+        self.task = replace(
+            task,
+            graph=made,
+            sources=tuple(task.sources[i] for i in self.inputs),
+            writes=tuple((task.writes[n][0], place[task.writes[n][1]]) for n in self.writes),
+            returned=frozenset(place[k] for k in task.returned if k in place),
+            examples=tuple(task.examples[i] for i in self.inputs),
+            targets=tuple(task.targets[n] for n in self.writes),
+            sizing=None,
+        )
+
+
+class Apart:
+    """A program on each of two devices."""
+
+    def __init__(self, device: Part, host: Part, make: Make, make_host: Make) -> None:
+        self.parts = [(p, f(p.task)) for p, f in ((device, make), (host, make_host))]
+        for part, _ in self.parts:
+            part.task = replace(part.task, examples=(), targets=())
+
+    def explain(self) -> str:
+        """What the program on the GPU does, step by step."""
+        shown: Any = self.parts[0][1]
+        return str(shown.explain())
+
+    def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """First the one that can fail."""
+        results: dict[int, Any] = {}
+        for part, run in self.parts:
+            given = [inputs[i] for i in part.inputs]
+            made = run(given, [targets[n] for n in part.writes])
+            results.update(zip(part.outputs, made, strict=True))
+        return [results[k] for k in sorted(results)]
+
+
+def parts_of(task: Task) -> tuple[Part, Part] | None:
+    """What a task does on the GPU, and the little it does on the CPU, if the two do not meet."""
+    sides: dict[str, list[Node]] = {"cuda": [], "cpu": []}
+    for node in task.graph.nodes:
+        values = [x for x in node.inputs if isinstance(x, Value) and not x.host]
+        types = {v.spec.device.type for v in (*values, *node.outputs)}
+        if len(types) != 1 or not types <= sides.keys():
+            return None
+        sides[types.pop()].append(node)
+    if any(not cannot_fail(node) for node in sides["cpu"]):
+        return None
+    return Part(task, sides["cuda"], "cuda"), Part(task, sides["cpu"], "cpu")
+
+
+def cannot_fail(node: Node) -> bool:
+    """Whether nothing can go wrong in a node, so that it may come after all that can."""
+    record = node.record
+    return not record.fails and (record.family == "elementwise" or record.pointwise)

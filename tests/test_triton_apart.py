@@ -1,0 +1,115 @@
+"""Programs on two devices that do not meet are two programs; memory of results is used again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adjoint.engine.backends.triton.program.apart import Apart, parts_of
+from adjoint.engine.backends.triton.program.banks import Bank, Numbers, Results
+from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.ir import DataflowGraph
+from adjoint.engine.graph.record.sources import Argument
+
+CUDA = Device("cuda", 0)
+
+
+def task(meeting: bool = False, fails: bool = False) -> Task:
+    """x + 1 on the GPU, counter + 1 on the CPU; perhaps the two meet, or the latter can fail."""
+    graph = DataflowGraph()
+    on_gpu, on_cpu = (Spec((3,), float32, device) for device in (CUDA, CPU))
+    x, counter = graph.add_input(on_gpu), graph.add_input(on_cpu)
+    add = REGISTRY["add"]
+    (y,) = graph.add_node(add, (x, counter if meeting else 1), {}, (on_gpu,))
+    name = "gather" if fails else "add"
+    (n,) = graph.add_node(REGISTRY[name], (counter, 1), {}, (on_cpu,))
+    graph.outputs = [n, y]
+    arrays = (np.zeros(3, np.float32), np.zeros(3, np.float32))
+    sources = (Argument(0, whole=True), Argument(1, whole=True))
+    return Task(graph, sources, ((sources[1], 0),), frozenset({1}), arrays, (arrays[1],))
+
+
+@pytest.mark.parametrize("kind", [{"meeting": True}, {"fails": True}])
+def test_what_meets_or_fails_is_one_program(kind: Any) -> None:
+    assert parts_of(task(**kind)) is None
+
+
+def test_parts_have_their_own_inputs_outputs_and_writes() -> None:
+    parts = parts_of(task())
+    assert parts is not None
+    device, host = parts
+    assert (device.inputs, device.outputs, device.writes) == ([0], [1], [])
+    assert (host.inputs, host.outputs, host.writes) == ([1], [0], [0])
+    calls: list[str] = []
+
+    def maker(name: str) -> Any:
+        def make(part: Task) -> Any:
+            def run(inputs: list[Any], targets: list[Any]) -> list[Any]:
+                calls.append(name)
+                out = inputs[0] + 1
+                for target in targets:
+                    target[...] = out
+                return [out]
+
+            return run
+
+        return make
+
+    run = Apart(device, host, maker("gpu"), maker("cpu"))
+    x, counter = np.full(3, 5.0), np.full(3, 2.0)
+    n, y = run([x, counter], [counter])
+    assert calls == ["gpu", "cpu"]  # what can fail comes first
+    assert (y == 6).all()
+    assert (counter == 3).all()
+    assert (n == 3).all()
+
+
+class Memory:
+    """A machine that only has memory."""
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        return np.empty(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def pinned(self, count: int) -> Any:
+        return np.zeros(count, np.int64)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
+    machine = Memory()
+    bank = Bank(machine, 4)
+    captured = {1} if fixed else set()
+    results = Results(machine, [(0, (5,), np.float32)], {"result 0": [(1, 8)]}, captured)
+    results.allocate(bank)
+    (first,), copied = results.take(bank, 1)
+    where = machine.address(first)
+    assert bank.words[1] == where + 8
+    assert not copied
+    shown = first[1:]  # a view holds it as well
+    del first
+    (second,), copied = results.take(bank, 1)
+    assert copied == ([0] if fixed else [])  # a captured product knows one address only
+    assert (machine.address(second) == where) is fixed
+    assert bank.words[1] == machine.address(second) + 8
+    del shown, second
+    (third,), copied = results.take(bank, 1)
+    assert not copied
+    assert bank.words[1] == machine.address(third) + 8
+
+
+def test_numbers_go_to_all_their_words() -> None:
+    words = np.zeros(4, np.int64)
+    Numbers(0, True, [(0, 0), (2, 0)]).put(words, 0.5)
+    assert (words.view(np.float64)[[0, 2]] == 0.5).all()
+    Numbers(0, False, [(1, 3), (3, -1)]).put(words, 2**63 - 2)
+    assert words[3] == 2**63 - 3
+    assert words[1] == -(2**63) + 1  # it wraps, as words do
