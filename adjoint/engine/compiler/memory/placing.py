@@ -129,6 +129,8 @@ class Placing:
                 continue
             if maker.epilogue is not None:
                 continue
+            if maker.epilogue is not None:
+                continue
             place: Place | None = target
             for view in reversed(views):
                 if view.record.name == "permute":
