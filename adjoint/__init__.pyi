@@ -52,6 +52,7 @@ from adjoint import debug as debug
 from adjoint import distributed as distributed
 from adjoint import distributions as distributions
 from adjoint import errors as errors
+from adjoint import export as export
 from adjoint import fft as fft
 from adjoint import func as func
 from adjoint import functional as functional

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adjoint.engine.backends.triton.program.apart import Apart, parts_of
-from adjoint.engine.backends.triton.program.banks import Bank, Numbers, Results
+from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.record import REGISTRY
@@ -86,7 +86,7 @@ class Memory:
 @pytest.mark.parametrize("fixed", [False, True])
 def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
     machine = Memory()
-    bank = Bank(machine, 4)
+    bank = DeviceBank(machine, 4)
     captured = {1} if fixed else set()
     results = Results(machine, [(0, (5,), np.float32)], {"result 0": [(1, 8)]}, captured)
     results.allocate(bank)

@@ -245,8 +245,6 @@ def _refuse_python(program: Program) -> None:
             "that an optimizer makes on its first step), which C has not. Call it once before it "
             "is exported, so that its state is there, or pass what changes and return it."
         )
-    if program.rebinds:
-        raise ExportError("export.aot: the function puts other things into its arguments.")
     if any(isinstance(s, GradOf) for s in program.sources):
         raise ExportError(
             "export.aot: the function adds to gradients that were there before it. Call "

@@ -37,7 +37,7 @@ def _counted() -> int:
 UNSHARED = _counted()  # references to an array that only its bank has
 
 
-class Bank:
+class DeviceBank:
     """Words, and memory for results."""
 
     def __init__(self, machine: Any, count: int) -> None:
@@ -61,14 +61,14 @@ class Results:
         ]
         self.fixed = [any(at in captured for at, _ in places) for *_, places in self.wanted]
 
-    def allocate(self, bank: Bank) -> None:
+    def allocate(self, bank: DeviceBank) -> None:
         """Give a bank its memory."""
         for _, shape, dtype, places in self.wanted:
             array = self.machine.empty(shape, dtype)
             bank.results.append(array)
             bank.point(places, self.machine.address(array))
 
-    def take(self, bank: Bank, count: int) -> tuple[list[Any], list[int]]:
+    def take(self, bank: DeviceBank, count: int) -> tuple[list[Any], list[int]]:
         """The arrays of this call's results; and those that are handed out as copies."""
         found: list[Any] = [None] * count
         copied: list[int] = []

@@ -24,7 +24,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
-from adjoint.engine.backends.triton.program.banks import Bank, Numbers, Results, Segment
+from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
@@ -104,7 +104,7 @@ class GpuProgram:
             raise too_much(image.memory, "which the GPU has not free") from None
         self.origin = -(-machine.address(self.arena) // PAGE) * PAGE
         count = len(image.words)
-        self.banks = [Bank(machine, count) for _ in range(banks.COUNT)]
+        self.banks = [DeviceBank(machine, count) for _ in range(banks.COUNT)]
         self.turn = 0
         self.device_words = machine.empty(count, np.int64)
         self.status = machine.empty(1, np.int64)
@@ -191,7 +191,7 @@ class GpuProgram:
         assert isinstance(product, MatrixProduct)
         return self.machine.prepare(name, product)
 
-    def launches(self, works: list[Any], bank: Bank) -> banks.Launches:
+    def launches(self, works: list[Any], bank: DeviceBank) -> banks.Launches:
         """Launches with the words of a bank: kernels read them on the GPU, products here."""
         there, here = self.machine.address(self.device_words), bank.words.ctypes.data
         return [
@@ -232,7 +232,7 @@ class GpuProgram:
             raise self.image.fault(code)
 
     def fill(
-        self, bank: Bank, inputs: list[Any], targets: list[Any]
+        self, bank: DeviceBank, inputs: list[Any], targets: list[Any]
     ) -> tuple[list[Any], list[int], list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
         machine, words = self.machine, bank.words
