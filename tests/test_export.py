@@ -421,7 +421,10 @@ args = (ad.zeros(2, 4),)
 """
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adjoint.cli.torch_alias.install", lambda: None)  # this process goes on
     (tmp_path / "model.py").write_text(MODEL)
     file, out = str(tmp_path / "model.py"), str(tmp_path / "out")
     assert main(["export", file, "--to", "c", "--out", out, "--name", "line"]) == 0

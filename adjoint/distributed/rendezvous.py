@@ -45,7 +45,7 @@ def place_from(
     """Where this process stands, from arguments first and the environment otherwise.
 
     >>> place_from({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "7"})
-    Place(rank=1, size=2, host='a', port=7)
+    ProcessPlace(rank=1, size=2, host='a', port=7)
     """
     for rank_name, size_name, _ in LAUNCHERS.values():
         if rank_name in environment and size_name in environment:
