@@ -245,3 +245,19 @@ def test_the_environment_says_what_is_large(setting: str, fragments: str) -> Non
         check=True,
     )
     assert ran.stdout.strip() == fragments
+
+
+def test_floats_that_change_are_given_to_one_fragment() -> None:
+    """An optimizer's corrections differ at each step; sums of weights depend on all of them."""
+    x, y = draw(5), draw(5)
+    for value in (0.5, -0.0, 1e-3, 7.25):
+        np.testing.assert_allclose((x * value).numpy(), x.numpy() * np.float32(value), rtol=1e-6)
+        want = x.numpy() + np.float32(value) * y.numpy()
+        np.testing.assert_allclose(ad.add(x, y, alpha=value).numpy(), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            ad.lerp(x, y, value).numpy(), (x + value * (y - x)).numpy(), rtol=1e-5, atol=1e-6
+        )
+    before = len(FRAGMENTS.held)
+    assert (x * 3.5).dtype is ad.float32
+    assert (ad.tensor([2, 3]) * 0.5).tolist() == [1.0, 1.5]
+    assert len(FRAGMENTS.held) == before + 1, "integers are another kind, other floats are not"

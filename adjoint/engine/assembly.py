@@ -459,6 +459,14 @@ class FragmentsLater:
 HOOKS.fragments = FragmentsLater()
 
 
+def put_workers_first() -> None:
+    """Have NumPy's products run in the caller's thread."""
+    brought("adjoint.engine.backends.threads").put_workers_first()
+
+
+HOOKS.put_workers_first = put_workers_first
+
+
 def find(name: str) -> Any:
     """A top-level name that was not there at import."""
     if name in SUBMODULES:

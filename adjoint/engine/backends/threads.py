@@ -1,7 +1,13 @@
 """How many threads are used: `set_num_threads`, for compiled programs and for matrix products.
 
-Compiled programs run on Adjoint's own workers (`backends.llvm.pool`); in eager mode only matrix
-products have threads, those of NumPy's OpenBLAS.
+Compiled programs run on Adjoint's own workers (`backends.llvm.pool`), and so do large eager
+operations; linear algebra has the threads of NumPy's OpenBLAS.
+
+Note [two sets of threads]
+    OpenBLAS's threads go on spinning for tens of milliseconds after each product, and take the
+    cores from workers that run next: a step of a small network took five times as long. So from the
+    first fragment on, NumPy's own products, which are small ones by then, run in the caller's
+    thread. Factorisations get their threads back for their time.
 """
 
 from __future__ import annotations
@@ -9,6 +15,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +27,7 @@ from adjoint.engine.core import switches
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 _chosen: int | None = None
+_workers_first = False  # Note [two sets of threads]
 
 
 @cache
@@ -113,7 +122,30 @@ def set_num_threads(num: int) -> None:
         raise RuntimeError("set_num_threads expects a positive integer")
     _chosen = num
     for change in _libraries():
-        change(num)
+        change(1 if _workers_first else num)
+
+
+def put_workers_first() -> None:
+    """Leave the cores to Adjoint's workers (Note [two sets of threads])."""
+    global _workers_first
+    _workers_first = True
+    for change in _libraries():
+        change(1)
+
+
+@contextmanager
+def library_threads() -> Iterator[None]:
+    """A block in which NumPy's OpenBLAS has its threads, whoever else has some."""
+    if not _workers_first:
+        yield
+        return
+    for change in _libraries():
+        change(get_num_threads())
+    try:
+        yield
+    finally:
+        for change in _libraries():
+            change(1)
 
 
 def get_num_interop_threads() -> int:

@@ -37,6 +37,7 @@ from adjoint.engine.graph.sizing import Example
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 KEPT = 1024  # kinds, the one used last at the end
+Work = Callable[[Sequence[Any]], Any]
 SHAPES = 64  # of one operation that get fragments: each costs some milliseconds to plan
 
 
@@ -57,13 +58,14 @@ class Fragment:
     """A compiled operation for operands of one kind."""
 
     executable: Executable
-    places: tuple[int, ...]  # which of the tensors are its inputs
+    places: tuple[int, ...]  # which of the tensors and, after them, numbers are its inputs
     results: tuple[Result | None, ...]
     structure: Any
     what: str  # the operations it is made of, for people
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        arrays = self.executable([tensors[k]._array for k in self.places], [])
+    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
+        given = [*[t._array for t in tensors], *numbers]
+        arrays = self.executable([given[k] for k in self.places], [])
         found = [None if result is None else result.of(arrays) for result in self.results]
         return unflatten(self.structure, found)
 
@@ -89,8 +91,12 @@ class Fragments:
         self.shapes: dict[Any, int] = {}  # how many kinds differ only in them
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
 
-    def run(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
-        """What `fn()` gives, which is decided by `key` and these tensors; None: call it."""
+    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
+        """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
+        return self.find(key, tensors, (), lambda _: rule())
+
+    def find(self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work) -> Any:
+        """What `fn(numbers)` gives, decided by `key` and the tensors; None: do it as it is."""
         try:
             names = [*map(id, tensors)]
             told = frozen(key)
@@ -106,22 +112,24 @@ class Fragments:
             count = self.shapes[family] = self.shapes.get(family, 0) + 1
             if count > SHAPES:
                 return None
-            fragment = self.held[kind] = self.make(key, tensors, fn)
+            fragment = self.held[kind] = self.make(key, tensors, numbers, fn)
         except TypeError:  # something in it has no hash
             return None
         if fragment is None:
             return None
         try:
-            return fragment(tensors)
+            return fragment(tensors, numbers)
         except (RuntimeError, IndexError):  # whose words are those of the operation as it is
             return None
 
-    def make(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Fragment | None:
+    def make(
+        self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work
+    ) -> Fragment | None:
         """A fragment, if the operation can be one."""
         while len(self.held) >= KEPT:
             self.held.pop(next(iter(self.held)), None)
         try:
-            return compiled(tensors, fn, self.shared)
+            return compiled(tensors, numbers, fn, self.shared)
         except Unfit:
             return None
         except Exception as error:
@@ -139,17 +147,36 @@ class Fragments:
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a large operation, without the tape; None where it runs as it is."""
         tensors = [x for x in operands if isinstance(x, Tensor)]
-        literals = [None if isinstance(x, Tensor) else x for x in operands]
-        return self.run((record, literals, params), tensors, lambda: record(*operands, **params))
+        # Floats may differ at each call (an optimizer's corrections), so programs are given them;
+        # those of functions stay, since much depends on them (the exponent of a power).
+        open_ = record.family == "elementwise" and record.cost != "function"
+        numbers = [x for x in operands if type(x) is float] if open_ else []
+        literals = [
+            None if isinstance(x, Tensor) else float if open_ and type(x) is float else x
+            for x in operands
+        ]
+
+        def work(hosts: Sequence[Any]) -> Any:
+            left = iter(hosts)
+            given = [
+                next(left) if literal is float else x
+                for literal, x in zip(literals, operands, strict=True)
+            ]
+            return record(*given, **params)
+
+        return self.find((record, literals, params), tensors, numbers, work)
 
 
-def compiled(tensors: Sequence[Tensor], fn: Callable[[], Any], shared: dict[str, Any]) -> Fragment:
-    """Record and compile what a function does with tensors."""
+def compiled(
+    tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work, shared: dict[str, Any]
+) -> Fragment:
+    """Record and compile what a function does with tensors and numbers."""
     body = Recording(None, "a fragment")
     given = {id(t): k for k, t in enumerate(tensors)}
     try:
         with CONTEXT.having(grad_enabled=False):
-            out = body.run(fn)
+            hosts = [body.host(x) for x in numbers]
+            out = body.run(fn, hosts)
     except Exception as error:  # as it is, it succeeds or says what is wrong
         raise Unfit from error
     leaves, structure = flatten(out)
@@ -159,20 +186,25 @@ def compiled(tensors: Sequence[Tensor], fn: Callable[[], Any], shared: dict[str,
     if any(root(value).node is None for value in graph.outputs):
         raise Unfit  # handed on as it came, or a view of it
     sources = [lifted.get(id(value)) for value in graph.inputs]
+    given |= {id(host): len(tensors) + k for k, host in enumerate(hosts)}
     if not all(id(source) in given for source in sources):
         raise Unfit
     places = tuple([given[id(source)] for source in sources])
-    arrays = [tensors[k]._array for k in places]
+    arrays = [t._array for t in tensors]
+    examples = [*[Example(a.shape, a.strides, a.dtype) for a in arrays], *numbers]
     task = Task(
         graph=graph,
         sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
         writes=(),
         returned=frozenset(range(len(made))),
-        examples=tuple([Example(a.shape, a.strides, a.dtype) for a in arrays]),
+        examples=tuple([examples[k] for k in places]),
         targets=(),
         shared=shared,
     )
     executable = HOOKS.executor("native")(task)
+    if not shared.get("workers"):
+        shared["workers"] = True
+        HOOKS.put_workers_first()
     if getattr(executable, "calls_eager", False):
         raise Unfit  # it would only call the eager table
     what = " ".join(dict.fromkeys([node.record.name for node in graph]))

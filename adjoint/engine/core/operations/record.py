@@ -214,6 +214,7 @@ class Hooks:
     )  # what `compile(backend=...)` loads, by name
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+    put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
     fragments: Any = None  # what runs large eager operations: graph.fragments
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.linalg.threaded import lowers
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import ldl, lstsq, lu
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.linalg.lapack import each_matrix, lapack, lu_factor, refuse
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.linalg.threaded import lowers
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import cholesky, det, eigen, powers, qr, solve, svd
 from adjoint.engine.tensor.tensor import DTYPE_OF
