@@ -222,7 +222,7 @@ def laid_out(
         if x is None:
             results.append(None)
             continue
-        if not is_tensor(x) or id(x) in given or body.doubts(x):
+        if not is_tensor(x) or id(x) in given or in_doubt(body, x):
             raise Unfit
         order = sorted(range(x.ndim), key=lambda d: -x.stride(d))
         inverse = None
@@ -234,6 +234,14 @@ def laid_out(
         results.append(Result(len(made), inverse))
         made.append(x)
     return tuple(results), made
+
+
+def in_doubt(body: Recording, tensor: Tensor) -> bool:
+    """Whether it is in doubt how a result lies in memory eagerly; products lie row after row."""
+    if not body.doubts(tensor):
+        return False
+    node = body.value_of(tensor).node
+    return node is None or node.record.family != "bilinear"
 
 
 def root(value: Value) -> Value:
