@@ -132,7 +132,9 @@ def test_a_script_that_fails_is_told_about_up_to_there(
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     monkeypatch.setattr(sys, "argv", ["adjoint"])
-    monkeypatch.setattr("adjoint.cli.torch_alias.install", lambda: None)  # this process goes on
+    # This process goes on, and starts others that look at its main module.
+    monkeypatch.setattr("adjoint.cli.torch_alias.install", lambda: None)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     assert main(["explain", "-o", str(tmp_path / "out.html"), str(script)]) == 1
     assert "later" in capsys.readouterr().err
     data = embedded((tmp_path / "out.html").read_text())

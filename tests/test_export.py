@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -424,7 +425,9 @@ args = (ad.zeros(2, 4),)
 def test_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adjoint.cli.torch_alias.install", lambda: None)  # this process goes on
+    # This process goes on, and starts others that look at its main module.
+    monkeypatch.setattr("adjoint.cli.torch_alias.install", lambda: None)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     (tmp_path / "model.py").write_text(MODEL)
     file, out = str(tmp_path / "model.py"), str(tmp_path / "out")
     assert main(["export", file, "--to", "c", "--out", out, "--name", "line"]) == 0
