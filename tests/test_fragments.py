@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,21 @@ def test_a_failed_compilation_is_told_once_and_the_table_does_it(
         got = x.exp()
     np.testing.assert_allclose(got.numpy(), np.exp(x.numpy()), rtol=1e-6)
     x.exp()  # without a second warning
+
+
+def test_a_fragment_that_is_at_fault_is_not_passed_over() -> None:
+    """As where `validate` finds a kernel to differ: the table must not hide it."""
+
+    def differs(inputs: list[Any], targets: list[Any]) -> list[Any]:
+        raise RuntimeError("the kernel differs")
+
+    x = draw(3)
+    x.exp()
+    for kind, fragment in FRAGMENTS.held.items():
+        assert fragment is not None
+        FRAGMENTS.held[kind] = replace(fragment, executable=differs)
+    with pytest.raises(RuntimeError, match="the kernel differs"):
+        x.exp()
 
 
 def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

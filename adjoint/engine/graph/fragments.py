@@ -19,6 +19,7 @@ Note [fragments]
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ class Fragments:
     """The fragments of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: dict[Any, Fragment | None] = {}
+        self.held: OrderedDict[Any, Fragment | None] = OrderedDict()
         self.shapes: dict[Any, int] = {}  # how many kinds differ only in them
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
 
@@ -106,7 +107,8 @@ class Fragments:
                 *[t._spec.device for t in tensors],
                 *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]],
             )
-            fragment = self.held[kind] = self.held.pop(kind)
+            fragment = self.held[kind]
+            self.held.move_to_end(kind)
         except KeyError:
             family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
             count = self.shapes[family] = self.shapes.get(family, 0) + 1
@@ -119,15 +121,19 @@ class Fragments:
             return None
         try:
             return fragment(tensors, numbers)
-        except (RuntimeError, IndexError):  # whose words are those of the operation as it is
-            return None
+        except (RuntimeError, IndexError):
+            # The operation as it is says what is wrong with its operands, in its own words. If it
+            # finds nothing wrong, the fragment is at fault (`validate` says so), which is told.
+            with CONTEXT.having(grad_enabled=False, reference=True):
+                fn(numbers)
+            raise
 
     def make(
         self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work
     ) -> Fragment | None:
         """A fragment, if the operation can be one."""
         while len(self.held) >= KEPT:
-            self.held.pop(next(iter(self.held)), None)
+            self.held.popitem(last=False)
         try:
             return compiled(tensors, numbers, fn, self.shared)
         except Unfit:
