@@ -98,12 +98,15 @@ def test_the_times_of_all_rows_are_that_of_the_block(compiled: bool) -> None:
     run = ad.compile(step) if compiled else step
     x = ad.randn(32, 64)
     run(x)
-    start = time.perf_counter()
+    before = time.perf_counter()
     with profile() as seen:
+        start = time.perf_counter()
         for _ in range(20):
             run(x)
-    wall = 1e6 * (time.perf_counter() - start)
-    assert seen.key_averages().self_cpu_time_total == pytest.approx(wall, rel=0.05)
+        end = time.perf_counter()
+    after = time.perf_counter()
+    total = 1e-6 * seen.key_averages().self_cpu_time_total
+    assert end - start <= total <= after - before
 
 
 def test_kernels_know_their_operations_modules_and_lines() -> None:
