@@ -11,6 +11,14 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.attention import MultiheadAttention as MultiheadAttention
 from adjoint.nn.modules.module import Module
+from adjoint.nn.modules.shrinkage import Hardshrink as Hardshrink
+from adjoint.nn.modules.shrinkage import Softshrink as Softshrink
+from adjoint.nn.modules.shrinkage import Tanhshrink as Tanhshrink
+from adjoint.nn.modules.shrinkage import Threshold as Threshold
+from adjoint.nn.modules.softmax import LogSoftmax as LogSoftmax
+from adjoint.nn.modules.softmax import Softmax as Softmax
+from adjoint.nn.modules.softmax import Softmax2d as Softmax2d
+from adjoint.nn.modules.softmax import Softmin as Softmin
 from adjoint.nn.parameter import Parameter
 
 
@@ -44,7 +52,16 @@ class ReLU(Module):
 
 
 class LeakyReLU(Module):
-    r"""x where positive, `negative_slope` times x elsewhere."""
+    r"""x where positive, `negative_slope` times x elsewhere.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.LeakyReLU(0.1)(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1000,  0.0000,  2.0000])
+    """
 
     __constants__ = ["negative_slope", "inplace"]
 
@@ -61,7 +78,16 @@ class LeakyReLU(Module):
 
 
 class ELU(Module):
-    r"""x where positive, $\alpha (e^x - 1)$ elsewhere."""
+    r"""x where positive, $\alpha (e^x - 1)$ elsewhere.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ELU()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
+    """
 
     __constants__ = ["alpha", "inplace"]
 
@@ -78,7 +104,16 @@ class ELU(Module):
 
 
 class CELU(Module):
-    r"""x where positive, $\alpha (e^{x / \alpha} - 1)$ elsewhere."""
+    r"""x where positive, $\alpha (e^{x / \alpha} - 1)$ elsewhere.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.CELU(alpha=2.0)(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.7869,  0.0000,  2.0000])
+    """
 
     __constants__ = ["alpha", "inplace"]
 
@@ -95,7 +130,16 @@ class CELU(Module):
 
 
 class SELU(Module):
-    r"""`ELU` scaled to keep mean zero and variance one through layers."""
+    r"""`ELU` scaled to keep mean zero and variance one through layers.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.SELU()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.1113,  0.0000,  2.1014])
+    """
 
     __constants__ = ["inplace"]
 
@@ -115,6 +159,14 @@ class GELU(Module):
 
     Args:
         approximate: "none", or "tanh".
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.GELU()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1587,  0.0000,  1.9545])
     """
 
     __constants__ = ["approximate"]
@@ -131,7 +183,16 @@ class GELU(Module):
 
 
 class SiLU(Module):
-    r"""$x \sigma(x)$."""
+    r"""$x \sigma(x)$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.SiLU()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     __constants__ = ["inplace"]
 
@@ -147,7 +208,16 @@ class SiLU(Module):
 
 
 class Mish(Module):
-    r"""$x \tanh(\log(1 + e^x))$."""
+    r"""$x \tanh(\log(1 + e^x))$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Mish()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3034,  0.0000,  1.9440])
+    """
 
     __constants__ = ["inplace"]
 
@@ -163,7 +233,16 @@ class Mish(Module):
 
 
 class Softplus(Module):
-    r"""$\log(1 + e^{\beta x}) / \beta$, and x where $\beta x$ exceeds `threshold`."""
+    r"""$\log(1 + e^{\beta x}) / \beta$, and x where $\beta x$ exceeds `threshold`.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Softplus()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3133, 0.6931, 2.1269])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -180,28 +259,64 @@ class Softplus(Module):
 
 
 class LogSigmoid(Module):
-    r"""$\log \sigma(x)$."""
+    r"""$\log \sigma(x)$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.LogSigmoid()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.3133, -0.6931, -0.1269])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Sigmoid(Module):
-    r"""$1 / (1 + e^{-x})$."""
+    r"""$1 / (1 + e^{-x})$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Sigmoid()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.2689, 0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
 
 
 class Tanh(Module):
-    r"""Hyperbolic tangent."""
+    r"""Hyperbolic tangent.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Tanh()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.7616,  0.0000,  0.9640])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class Hardsigmoid(Module):
-    r"""$x / 6 + 1/2$, limited to [0, 1]."""
+    r"""$x / 6 + 1/2$, limited to [0, 1].
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Hardsigmoid()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3333, 0.5000, 0.8333])
+    """
 
     __constants__ = ["inplace"]
 
@@ -214,7 +329,16 @@ class Hardsigmoid(Module):
 
 
 class Hardswish(Module):
-    r"""x times hardsigmoid(x)."""
+    r"""x times hardsigmoid(x).
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Hardswish()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3333,  0.0000,  1.6667])
+    """
 
     __constants__ = ["inplace"]
 
@@ -226,72 +350,33 @@ class Hardswish(Module):
         return F.hardswish(input, self.inplace)
 
 
-class Hardshrink(Module):
-    r"""x, but zero within `lambd` of zero."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        return f"{self.lambd}"
-
-
-class Softshrink(Module):
-    r"""x moved towards zero by `lambd`."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        return f"{self.lambd}"
-
-
-class Tanhshrink(Module):
-    r"""$x - \tanh x$."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.tanhshrink(input)
-
-
 class Softsign(Module):
-    r"""$x / (1 + |x|)$."""
+    r"""$x / (1 + |x|)$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Softsign()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  0.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
-class Threshold(Module):
-    r"""x where above `threshold`, `value` elsewhere."""
-
-    __constants__ = ["threshold", "value", "inplace"]
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.threshold(input, self.threshold, self.value, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"threshold={self.threshold}, value={self.value}" + _flag(self.inplace, ", ")
-
-
 class RReLU(Module):
-    r"""x where positive, x times a slope elsewhere: random in training, else the mean slope."""
+    r"""x where positive, x times a slope elsewhere: random in training, else the mean slope.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.RReLU().eval()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2292,  0.0000,  2.0000])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -311,7 +396,16 @@ class RReLU(Module):
 
 
 class GLU(Module):
-    r"""One half of the input along `dim` times the sigmoid of the other."""
+    r"""One half of the input along `dim` times the sigmoid of the other.
+
+    Shape:
+        (..., 2N, ...) -> (..., N, ...), halved along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.GLU()(ad.tensor([1.0, 2.0, 0.0, 0.0]))
+        tensor([0.5000, 1.0000])
+    """
 
     __constants__ = ["dim"]
 
@@ -326,73 +420,17 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(Module):
-    r"""$e^{x_i} / \sum_j e^{x_j}$ along `dim`.
+class Hardtanh(Module):
+    """Elements limited to [min_val, max_val].
+
+    Shape:
+        any shape -> the same shape.
 
     Example:
         >>> import adjoint as ad
-        >>> ad.nn.Softmax(dim=1)(ad.zeros(1, 2))
-        tensor([[0.5000, 0.5000]])
+        >>> ad.nn.Hardtanh(-0.5, 0.5)(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  0.5000])
     """
-
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim, _stacklevel=5)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmin(Module):
-    r"""Softmax of -x along `dim`."""
-
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim, _stacklevel=5)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class LogSoftmax(Module):
-    r"""The logarithm of softmax along `dim`."""
-
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim, _stacklevel=5)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in (3, 4):
-            raise ValueError(
-                f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D instead)"
-            )
-        return F.softmax(input, -3, _stacklevel=5)
-
-
-class Hardtanh(Module):
-    """Elements limited to [min_val, max_val]."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -423,7 +461,16 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    r"""$\min(\max(0, x), 6)$."""
+    r"""$\min(\max(0, x), 6)$.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ReLU6()(ad.tensor([-1.0, 3.0, 8.0]))
+        tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -438,6 +485,14 @@ class PReLU(Module):
     Args:
         num_parameters: 1, or one slope per channel (dimension 1).
         init: what the slopes start at.
+
+    Shape:
+        any shape -> the same shape; with several slopes the second dimension is theirs.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.PReLU(init=0.1)(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1000,  0.0000,  2.0000], grad_fn=<WhereBackward0>)
     """
 
     __constants__ = ["num_parameters"]

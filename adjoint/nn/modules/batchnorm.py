@@ -191,6 +191,11 @@ class BatchNorm2d(_BatchNorm):
 
     Shape:
         (N, C, H, W) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.BatchNorm2d(3)(ad.randn(4, 3, 8, 8)).shape
+        adjoint.Size([4, 3, 8, 8])
     """
 
     ranks = (4,)
@@ -213,6 +218,11 @@ class BatchNorm3d(_BatchNorm):
 
     Shape:
         (N, C, D, H, W) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.BatchNorm3d(4)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 12, 10, 8])
     """
 
     ranks = (5,)
@@ -234,6 +244,12 @@ class SyncBatchNorm(_BatchNorm):
 
     Shape:
         (N, C, ...) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> model = ad.nn.Sequential(ad.nn.Conv2d(3, 6, 3), ad.nn.BatchNorm2d(6))
+        >>> ad.nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]
+        SyncBatchNorm(6, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     def __init__(
@@ -367,6 +383,11 @@ class InstanceNorm1d(_InstanceNorm):
 
     Shape:
         (N, C, L) or (C, L) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.InstanceNorm1d(16)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 50])
     """
 
     ranks = (2, 3)
@@ -384,6 +405,11 @@ class InstanceNorm2d(_InstanceNorm):
 
     Shape:
         (N, C, H, W) or (C, H, W) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.InstanceNorm2d(3)(ad.randn(4, 3, 8, 8)).shape
+        adjoint.Size([4, 3, 8, 8])
     """
 
     ranks = (3, 4)
@@ -401,6 +427,11 @@ class InstanceNorm3d(_InstanceNorm):
 
     Shape:
         (N, C, D, H, W) or (C, D, H, W) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.InstanceNorm3d(4)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 12, 10, 8])
     """
 
     ranks = (4, 5)
@@ -450,42 +481,114 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """`BatchNorm1d` that takes the number of channels from the first input."""
+    """`BatchNorm1d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C) or (N, C, L) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyBatchNorm1d()
+        >>> layer(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 50])
+        >>> layer.num_features
+        16
+    """
 
     cls_to_become = BatchNorm1d
     ranks = BatchNorm1d.ranks
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """`BatchNorm2d` that takes the number of channels from the first input."""
+    """`BatchNorm2d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C, H, W) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyBatchNorm2d()
+        >>> layer(ad.randn(4, 3, 8, 8)).shape
+        adjoint.Size([4, 3, 8, 8])
+        >>> layer.num_features
+        3
+    """
 
     cls_to_become = BatchNorm2d
     ranks = BatchNorm2d.ranks
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """`BatchNorm3d` that takes the number of channels from the first input."""
+    """`BatchNorm3d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C, D, H, W) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyBatchNorm3d()
+        >>> layer(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 12, 10, 8])
+        >>> layer.num_features
+        4
+    """
 
     cls_to_become = BatchNorm3d
     ranks = BatchNorm3d.ranks
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """`InstanceNorm1d` that takes the number of channels from the first input."""
+    """`InstanceNorm1d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C, L) or (C, L) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyInstanceNorm1d(affine=True)
+        >>> layer(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 50])
+        >>> layer.num_features
+        16
+    """
 
     cls_to_become = InstanceNorm1d
     ranks = InstanceNorm1d.ranks
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """`InstanceNorm2d` that takes the number of channels from the first input."""
+    """`InstanceNorm2d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C, H, W) or (C, H, W) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyInstanceNorm2d(affine=True)
+        >>> layer(ad.randn(4, 3, 8, 8)).shape
+        adjoint.Size([4, 3, 8, 8])
+        >>> layer.num_features
+        3
+    """
 
     cls_to_become = InstanceNorm2d
     ranks = InstanceNorm2d.ranks
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """`InstanceNorm3d` that takes the number of channels from the first input."""
+    """`InstanceNorm3d` that takes the number of channels from the first input.
+
+    Shape:
+        (N, C, D, H, W) or (C, D, H, W) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyInstanceNorm3d(affine=True)
+        >>> layer(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 12, 10, 8])
+        >>> layer.num_features
+        4
+    """
 
     cls_to_become = InstanceNorm3d
     ranks = InstanceNorm3d.ranks

@@ -16,7 +16,7 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.container import ModuleList, Sequential
 from adjoint.nn.modules.linear import Linear
-from adjoint.nn.modules.loss import _WeightedLoss
+from adjoint.nn.modules.loss_base import _WeightedLoss
 from adjoint.nn.modules.module import Module
 
 
@@ -122,6 +122,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Shape:
         (N, in_features) and (N,), or (in_features,) and () -> log probabilities (N,) and a loss
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.AdaptiveLogSoftmaxWithLoss(16, 1000, cutoffs=[10, 100])
+        >>> layer(ad.randn(8, 16), ad.randint(0, 1000, (8,))).output.shape
+        adjoint.Size([8])
     """
 
     def __init__(

@@ -209,7 +209,13 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """A convolution over sequences: (N, C, L) -> (N, O, L'); see `Conv2d`."""
+    """A convolution over sequences: (N, C, L) -> (N, O, L'); see `Conv2d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Conv1d(16, 33, 3, padding=1)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 33, 50])
+    """
 
     _rank = 1
     _convolve: ClassVar[Any] = staticmethod(F.conv1d)
@@ -244,7 +250,13 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """A convolution over volumes: (N, C, D, H, W) -> (N, O, D', H', W'); see `Conv2d`."""
+    """A convolution over volumes: (N, C, D, H, W) -> (N, O, D', H', W'); see `Conv2d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Conv3d(4, 6, 3, padding=1)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 6, 12, 10, 8])
+    """
 
     _rank = 3
     _convolve: ClassVar[Any] = staticmethod(F.conv3d)
@@ -341,7 +353,13 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The transpose of a convolution over sequences; see `ConvTranspose2d`."""
+    """The transpose of a convolution over sequences; see `ConvTranspose2d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ConvTranspose1d(16, 33, 2, stride=2)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 33, 100])
+    """
 
     _rank = 1
     _convolve: ClassVar[Any] = staticmethod(F.conv_transpose1d)
@@ -373,7 +391,13 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The transpose of a convolution over volumes; see `ConvTranspose2d`."""
+    """The transpose of a convolution over volumes; see `ConvTranspose2d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ConvTranspose3d(4, 6, 2, stride=2)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 6, 24, 20, 16])
+    """
 
     _rank = 3
     _convolve: ClassVar[Any] = staticmethod(F.conv_transpose3d)

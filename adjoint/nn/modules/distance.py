@@ -14,6 +14,14 @@ class PairwiseDistance(Module):
         p: the norm.
         eps: what keeps the gradient of a distance of zero finite.
         keepdim: keep the last dimension, of size 1.
+
+    Shape:
+        (N, D) or (D) twice -> (N) or ().
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.PairwiseDistance()(ad.tensor([0.0, 0.0]), ad.tensor([3.0, 4.0]))
+        tensor(5.0000)
     """
 
     __constants__ = ["norm", "eps", "keepdim"]
@@ -29,7 +37,16 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`."""
+    """The cosine of the angle between vectors along `dim`.
+
+    Shape:
+        (..., D, ...) twice -> the shape without `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.CosineSimilarity(dim=0)(ad.tensor([1.0, 0.0]), ad.tensor([1.0, 1.0]))
+        tensor(0.7071)
+    """
 
     __constants__ = ["dim", "eps"]
 

@@ -45,35 +45,83 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Zeroes whole channels of (N, C, L) or (C, L)."""
+    """Zeroes whole channels of (N, C, L) or (C, L).
+
+    Shape:
+        (N, C, L) or (C, L) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> result = ad.nn.Dropout1d(0.5)(ad.ones(1, 8, 2))
+        >>> all(channel.min() == channel.max() for channel in result[0])  # wholly kept or zero
+        True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """Zeroes whole channels of (N, C, H, W)."""
+    """Zeroes whole channels of (N, C, H, W).
+
+    Shape:
+        (N, C, H, W) or (N, C, L) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> result = ad.nn.Dropout2d(0.5)(ad.ones(1, 8, 2, 2))
+        >>> all(channel.min() == channel.max() for channel in result[0])  # wholly kept or zero
+        True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
-    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W).
+
+    Shape:
+        (N, C, D, H, W) or (C, D, H, W) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> result = ad.nn.Dropout3d(0.5)(ad.ones(1, 8, 2, 2, 2))
+        >>> all(channel.min() == channel.max() for channel in result[0])  # wholly kept or zero
+        True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that keeps mean and variance, for networks of `SELU`."""
+    """Dropout that keeps mean and variance, for networks of `SELU`.
+
+    Shape:
+        any shape -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AlphaDropout(0.2).eval()(ad.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training)
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """`AlphaDropout` of whole channels."""
+    """`AlphaDropout` of whole channels.
+
+    Shape:
+        (N, C, ...) -> the same shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.FeatureAlphaDropout(0.2)(ad.randn(4, 8, 5)).shape
+        adjoint.Size([4, 8, 5])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.feature_alpha_dropout(input, self.p, self.training)

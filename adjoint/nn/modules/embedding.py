@@ -173,6 +173,14 @@ class EmbeddingBag(_Table):
 
     Shape:
         integers (B, N), or (N,) with offsets (B,) -> (B, embedding_dim)
+
+    Example:
+        >>> import adjoint as ad
+        >>> bags = ad.nn.EmbeddingBag(10, 3, mode="sum")
+        >>> bags(ad.tensor([[1, 2, 4], [4, 3, 2]])).shape
+        adjoint.Size([2, 3])
+        >>> bags(ad.tensor([1, 2, 4, 5]), ad.tensor([0, 3])).shape
+        adjoint.Size([2, 3])
     """
 
     __constants__ = ["num_embeddings", "embedding_dim", "max_norm", "norm_type", "mode"]

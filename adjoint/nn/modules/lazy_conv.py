@@ -108,7 +108,16 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConv, conv.Conv1d):
-    """A Conv1d whose `in_channels` is that of the first input."""
+    """A Conv1d whose `in_channels` is that of the first input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyConv1d(6, 3)
+        >>> layer(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 6, 48])
+        >>> layer.in_channels
+        16
+    """
 
     cls_to_become = conv.Conv1d
 
@@ -129,24 +138,60 @@ class LazyConv2d(_LazyConv, conv.Conv2d):
 
 
 class LazyConv3d(_LazyConv, conv.Conv3d):
-    """A Conv3d whose `in_channels` is that of the first input."""
+    """A Conv3d whose `in_channels` is that of the first input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyConv3d(6, 3)
+        >>> layer(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 6, 10, 8, 6])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = conv.Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
-    """A ConvTranspose1d whose `in_channels` is that of the first input."""
+    """A ConvTranspose1d whose `in_channels` is that of the first input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyConvTranspose1d(6, 2, stride=2)
+        >>> layer(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 6, 100])
+        >>> layer.in_channels
+        16
+    """
 
     cls_to_become = conv.ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
-    """A ConvTranspose2d whose `in_channels` is that of the first input."""
+    """A ConvTranspose2d whose `in_channels` is that of the first input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyConvTranspose2d(6, 2, stride=2)
+        >>> layer(ad.randn(4, 3, 8, 8)).shape
+        adjoint.Size([4, 6, 16, 16])
+        >>> layer.in_channels
+        3
+    """
 
     cls_to_become = conv.ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
-    """A ConvTranspose3d whose `in_channels` is that of the first input."""
+    """A ConvTranspose3d whose `in_channels` is that of the first input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> layer = ad.nn.LazyConvTranspose3d(6, 2, stride=2)
+        >>> layer(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 6, 24, 20, 16])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = conv.ConvTranspose3d

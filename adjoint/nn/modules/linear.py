@@ -152,6 +152,11 @@ class Bilinear(Module):
 
     Shape:
         (..., in1_features), (..., in2_features) -> (..., out_features)
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.Bilinear(20, 30, 40)(ad.randn(128, 20), ad.randn(128, 30)).shape
+        adjoint.Size([128, 40])
     """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]

@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.ops.nn.loss_reduction import reduction_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.nn.modules.distance import PairwiseDistance
-from adjoint.nn.modules.module import Module
-
-Flag = bool | None
-
-
-class _Loss(Module):
-    """A loss with its reduction: "none", "mean" or "sum"."""
-
-    __constants__ = ["reduction"]
-    reduction: str
-
-    def __init__(
-        self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        if size_average is None and reduce is None:
-            self.reduction = reduction
-        else:
-            self.reduction = reduction_of(type(self).__name__, reduction, size_average, reduce)
-
-
-class _WeightedLoss(_Loss):
-    """A loss with a weight, kept as a buffer."""
-
-    weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+from adjoint.nn.modules.loss_base import Flag, _Loss, _WeightedLoss
+from adjoint.nn.modules.margin_losses import CosineEmbeddingLoss as CosineEmbeddingLoss
+from adjoint.nn.modules.margin_losses import HingeEmbeddingLoss as HingeEmbeddingLoss
+from adjoint.nn.modules.margin_losses import MarginRankingLoss as MarginRankingLoss
+from adjoint.nn.modules.margin_losses import MultiLabelMarginLoss as MultiLabelMarginLoss
+from adjoint.nn.modules.margin_losses import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
+from adjoint.nn.modules.margin_losses import MultiMarginLoss as MultiMarginLoss
+from adjoint.nn.modules.margin_losses import SoftMarginLoss as SoftMarginLoss
+from adjoint.nn.modules.margin_losses import TripletMarginLoss as TripletMarginLoss
+from adjoint.nn.modules.margin_losses import (
+    TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss,
+)
 
 
 class L1Loss(_Loss):
-    """Absolute differences: $|x - y|$."""
+    """Absolute differences: $|x - y|$.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.L1Loss()(ad.tensor([0.0, 2.0]), ad.tensor([0.0, 0.0]))
+        tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
@@ -70,7 +53,16 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squared below `beta`, absolute above."""
+    """Squared below `beta`, absolute above.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.SmoothL1Loss()(ad.tensor([0.0, 2.0]), ad.tensor([0.0, 0.0]))
+        tensor(0.7500)
+    """
 
     __constants__ = ["beta", "reduction"]
 
@@ -89,7 +81,16 @@ class SmoothL1Loss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log likelihood of counts of a Poisson law."""
+    """Negative log likelihood of counts of a Poisson law.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.PoissonNLLLoss()(ad.tensor([0.0, 0.0]), ad.tensor([1.0, 2.0]))
+        tensor(1.)
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -119,7 +120,16 @@ class PoissonNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The Kullback-Leibler divergence of log probabilities from a target."""
+    """The Kullback-Leibler divergence of log probabilities from a target.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.KLDivLoss(reduction="sum")(ad.tensor([0.5, 0.5]).log(), ad.tensor([0.25, 0.75]))
+        tensor(0.1308)
+    """
 
     __constants__ = ["log_target", "reduction"]
 
@@ -137,119 +147,6 @@ class KLDivLoss(_Loss):
         return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
 
 
-class SoftMarginLoss(_Loss):
-    r"""$\log(1 + e^{-y x})$ for targets of 1 or -1."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
-
-
-class MultiLabelMarginLoss(_Loss):
-    """Margins between a sample's classes and all others."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
-
-
-class HingeEmbeddingLoss(_Loss):
-    r"""x where the target is 1, $\max(0, margin - x)$ where it is -1."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
-
-
-class CosineEmbeddingLoss(_Loss):
-    """How far the cosine of two vectors is from 1, or above `margin`."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
-class MarginRankingLoss(_Loss):
-    """Whether the right one of two is larger, by a margin."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
-class TripletMarginLoss(_Loss):
-    """Whether an anchor is nearer to the positive than to the negative, by a margin."""
-
-    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
-            raise ValueError(
-                f"TripletMarginLoss: expected margin to be greater than 0, got {margin}"
-            )
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
-
-
 class NLLLoss(_WeightedLoss):
     """Minus the log probability of the true class.
 
@@ -259,6 +156,11 @@ class NLLLoss(_WeightedLoss):
 
     Shape:
         log probabilities (N, C, ...) or (C,), classes (N, ...) or ()
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.NLLLoss()(ad.tensor([[0.25, 0.75]]).log(), ad.tensor([1]))
+        tensor(0.2877)
     """
 
     __constants__ = ["ignore_index", "reduction"]
@@ -328,23 +230,32 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """Cross entropy of events given their probabilities."""
+    """Cross entropy of events given their probabilities.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.BCELoss()(ad.tensor([0.5, 0.5]), ad.tensor([0.0, 1.0]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
-class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Cross entropy of each of several labels, averaged."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
-
-
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss`, under the name it once had for images."""
+    """`NLLLoss`, under the name it once had for images.
+
+    Shape:
+        (N, C, H, W), classes (N, H, W) -> a number.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.NLLLoss2d()(ad.zeros(1, 3, 2, 2).log_softmax(1), ad.zeros(1, 2, 2, dtype=ad.long))
+        tensor(1.0986)
+    """
 
 
 class GaussianNLLLoss(_Loss):
@@ -353,6 +264,15 @@ class GaussianNLLLoss(_Loss):
     Args:
         full: add the constant of the normal law.
         eps: the least variance.
+
+    Shape:
+        input, target and variance of one shape (the variance's last may be 1 or absent) -> a
+        number.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.GaussianNLLLoss()(ad.zeros(2), ad.ones(2), ad.ones(2))
+        tensor(0.5000)
     """
 
     __constants__ = ["full", "eps", "reduction"]
@@ -369,7 +289,16 @@ class GaussianNLLLoss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Squared below `delta`, linear above."""
+    """Squared below `delta`, linear above.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.HuberLoss(delta=1.0)(ad.tensor([0.0, 2.0]), ad.tensor([0.0, 0.0]))
+        tensor(0.7500)
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -387,6 +316,14 @@ class BCEWithLogitsLoss(_Loss):
     Args:
         weight: a factor of each loss.
         pos_weight: a factor of the losses of events that happened.
+
+    Shape:
+        two tensors of one shape -> a number, or their shape with reduction="none".
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.BCEWithLogitsLoss()(ad.tensor([0.0, 0.0]), ad.tensor([0.0, 1.0]))
+        tensor(0.6931)
     """
 
     weight: Tensor | None
@@ -410,73 +347,6 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
-class MultiMarginLoss(_WeightedLoss):
-    """Whether the true class scores highest, by a margin."""
-
-    __constants__ = ["p", "margin", "reduction"]
-
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Tensor | None = None,
-        size_average: Flag = None,
-        reduce: Flag = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        if p not in (1, 2):
-            raise ValueError(f"MultiMarginLoss: only p == 1 and p == 2 supported, received {p}")
-        self.p = p
-        self.margin = margin
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(
-            input,
-            target,
-            p=self.p,
-            margin=self.margin,
-            weight=self.weight,
-            reduction=self.reduction,
-        )
-
-
-class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with a distance of one's own."""
-
-    __constants__ = ["margin", "swap", "reduction"]
-
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction=reduction)
-        if margin <= 0:
-            raise ValueError(
-                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin}"
-            )
-        self.distance_function = (
-            distance_function if distance_function is not None else PairwiseDistance()
-        )
-        self.margin = margin
-        self.swap = swap
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
-
-
 class CTCLoss(_Loss):
     """Connectionist temporal classification.
 
@@ -487,6 +357,12 @@ class CTCLoss(_Loss):
 
     Shape:
         log probabilities (T, N, C) or (T, C); targets (N, S) or all in one vector; lengths (N,)
+
+    Example:
+        >>> import adjoint as ad
+        >>> scores = ad.zeros(4, 1, 3).log_softmax(2)
+        >>> ad.nn.CTCLoss()(scores, ad.tensor([[1, 2]]), ad.tensor([4]), ad.tensor([2]))
+        tensor(0.8432)
     """
 
     __constants__ = ["blank", "reduction"]

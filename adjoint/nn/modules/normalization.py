@@ -101,6 +101,11 @@ class RMSNorm(_Affine):
 
     Shape:
         (..., *normalized_shape) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.RMSNorm(4)(ad.tensor([2.0, 2.0, 2.0, 2.0]))
+        tensor([1., 1., 1., 1.], grad_fn=<RmsNormBackward0>)
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -141,6 +146,11 @@ class GroupNorm(_Affine):
 
     Shape:
         (N, num_channels, ...) -> the same
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.GroupNorm(3, 6)(ad.randn(20, 6, 10, 10)).shape
+        adjoint.Size([20, 6, 10, 10])
     """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]

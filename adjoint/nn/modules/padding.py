@@ -93,7 +93,13 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class ZeroPad1d(_ConstantPadNd):
-    """Zeros around the last 1 dimension; see `ConstantPad1d`."""
+    """Zeros around the last 1 dimension; see `ConstantPad1d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ZeroPad1d(1)(ad.ones(1, 1, 2)).shape
+        adjoint.Size([1, 1, 4])
+    """
 
     _rank = 1
 
@@ -105,7 +111,13 @@ class ZeroPad1d(_ConstantPadNd):
 
 
 class ZeroPad2d(_ConstantPadNd):
-    """Zeros around the last 2 dimensions; see `ConstantPad2d`."""
+    """Zeros around the last 2 dimensions; see `ConstantPad2d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ZeroPad2d(1)(ad.ones(1, 1, 2, 2)).shape
+        adjoint.Size([1, 1, 4, 4])
+    """
 
     _rank = 2
 
@@ -117,7 +129,13 @@ class ZeroPad2d(_ConstantPadNd):
 
 
 class ZeroPad3d(_ConstantPadNd):
-    """Zeros around the last 3 dimensions; see `ConstantPad3d`."""
+    """Zeros around the last 3 dimensions; see `ConstantPad3d`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.ZeroPad3d(1)(ad.ones(1, 1, 2, 2, 2)).shape
+        adjoint.Size([1, 1, 4, 4, 4])
+    """
 
     _rank = 3
 

@@ -51,7 +51,16 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest of each window of a sequence; see `MaxPool2d`."""
+    """The largest of each window of a sequence; see `MaxPool2d`.
+
+    Shape:
+        (N, C, L) -> (N, C, L'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.MaxPool1d(3, stride=2)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 24])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.max_pool1d)
 
@@ -80,7 +89,16 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest of each window of a volume; see `MaxPool2d`."""
+    """The largest of each window of a volume; see `MaxPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.MaxPool3d(3, stride=2)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 5, 4, 3])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.max_pool3d)
 
@@ -108,7 +126,17 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """The partial inverse of `MaxPool1d`; see `MaxUnpool2d`."""
+    """The partial inverse of `MaxPool1d`; see `MaxUnpool2d`.
+
+    Shape:
+        (N, C, L') and indices of that shape -> (N, C, L).
+
+    Example:
+        >>> import adjoint as ad
+        >>> values, places = ad.nn.MaxPool1d(2, return_indices=True)(ad.randn(20, 16, 50))
+        >>> ad.nn.MaxUnpool1d(2)(values, places).shape
+        adjoint.Size([20, 16, 50])
+    """
 
     _rank = 1
     _unpool: ClassVar[Any] = staticmethod(F.max_unpool1d)
@@ -130,14 +158,33 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """The partial inverse of `MaxPool3d`; see `MaxUnpool2d`."""
+    """The partial inverse of `MaxPool3d`; see `MaxUnpool2d`.
+
+    Shape:
+        (N, C, D', H', W') and indices of that shape -> (N, C, D, H, W).
+
+    Example:
+        >>> import adjoint as ad
+        >>> values, places = ad.nn.MaxPool3d(2, return_indices=True)(ad.randn(2, 4, 12, 10, 8))
+        >>> ad.nn.MaxUnpool3d(2)(values, places).shape
+        adjoint.Size([2, 4, 12, 10, 8])
+    """
 
     _rank = 3
     _unpool: ClassVar[Any] = staticmethod(F.max_unpool3d)
 
 
 class AvgPool1d(Module):
-    """The mean of each window of a sequence; see `AvgPool2d`."""
+    """The mean of each window of a sequence; see `AvgPool2d`.
+
+    Shape:
+        (N, C, L) -> (N, C, L'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AvgPool1d(2)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 25])
+    """
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
@@ -237,7 +284,16 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window of a volume; see `AvgPool2d`."""
+    """The mean of each window of a volume; see `AvgPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AvgPool3d(2)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 6, 5, 4])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.avg_pool3d)
 
@@ -268,7 +324,16 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    r"""$(\sum x^p)^{1/p}$ of each window of a sequence; see `LPPool2d`."""
+    r"""$(\sum x^p)^{1/p}$ of each window of a sequence; see `LPPool2d`.
+
+    Shape:
+        (N, C, L) -> (N, C, L'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.LPPool1d(2, 2)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 25])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.lp_pool1d)
 
@@ -290,7 +355,16 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    r"""$(\sum x^p)^{1/p}$ of each window of a volume; see `LPPool2d`."""
+    r"""$(\sum x^p)^{1/p}$ of each window of a volume; see `LPPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.LPPool3d(2, 2)(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 6, 5, 4])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.lp_pool3d)
 
@@ -311,7 +385,16 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The means of as many windows of a sequence as wanted; see `AdaptiveAvgPool2d`."""
+    """The means of as many windows of a sequence as wanted; see `AdaptiveAvgPool2d`.
+
+    Shape:
+        (N, C, L) -> (N, C, L'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AdaptiveAvgPool1d(5)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 5])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.adaptive_avg_pool1d)
 
@@ -332,7 +415,16 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The means of as many windows of a volume as wanted; see `AdaptiveAvgPool2d`."""
+    """The means of as many windows of a volume as wanted; see `AdaptiveAvgPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AdaptiveAvgPool3d((3, 2, 2))(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 3, 2, 2])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.adaptive_avg_pool3d)
 
@@ -354,7 +446,16 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest of as many windows of a sequence as wanted; see `AdaptiveMaxPool2d`."""
+    """The largest of as many windows of a sequence as wanted; see `AdaptiveMaxPool2d`.
+
+    Shape:
+        (N, C, L) -> (N, C, L'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AdaptiveMaxPool1d(5)(ad.randn(20, 16, 50)).shape
+        adjoint.Size([20, 16, 5])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.adaptive_max_pool1d)
 
@@ -376,7 +477,16 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The largest of as many windows of a volume as wanted; see `AdaptiveMaxPool2d`."""
+    """The largest of as many windows of a volume as wanted; see `AdaptiveMaxPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.AdaptiveMaxPool3d((3, 2, 2))(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 3, 2, 2])
+    """
 
     _pool: ClassVar[Any] = staticmethod(F.adaptive_max_pool3d)
 
@@ -439,7 +549,16 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """The largest of windows of a volume laid at random; see `FractionalMaxPool2d`."""
+    """The largest of windows of a volume laid at random; see `FractionalMaxPool2d`.
+
+    Shape:
+        (N, C, D, H, W) -> (N, C, D', H', W'), or without the batch.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.FractionalMaxPool3d(2, output_size=(6, 5, 4))(ad.randn(2, 4, 12, 10, 8)).shape
+        adjoint.Size([2, 4, 6, 5, 4])
+    """
 
     _rank = 3
     _pool: ClassVar[Any] = staticmethod(F.fractional_max_pool3d)
