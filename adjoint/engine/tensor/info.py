@@ -115,13 +115,25 @@ def is_distributed(input: Tensor) -> bool:
 
 @public()
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor."""
+    """Whether an object is a tensor.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.is_tensor(ad.ones(2)), ad.is_tensor([1, 2])
+        (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
 @public(name="numel")
 def numel_function(input: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.numel(ad.ones(2, 3))
+        6
+    """
     return input._array.size
 
 

@@ -31,6 +31,15 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         weight: (num_classes,), a factor of each class.
         ignore_index: a target that does not count.
         label_smoothing: how much of the target is spread evenly over all classes.
+
+    Shape:
+        (N, in_features), classes (N) -> a number.
+
+    Example:
+        >>> import adjoint as ad
+        >>> loss = ad.nn.LinearCrossEntropyLoss(16, 10)
+        >>> loss(ad.randn(8, 16), ad.randint(0, 10, (8,))).shape
+        adjoint.Size([])
     """
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]

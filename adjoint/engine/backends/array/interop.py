@@ -168,7 +168,13 @@ def _from_array(array: Array, device: Any) -> Tensor:
 
 @public()
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """A tensor sharing `data`'s memory where it can (tensors and NumPy arrays), else a copy."""
+    """A tensor sharing `data`'s memory where it can (tensors and NumPy arrays), else a copy.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.as_tensor([1, 2])
+        tensor([1, 2])
+    """
     if is_tensor(data):
         return data.to(dtype=dtype, device=device)
     if isinstance(data, np.ndarray) and data.dtype in DTYPE_OF:
@@ -211,7 +217,17 @@ def asarray(
 
 @public()
 def from_numpy(ndarray: Array) -> Tensor:
-    """A tensor sharing memory with a NumPy array."""
+    """A tensor sharing memory with a NumPy array.
+
+    Example:
+        >>> import adjoint as ad
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> tensor = ad.from_numpy(array)
+        >>> array[0] = 1
+        >>> tensor
+        tensor([1., 0.], dtype=adjoint.float64)
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype not in DTYPE_OF:

@@ -135,7 +135,14 @@ def ones(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 2)
+        tensor([[1., 1.],
+                [1., 1.]])
+    """
     shape = shape_of("ones", args, size)
     return filled("ones", shape, 1, dtype, device, requires_grad, out, layout)
 
@@ -152,7 +159,13 @@ def empty(
     requires_grad: bool = False,
     memory_format: Any = contiguous_format,
 ) -> Tensor:
-    """A tensor whose elements are whatever was in its memory."""
+    """A tensor whose elements are whatever was in its memory.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.empty(2, 3).shape
+        adjoint.Size([2, 3])
+    """
     shape = shape_of("empty", args, size)
     strides = format_strides("empty", shape, (), memory_format or contiguous_format)
     return filled("empty", shape, None, dtype, device, requires_grad, out, layout, strides)
@@ -215,7 +228,13 @@ def full(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of one value, by default of that value's dtype."""
+    """A tensor of one value, by default of that value's dtype.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.full((2,), 7.0)
+        tensor([7., 7.])
+    """
     if fill_value is None or isinstance(fill_value, str):
         kind = type(fill_value).__name__
         raise TypeError(f"full: argument 'fill_value' must be Number, not {kind}")
@@ -284,7 +303,13 @@ def zeros_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """Zeros of the shape, dtype, device and layout of `input`."""
+    """Zeros of the shape, dtype, device and layout of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.zeros_like(ad.tensor([1.5, 2.5]))
+        tensor([0., 0.])
+    """
     return _like("zeros_like", input, 0, dtype, layout, device, requires_grad, memory_format)
 
 
@@ -299,7 +324,13 @@ def ones_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """Ones of the shape, dtype, device and layout of `input`."""
+    """Ones of the shape, dtype, device and layout of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones_like(ad.tensor([1.5, 2.5]))
+        tensor([1., 1.])
+    """
     return _like("ones_like", input, 1, dtype, layout, device, requires_grad, memory_format)
 
 
@@ -314,7 +345,13 @@ def empty_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """An uninitialised tensor of the shape, dtype, device and layout of `input`."""
+    """An uninitialised tensor of the shape, dtype, device and layout of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.empty_like(ad.ones(2, 3)).shape
+        adjoint.Size([2, 3])
+    """
     return _like("empty_like", input, None, dtype, layout, device, requires_grad, memory_format)
 
 
@@ -330,7 +367,13 @@ def full_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """One value in the shape, dtype, device and layout of `input`."""
+    """One value in the shape, dtype, device and layout of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.full_like(ad.tensor([1.5, 2.5]), 3)
+        tensor([3., 3.])
+    """
     return _like(
         "full_like", input, fill_value, dtype, layout, device, requires_grad, memory_format
     )

@@ -145,7 +145,13 @@ def linspace(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`steps` numbers evenly spaced from `start` to `end`, both included."""
+    """`steps` numbers evenly spaced from `start` to `end`, both included.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     check_layout("linspace", layout)
     count = _check_steps("linspace", steps)
     a, b, kind = _between(start, end, dtype, out)
@@ -167,7 +173,13 @@ def logspace(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`base` to the powers of `linspace`."""
+    """`base` to the powers of `linspace`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
     check_layout("logspace", layout)
     count = _check_steps("logspace", steps)
     a, b, kind = _between(start, end, dtype, out)
@@ -187,7 +199,14 @@ def eye(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Ones on the diagonal, zeros elsewhere.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.eye(2)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     check_layout("eye", layout)
     columns = n if m is None else m
     if n < 0 or columns < 0:

@@ -103,7 +103,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @public(method=True, inplace=True, out=True, aliases=("subtract",))
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Subtract `other`, scaled by `alpha`, from `input`."""
+    """Subtract `other`, scaled by `alpha`, from `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.sub(ad.tensor([5, 7]), ad.tensor([1, 2]), alpha=2)
+        tensor([3, 3])
+    """
     if alpha.__class__ is not int or alpha != 1:
         other = scaled("sub", input, other, alpha)
     return SUB(input, other)
@@ -120,13 +126,25 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @public(method=True, inplace=True, out=True, aliases=("multiply",))
 def mul(input: Any, other: Any) -> Tensor:
-    """Multiply elementwise."""
+    """Multiply elementwise.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.mul(ad.tensor([1.0, 2.0]), 3)
+        tensor([3., 6.])
+    """
     return MUL(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("negative",))
 def neg(input: Tensor) -> Tensor:
-    """Negative of each element."""
+    """Negative of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.neg(ad.tensor([1, -2]))
+        tensor([-1,  2])
+    """
     return NEG(input)
 
 

@@ -83,13 +83,25 @@ RELU = elementwise("relu", lambda out: out != 0, accepts="if", check=_refuse_boo
 
 @public(method=True, out=True)
 def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """The larger of two elements; NaN if either is."""
+    """The larger of two elements; NaN if either is.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.maximum(ad.tensor([1, 5]), ad.tensor([3, 2]))
+        tensor([3, 5])
+    """
     return MAXIMUM(input, other)
 
 
 @public(method=True, out=True)
 def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller of two elements; NaN if either is."""
+    """The smaller of two elements; NaN if either is.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.minimum(ad.tensor([1, 5]), ad.tensor([3, 2]))
+        tensor([1, 2])
+    """
     return MINIMUM(input, other)
 
 
@@ -147,7 +159,13 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 @public(method=True, inplace=True)
 def relu(input: Tensor) -> Tensor:
-    """Negative elements replaced by zero."""
+    """Negative elements replaced by zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.relu(ad.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     return RELU(input)
 
 

@@ -27,55 +27,109 @@ SIGNBIT = elementwise("signbit", None, promotion="logical", accepts="bif")
 
 @public(method=True, inplace=True, out=True)
 def eq(input: Tensor, other: Any) -> Tensor:
-    """Where elements are equal."""
+    """Where elements are equal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.eq(ad.tensor([1, 2]), ad.tensor([1, 3]))
+        tensor([ True, False])
+    """
     return EQ(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("not_equal",))
 def ne(input: Tensor, other: Any) -> Tensor:
-    """Where elements differ."""
+    """Where elements differ.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ne(ad.tensor([1, 2]), ad.tensor([1, 3]))
+        tensor([False,  True])
+    """
     return NE(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("less",))
 def lt(input: Tensor, other: Any) -> Tensor:
-    """Where elements are less than `other`."""
+    """Where elements are less than `other`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.lt(ad.tensor([1, 2]), 2)
+        tensor([ True, False])
+    """
     return LT(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("less_equal",))
 def le(input: Tensor, other: Any) -> Tensor:
-    """Where elements are less than or equal to `other`."""
+    """Where elements are less than or equal to `other`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.le(ad.tensor([1, 2]), 1)
+        tensor([ True, False])
+    """
     return LE(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("greater",))
 def gt(input: Tensor, other: Any) -> Tensor:
-    """Where elements are greater than `other`."""
+    """Where elements are greater than `other`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.gt(ad.tensor([1, 2]), 1)
+        tensor([False,  True])
+    """
     return GT(input, other)
 
 
 @public(method=True, inplace=True, out=True, aliases=("greater_equal",))
 def ge(input: Tensor, other: Any) -> Tensor:
-    """Where elements are greater than or equal to `other`."""
+    """Where elements are greater than or equal to `other`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ge(ad.tensor([1, 2]), 2)
+        tensor([False,  True])
+    """
     return GE(input, other)
 
 
 @public(method=True)
 def isnan(input: Tensor) -> Tensor:
-    """Where elements are NaN."""
+    """Where elements are NaN.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.isnan(ad.tensor([1.0, float("nan")]))
+        tensor([False,  True])
+    """
     return ISNAN(input)
 
 
 @public(method=True)
 def isinf(input: Tensor) -> Tensor:
-    """Where elements are infinite."""
+    """Where elements are infinite.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.isinf(ad.tensor([1.0, float("-inf")]))
+        tensor([False,  True])
+    """
     return ISINF(input)
 
 
 @public(method=True)
 def isfinite(input: Tensor) -> Tensor:
-    """Where elements are neither infinite nor NaN."""
+    """Where elements are neither infinite nor NaN.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.isfinite(ad.tensor([1.0, float("inf"), float("nan")]))
+        tensor([ True, False, False])
+    """
     return ISFINITE(input)
 
 
@@ -154,13 +208,25 @@ def isclose(
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close, as `isclose` has it."""
+    """Whether all elements are close, as `isclose` has it.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.allclose(ad.tensor([1.0]), ad.tensor([1.0 + 1e-7]))
+        True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
 @public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and elements."""
+    """Whether two tensors have the same shape and elements.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.equal(ad.tensor([1, 2]), ad.tensor([1, 2]))
+        True
+    """
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False

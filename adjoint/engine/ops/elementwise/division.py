@@ -80,13 +80,25 @@ def remainder(input: Any, other: Any) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def fmod(input: Tensor, other: Any) -> Tensor:
-    """What division leaves, with the sign of the dividend."""
+    """What division leaves, with the sign of the dividend.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.fmod(ad.tensor([5, -5]), 3)
+        tensor([ 2, -2])
+    """
     return FMOD(input, other)
 
 
 @public(method=True, inplace=True, out=True)
 def reciprocal(input: Tensor) -> Tensor:
-    """One divided by each element."""
+    """One divided by each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.reciprocal(ad.tensor([2.0, 4.0]))
+        tensor([0.5000, 0.2500])
+    """
     return DIV(1, input)
 
 

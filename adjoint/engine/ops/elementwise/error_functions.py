@@ -35,7 +35,13 @@ ERFINV = elementwise(
 
 @public(method=True, inplace=True, out=True, namespaces=_BOTH)
 def erf(input: Tensor) -> Tensor:
-    """The error function."""
+    """The error function.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.erf(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.8427])
+    """
     return ERF(input)
 
 

@@ -69,7 +69,13 @@ XLOGY = elementwise("xlogy", _xlogy_x, lambda x, y: x / y, promotion="float", ac
 
 @public(method=True, inplace=True, out=True)
 def exp(input: Tensor) -> Tensor:
-    """Exponential of each element."""
+    """Exponential of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.exp(ad.tensor([0.0, 1.0]))
+        tensor([1.0000, 2.7183])
+    """
     return EXP(input)
 
 
@@ -81,13 +87,25 @@ def exp2(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True, namespaces=("", "special"))
 def expm1(input: Tensor) -> Tensor:
-    """exp(x) - 1, accurate near zero."""
+    """exp(x) - 1, accurate near zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.expm1(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.7183])
+    """
     return EXPM1(input)
 
 
 @public(method=True, inplace=True, out=True)
 def log(input: Tensor) -> Tensor:
-    """Natural logarithm of each element."""
+    """Natural logarithm of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.log(ad.tensor([1.0, 10.0]))
+        tensor([0.0000, 2.3026])
+    """
     return LOG(input)
 
 
@@ -105,7 +123,13 @@ def log10(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True, namespaces=("", "special"))
 def log1p(input: Tensor) -> Tensor:
-    """log(1 + x), accurate near zero."""
+    """log(1 + x), accurate near zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.log1p(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.6931])
+    """
     return LOG1P(input)
 
 

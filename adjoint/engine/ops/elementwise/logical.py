@@ -25,13 +25,25 @@ RIGHT_SHIFT = elementwise("bitwise_right_shift", None, None, accepts="i")
 
 @public(method=True, inplace=True, out=True)
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
-    """True where both elements are nonzero."""
+    """True where both elements are nonzero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.logical_and(ad.tensor([True, True]), ad.tensor([True, False]))
+        tensor([ True, False])
+    """
     return LOGICAL_AND(input, other)
 
 
 @public(method=True, inplace=True, out=True)
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
-    """True where either element is nonzero."""
+    """True where either element is nonzero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.logical_or(ad.tensor([True, False]), ad.tensor([False, False]))
+        tensor([ True, False])
+    """
     return LOGICAL_OR(input, other)
 
 
@@ -43,7 +55,13 @@ def logical_xor(input: Tensor, other: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def logical_not(input: Tensor) -> Tensor:
-    """True where the element is zero."""
+    """True where the element is zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.logical_not(ad.tensor([True, False]))
+        tensor([False,  True])
+    """
     return LOGICAL_NOT(input)
 
 

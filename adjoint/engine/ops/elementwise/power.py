@@ -135,13 +135,25 @@ def square(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def sqrt(input: Tensor) -> Tensor:
-    """The square root of each element."""
+    """The square root of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.sqrt(ad.tensor([4.0, 2.0]))
+        tensor([2.0000, 1.4142])
+    """
     return SQRT(input)
 
 
 @public(method=True, inplace=True, out=True)
 def rsqrt(input: Tensor) -> Tensor:
-    """One over the square root of each element."""
+    """One over the square root of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.rsqrt(ad.tensor([4.0, 0.25]))
+        tensor([0.5000, 2.0000])
+    """
     return RSQRT(input)
 
 

@@ -49,13 +49,25 @@ FREXP = primitive(
 
 @public(method=True, inplace=True, out=True)
 def floor(input: Tensor) -> Tensor:
-    """The largest whole number not above each element."""
+    """The largest whole number not above each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.floor(ad.tensor([1.5, -1.5]))
+        tensor([ 1., -2.])
+    """
     return FLOOR(input)
 
 
 @public(method=True, inplace=True, out=True)
 def ceil(input: Tensor) -> Tensor:
-    """The smallest whole number not below each element."""
+    """The smallest whole number not below each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ceil(ad.tensor([1.5, -1.5]))
+        tensor([ 2., -1.])
+    """
     return CEIL(input)
 
 

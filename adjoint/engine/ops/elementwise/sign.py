@@ -57,7 +57,13 @@ def abs(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1 by the sign of each element."""
+    """-1, 0 or 1 by the sign of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.sign(ad.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
+    """
     return SIGN(input)
 
 

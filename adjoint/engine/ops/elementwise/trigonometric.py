@@ -57,19 +57,37 @@ SINC = elementwise(
 
 @public(method=True, inplace=True, out=True)
 def sin(input: Tensor) -> Tensor:
-    """Sine of each element."""
+    """Sine of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.sin(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.8415])
+    """
     return SIN(input)
 
 
 @public(method=True, inplace=True, out=True)
 def cos(input: Tensor) -> Tensor:
-    """Cosine of each element."""
+    """Cosine of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.cos(ad.tensor([0.0, 1.0]))
+        tensor([1.0000, 0.5403])
+    """
     return COS(input)
 
 
 @public(method=True, inplace=True, out=True)
 def tan(input: Tensor) -> Tensor:
-    """Tangent of each element."""
+    """Tangent of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tan(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.5574])
+    """
     return TAN(input)
 
 
@@ -105,7 +123,13 @@ def cosh(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent of each element."""
+    """Hyperbolic tangent of each element.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tanh(ad.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7616])
+    """
     return TANH(input)
 
 
@@ -129,7 +153,13 @@ def atanh(input: Tensor) -> Tensor:
 
 @public(method=True, inplace=True, out=True, aliases=("arctan2",))
 def atan2(input: Tensor, other: Tensor) -> Tensor:
-    """The angle of the point (other, input) from the positive horizontal axis."""
+    """The angle of the point (other, input) from the positive horizontal axis.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.atan2(ad.tensor([1.0, -1.0]), ad.tensor([1.0, -1.0]))
+        tensor([ 0.7854, -2.3562])
+    """
     return ATAN2(input, other)
 
 

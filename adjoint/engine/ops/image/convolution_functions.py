@@ -230,7 +230,13 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """A convolution over the last dimension, as `conv2d` over two."""
+    """A convolution over the last dimension, as `conv2d` over two.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.conv1d(ad.randn(20, 16, 50), ad.randn(33, 16, 3), padding=1).shape
+        adjoint.Size([20, 33, 50])
+    """
     return convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -274,7 +280,13 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """A convolution over the last three dimensions, as `conv2d` over two."""
+    """A convolution over the last three dimensions, as `conv2d` over two.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.conv3d(ad.randn(2, 4, 6, 6, 6), ad.randn(5, 4, 3, 3, 3)).shape
+        adjoint.Size([2, 5, 4, 4, 4])
+    """
     return convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 

@@ -62,7 +62,13 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @public(namespaces=SPACES)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of `pixel_shuffle`: (*, C, H r, W r) -> (*, C r^2, H, W)."""
+    """The inverse of `pixel_shuffle`: (*, C, H r, W r) -> (*, C r^2, H, W).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.pixel_unshuffle(ad.ones(1, 1, 12, 12), 3).shape
+        adjoint.Size([1, 9, 4, 4])
+    """
     r = downscale_factor
     if input.ndim < 3:
         raise RuntimeError(

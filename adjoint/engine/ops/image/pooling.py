@@ -198,7 +198,13 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest of each window along the last dimension, as `max_pool2d` along two."""
+    """The largest of each window along the last dimension, as `max_pool2d` along two.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.max_pool1d(ad.tensor([[1.0, 3.0, 2.0, 5.0]]), 2)
+        tensor([[3., 5.]])
+    """
     return max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -330,7 +336,13 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window along the last dimension, as `avg_pool2d` along two."""
+    """The mean of each window along the last dimension, as `avg_pool2d` along two.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.avg_pool1d(ad.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        tensor([[2., 4.]])
+    """
     return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 

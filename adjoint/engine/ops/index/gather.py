@@ -104,6 +104,12 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """`gather`, with `input` and `indices` broadcast against each other outside `dim`.
 
     Negative indices count from the end.
+
+    Example:
+        >>> import adjoint as ad
+        >>> x = ad.tensor([[3, 1, 2]])
+        >>> x.take_along_dim(x.argsort(1), 1)
+        tensor([[1, 2, 3]])
     """
     picks = require_index("take_along_dim", indices, int64)
     if dim is None:

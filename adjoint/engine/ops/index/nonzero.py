@@ -83,7 +83,14 @@ def require_mask(name: str, mask: Tensor) -> None:
 
 @public(method=True, out=True)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where `mask` holds, as a vector; the two broadcast together."""
+    """The elements where `mask` holds, as a vector; the two broadcast together.
+
+    Example:
+        >>> import adjoint as ad
+        >>> x = ad.tensor([1, -2, 3])
+        >>> x.masked_select(x > 0)
+        tensor([1, 3])
+    """
     require_mask("masked_select", mask)
     shape = broadcast_shapes("masked_select", tuple(input.shape), tuple(mask.shape))
     positions = NONZERO(mask.expand(shape).reshape(-1)).reshape(-1)

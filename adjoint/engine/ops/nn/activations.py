@@ -134,14 +134,26 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @public(namespaces=FUNCTIONAL)
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    r"""$x \tanh(\mathrm{softplus}(x))$."""
+    r"""$x \tanh(\mathrm{softplus}(x))$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.mish(ad.tensor([-1.0, 2.0]))
+        tensor([-0.3034,  1.9440])
+    """
     require_floating("mish", input)
     return apply("mish_", MISH, input, inplace)
 
 
 @public(namespaces=FUNCTIONAL, out=True)
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    r"""$\log(1 + e^{\beta x}) / \beta$, and x itself where $\beta x$ exceeds `threshold`."""
+    r"""$\log(1 + e^{\beta x}) / \beta$, and x itself where $\beta x$ exceeds `threshold`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.softplus(ad.tensor([-1.0, 2.0]))
+        tensor([0.3133, 2.1269])
+    """
     require_floating("softplus", input)
     return SOFTPLUS(input, beta=beta, threshold=threshold)
 
@@ -178,7 +190,13 @@ def _elu_of(input: Tensor, alpha: float, scale: float = 1.0, input_scale: float 
 
 @public(namespaces=FUNCTIONAL)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    r"""x where positive, $\alpha (e^x - 1)$ elsewhere."""
+    r"""x where positive, $\alpha (e^x - 1)$ elsewhere.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.elu(ad.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.0000])
+    """
     require_floating("elu", input)
     return apply("elu_", _elu_of, input, inplace, alpha)
 
@@ -194,6 +212,11 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     r"""`elu` scaled to keep mean zero and variance one through layers.
 
     $s \max(0, x) + s \min(0, \alpha (e^x - 1))$ with s = 1.0507 and $\alpha$ = 1.6733.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.selu(ad.tensor([-1.0, 2.0]))
+        tensor([-1.1113,  2.1014])
     """
     require_floating("selu", input)
     return apply("selu_", _elu_of, input, inplace, SELU_ALPHA, SELU_SCALE)
@@ -243,7 +266,13 @@ TANHSHRINK = activation("tanhshrink", lambda x: x - x.tanh(), lambda g, x: g * x
 
 @public(namespaces=FUNCTIONAL)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    r"""One half of the input along `dim`, gated by the sigmoid of the other: $a \sigma(b)$."""
+    r"""One half of the input along `dim`, gated by the sigmoid of the other: $a \sigma(b)$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.glu(ad.tensor([1.0, 2.0, 0.0, 0.0]))
+        tensor([0.5000, 1.0000])
+    """
     require_floating("glu", input)
     if not input.ndim:
         raise ShapeError("glu: does not support 0-dimensional tensors")

@@ -111,6 +111,12 @@ def batch_norm(
     Args:
         input: (N, C, ...).
         running_mean, running_var, weight, bias: (C,).
+
+    Example:
+        >>> import adjoint as ad
+        >>> x = ad.randn(20, 3)
+        >>> ad.nn.functional.batch_norm(x, None, None, training=True).shape
+        adjoint.Size([20, 3])
     """
     if input.ndim == 1 and not input.numel():
         return input.clone()

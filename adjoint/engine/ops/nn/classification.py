@@ -268,6 +268,11 @@ def nll_loss(
         target: classes, (N, ...) or ().
         weight: (C,); a mean is then weighted.
         ignore_index: a target that does not count.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.nll_loss(ad.tensor([[0.25, 0.75]]).log(), ad.tensor([1]))
+        tensor(0.2877)
     """
     how = reduction_of("nll_loss", reduction, size_average, reduce)
     if not input.dtype.is_floating_point:
@@ -453,6 +458,11 @@ def binary_cross_entropy(
     r"""Cross entropy of events given their probabilities: $-y \log x - (1 - y) \log(1 - x)$.
 
     Logarithms are cut off at -100.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.binary_cross_entropy(ad.tensor([0.5]), ad.tensor([1.0]))
+        tensor(0.6931)
     """
     how = reduction_of("binary_cross_entropy", reduction, size_average, reduce)
     if target.shape != input.shape:
@@ -502,6 +512,11 @@ def binary_cross_entropy_with_logits(
     Args:
         weight: a factor of each loss.
         pos_weight: $p$, a factor of the loss of events that happened.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.binary_cross_entropy_with_logits(ad.zeros(2), ad.ones(2))
+        tensor(0.6931)
     """
     how = reduction_of("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if target.shape != input.shape:
@@ -553,6 +568,13 @@ def kl_div(
     Args:
         reduction: "batchmean", the sum over the batch size, is the mathematical one.
         log_target: whether the target, too, is given by logarithms.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.kl_div(
+        ...     ad.tensor([0.5, 0.5]).log(), ad.tensor([0.25, 0.75]), reduction="sum"
+        ... )
+        tensor(0.1308)
     """
     if reduction == "batchmean" and size_average is None and reduce is None:
         total = kl_div(input, target, reduction="sum", log_target=log_target)

@@ -180,6 +180,12 @@ def ctc_loss(
         blank: the class of no label.
         reduction: "mean" divides each loss by its target's length first.
         zero_infinity: losses of targets too long to align become 0, and their gradients.
+
+    Example:
+        >>> import adjoint as ad
+        >>> scores = ad.zeros(4, 1, 3).log_softmax(2)
+        >>> ad.nn.functional.ctc_loss(scores, ad.tensor([[1, 2]]), ad.tensor([4]), ad.tensor([2]))
+        tensor(0.8432)
     """
     how = reduction_of("ctc_loss", reduction)
     require_floating("ctc_loss", log_probs)

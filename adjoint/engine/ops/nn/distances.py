@@ -93,7 +93,13 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
 
 @public(namespaces=FUNCTIONAL, out=True)
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    r"""Vectors along `dim` divided by their p-norm: $v / \max(\|v\|_p, \epsilon)$."""
+    r"""Vectors along `dim` divided by their p-norm: $v / \max(\|v\|_p, \epsilon)$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.normalize(ad.tensor([3.0, 4.0]), dim=0)
+        tensor([0.6000, 0.8000])
+    """
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
 
 

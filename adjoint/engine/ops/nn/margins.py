@@ -95,7 +95,13 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""$1 - \cos$ where the target is 1, $\max(0, \cos - margin)$ where it is -1."""
+    r"""$1 - \cos$ where the target is 1, $\max(0, \cos - margin)$ where it is -1.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.cosine_embedding_loss(ad.eye(2), ad.eye(2), ad.tensor([1.0, -1.0]))
+        tensor(0.5000)
+    """
     how = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     if target.ndim not in (0, 1):
         raise RuntimeError(
@@ -306,6 +312,13 @@ def triplet_margin_loss(
 
     Args:
         swap: take the distance of positive and negative where it is the smaller one.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.triplet_margin_loss(
+        ...     ad.zeros(1, 2), ad.zeros(1, 2), ad.full((1, 2), 0.5)
+        ... )
+        tensor(0.2929)
     """
     how = reduction_of("triplet_margin_loss", reduction, size_average, reduce)
     if margin <= 0:

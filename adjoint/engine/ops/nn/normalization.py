@@ -266,6 +266,11 @@ def rms_norm(
         normalized_shape: the sizes of the dimensions normalised over.
         weight: of that shape.
         eps: by default the smallest step from 1 in the input's dtype.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.rms_norm(ad.full((4,), 2.0), (4,))
+        tensor([1., 1., 1., 1.])
     """
     if input.dtype.is_complex:
         return _complex_rms_norm(input, normalized_shape, weight, eps)
@@ -353,6 +358,11 @@ def group_norm(
     Args:
         input: (N, C, ...), C divisible by `num_groups`.
         weight, bias: (C,).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.group_norm(ad.randn(2, 6, 4), num_groups=3).shape
+        adjoint.Size([2, 6, 4])
     """
     if input.ndim < 2:
         raise ShapeError(

@@ -75,7 +75,13 @@ def _leaky(input: Tensor, slope: float) -> Tensor:
 
 @public(namespaces=FUNCTIONAL)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Negative elements scaled by `negative_slope`."""
+    """Negative elements scaled by `negative_slope`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.leaky_relu(ad.tensor([-1.0, 2.0]), 0.1)
+        tensor([-0.1000,  2.0000])
+    """
     require_floating("leaky_relu", input)
     return apply("leaky_relu_", _leaky, input, inplace, negative_slope)
 
@@ -94,7 +100,13 @@ def _hardtanh(input: Tensor, low: Any, high: Any) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Elements limited to [min_val, max_val]; no gradient at or beyond the bounds."""
+    """Elements limited to [min_val, max_val]; no gradient at or beyond the bounds.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.hardtanh(ad.tensor([-3.0, 0.5, 3.0]))
+        tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min_val > max_val:
         raise ValueError(
             f"hardtanh: min_val cannot be greater than max_val, received {min_val} > {max_val}"
@@ -136,7 +148,13 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 @public(namespaces=FUNCTIONAL)
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x times hardsigmoid(x)."""
+    """x times hardsigmoid(x).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.hardswish(ad.tensor([-3.0, 1.0, 3.0]))
+        tensor([0.0000, 0.6667, 3.0000])
+    """
     require_floating("hardswish", input)
     return apply("hardswish_", HARDSWISH, input, inplace)
 

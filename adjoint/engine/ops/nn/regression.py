@@ -113,7 +113,13 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Absolute differences: $|x - y|$."""
+    """Absolute differences: $|x - y|$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.l1_loss(ad.tensor([1.0, 3.0]), ad.zeros(2))
+        tensor(2.)
+    """
     how = reduction_of("l1_loss", reduction, size_average, reduce)
     refuse_bool("l1_loss", input, target)
     return _weighted("l1_loss", L1_LOSS(*_pair("l1_loss", input, target)), weight, how)
@@ -128,7 +134,13 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    r"""Squared below `beta`, absolute above: $(x - y)^2 / 2\beta$ or $|x - y| - \beta / 2$."""
+    r"""Squared below `beta`, absolute above: $(x - y)^2 / 2\beta$ or $|x - y| - \beta / 2$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.smooth_l1_loss(ad.tensor([0.0, 2.0]), ad.zeros(2))
+        tensor(0.7500)
+    """
     how = reduction_of("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError(
@@ -147,7 +159,13 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Squared below `delta`, linear above: $(x - y)^2 / 2$ or $\delta (|x - y| - \delta / 2)$."""
+    r"""Squared below `delta`, linear above: $(x - y)^2 / 2$ or $\delta (|x - y| - \delta / 2)$.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.huber_loss(ad.tensor([0.0, 2.0]), ad.zeros(2))
+        tensor(0.7500)
+    """
     how = reduction_of("huber_loss", reduction)
     if delta <= 0:
         raise RuntimeError(

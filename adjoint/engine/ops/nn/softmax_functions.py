@@ -48,7 +48,13 @@ def log_softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
-    """softmax of -x along `dim`."""
+    """softmax of -x along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.softmin(ad.tensor([1.0, 2.0]), dim=0)
+        tensor([0.7311, 0.2689])
+    """
     return plain.softmax(-input, _dim("softmin", dim, input.ndim), dtype)
 
 
@@ -63,6 +69,11 @@ def gumbel_softmax(
         tau: temperature.
         hard: return one-hot samples, differentiated as if they were the soft ones.
         dim: the dimension whose entries compete.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.gumbel_softmax(ad.zeros(2, 3), hard=True).sum(1)
+        tensor([1., 1.])
     """
     gumbels = -fill("gumbel_softmax", "exponential", (1.0,), logits, None).log()
     soft = plain.softmax((logits + gumbels) / tau, dim)

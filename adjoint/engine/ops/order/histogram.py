@@ -37,7 +37,13 @@ HISTOGRAMDD = primitive("histogramdd", _histogram_infer, None, operands=("*xs",)
 
 @public(method=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs (or the sum of its weights)."""
+    """How often each non-negative integer occurs (or the sum of its weights).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([0, 2, 2]).bincount()
+        tensor([1, 0, 2])
+    """
     if input.ndim != 1 or input.dtype.is_inexact or input.dtype.name == "bool":
         raise RuntimeError(
             "bincount: only supports 1-d non-negative integral inputs, received "
@@ -62,7 +68,13 @@ def _scalar(value: Any, like: Tensor) -> Tensor:
 
 @public(method=True, out=True)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
-    """Counts in equal bins between `min` and `max`, or between the extremes if these are equal."""
+    """Counts in equal bins between `min` and `max`, or between the extremes if these are equal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([0.0, 1.0, 1.0, 4.0]).histc(bins=4)
+        tensor([1., 2., 0., 1.])
+    """
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"histc: not implemented for {input.dtype.name}")
     if bins <= 0:

@@ -69,7 +69,13 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
 
 @public(method=True)
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """The positions that put the elements in order along `dim`."""
+    """The positions that put the elements in order along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([3, 1, 2]).argsort()
+        tensor([1, 2, 0])
+    """
     refuse_complex("argsort", input)
     x, d = along("argsort", input, dim)
     return like(input, ARGSORT(x, dim=d, descending=descending, stable=stable))
@@ -83,7 +89,13 @@ def msort(input: Tensor) -> Tensor:
 
 @public(method=True, out=True)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The k largest (or smallest) elements along `dim`, and where they are."""
+    """The k largest (or smallest) elements along `dim`, and where they are.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([3, 1, 2]).topk(2).values
+        tensor([3, 2])
+    """
     refuse_complex("topk", input)
     refuse_bool("topk", input)
     x, d = along("topk", input, dim)
@@ -126,7 +138,13 @@ def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool
 
 @public(method=True, out=True)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The median (of an even number the lower one); with `dim` (values, indices)."""
+    """The median (of an even number the lower one); with `dim` (values, indices).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([3, 1, 2]).median()
+        tensor(2)
+    """
     return _median("median", input, dim, keepdim, omit=False)
 
 

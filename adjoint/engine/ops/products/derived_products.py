@@ -81,7 +81,13 @@ def _contracted(dims: Any, x: Tensor, y: Tensor) -> tuple[list[int], list[int]]:
 
 @public(out=True)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Contract several dimensions of `a` with as many of `b`."""
+    """Contract several dimensions of `a` with as many of `b`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensordot(ad.ones(3, 4, 5), ad.ones(4, 3, 2), dims=([1, 0], [0, 1])).shape
+        adjoint.Size([5, 2])
+    """
     first, second = _contracted(dims, a, b)
     check_dtypes("tensordot", a, b)
     for i, j in zip(first, second, strict=True):
@@ -181,7 +187,13 @@ def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
 
 @public(method=True, out=True)
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """Vector product of 3-vectors along `dim`, by default the first dimension of size 3."""
+    """Vector product of 3-vectors along `dim`, by default the first dimension of size 3.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.cross(ad.tensor([1.0, 0.0, 0.0]), ad.tensor([0.0, 1.0, 0.0]), dim=0)
+        tensor([0., 0., 1.])
+    """
     if dim is None:
         threes = [d for d, n in enumerate(input.shape) if n == 3]
         if not threes:
@@ -253,7 +265,14 @@ def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) ->
 
 @public(method=True, inplace=True, out=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.addmm(ad.ones(2), ad.eye(2), ad.eye(2), alpha=2)
+        tensor([[3., 1.],
+                [1., 3.]])
+    """
     _matrix_operands("addmm", mat1, mat2, (2, 2))
     return _affine("addmm", input, mat1, mat2, beta, alpha)
 
@@ -269,7 +288,13 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.baddbmm(ad.zeros(10, 3, 5), ad.ones(10, 3, 4), ad.ones(10, 4, 5)).shape
+        adjoint.Size([10, 3, 5])
+    """
     _matrix_operands("baddbmm", batch1, batch2, (3, 3))
     return _affine("baddbmm", input, batch1, batch2, beta, alpha)
 

@@ -138,7 +138,14 @@ def _named(name: str, x: Tensor, y: Tensor) -> Tensor:
 
 @public(method=True, out=True)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Product of two matrices, without broadcasting."""
+    """Product of two matrices, without broadcasting.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.mm(ad.eye(2), ad.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
     _need("mm", "input", input, 2)
     _need("mm", "mat2", mat2, 2)
     return _named("mm", input, mat2)
@@ -146,7 +153,13 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @public(method=True, out=True)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two batches of matrices, without broadcasting."""
+    """Products of two batches of matrices, without broadcasting.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.bmm(ad.ones(10, 3, 4), ad.ones(10, 4, 5)).shape
+        adjoint.Size([10, 3, 5])
+    """
     _need("bmm", "input", input, 3)
     _need("bmm", "mat2", mat2, 3)
     return _named("bmm", input, mat2)

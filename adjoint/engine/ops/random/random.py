@@ -186,7 +186,13 @@ def randn(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Standard normal numbers; complex ones have variance 1, shared by their two parts."""
+    """Standard normal numbers; complex ones have variance 1, shared by their two parts.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.randn(2, 3).shape
+        adjoint.Size([2, 3])
+    """
     shape = shape_of("randn", args, size)
     law = ("normal", 0.0, 1.0)
     return create("randn", law, shape, generator, dtype, device, requires_grad, layout, out)
@@ -204,7 +210,13 @@ def rand_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """Uniform numbers on [0, 1) in the shape of `input`."""
+    """Uniform numbers on [0, 1) in the shape of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.rand_like(ad.ones(2, 3)).shape
+        adjoint.Size([2, 3])
+    """
     return _like(
         "rand_like",
         ("uniform", 0.0, 1.0),
@@ -230,7 +242,13 @@ def randn_like(
     pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """Standard normal numbers in the shape of `input`."""
+    """Standard normal numbers in the shape of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.randn_like(ad.ones(2, 3)).shape
+        adjoint.Size([2, 3])
+    """
     return _like(
         "randn_like",
         ("normal", 0.0, 1.0),
@@ -300,7 +318,13 @@ def randint(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Uniform integers of [low, high); `randint(high, size)` starts at 0."""
+    """Uniform integers of [low, high); `randint(high, size)` starts at 0.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.randint(0, 10, (100,)).max() < 10
+        tensor(True)
+    """
     if size is None:
         high, size = None, high
     low = 0 if low is None else low
@@ -358,7 +382,13 @@ def randperm(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A random order of 0, 1, ... n - 1."""
+    """A random order of 0, 1, ... n - 1.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.randperm(4).sort().values
+        tensor([0, 1, 2, 3])
+    """
     check_layout("randperm", layout)
     check_out("randperm", dtype, out)
     if dtype is None:

@@ -123,7 +123,13 @@ def normal(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal numbers; `mean` and `std` may be tensors, or numbers with a `size`."""
+    """Normal numbers; `mean` and `std` may be tensors, or numbers with a `size`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.normal(ad.zeros(3), ad.ones(3)).shape
+        adjoint.Size([3])
+    """
     if not is_tensor(mean) and not is_tensor(std):
         return _normal_numbers(
             mean,
@@ -217,7 +223,13 @@ def multinomial(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Tensor:
-    """Indices of categories drawn with the weights in each row of `input`."""
+    """Indices of categories drawn with the weights in each row of `input`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.multinomial(ad.tensor([0.0, 1.0, 0.0]), 3, replacement=True)
+        tensor([1, 1, 1])
+    """
     _check_multinomial(input, num_samples, replacement)
     if out is not None and out.dtype is not dt.int64:
         raise RuntimeError(f"multinomial: expects Long tensor out, got {out.dtype.name}")

@@ -107,13 +107,25 @@ def _extreme(name: str, record: Any, input: Tensor, dim: Any, keepdim: bool) -> 
 
 @public(method=True, out=True)
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """The largest value over `dim`; equal ones share the gradient."""
+    """The largest value over `dim`; equal ones share the gradient.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[3, 1], [2, 4]]).amax(1)
+        tensor([3, 4])
+    """
     return _extreme("amax", AMAX, input, dim, keepdim)
 
 
 @public(method=True, out=True)
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """The smallest value over `dim`; equal ones share the gradient."""
+    """The smallest value over `dim`; equal ones share the gradient.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[3, 1], [2, 4]]).amin(0)
+        tensor([2, 1])
+    """
     return _extreme("amin", AMIN, input, dim, keepdim)
 
 
@@ -153,7 +165,13 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 @public(method=True, out=True)
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Where the smallest value is: its first position along `dim`, or in the flattened input."""
+    """Where the smallest value is: its first position along `dim`, or in the flattened input.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([3, 1, 2]).argmin()
+        tensor(1)
+    """
     return _position("argmin", ARGMIN, input, dim, keepdim)
 
 
@@ -202,6 +220,12 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
 
 @public(method=True, out=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The smallest element; with `dim` (values, indices); with a tensor `minimum` of both."""
+    """The smallest element; with `dim` (values, indices); with a tensor `minimum` of both.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[3, 1], [2, 4]]).min(dim=1).values
+        tensor([1, 2])
+    """
     reduce = (AMIN, ARGMIN, lambda x, y: x.minimum(y))
     return _either("min", input, dim, keepdim, other, reduce)

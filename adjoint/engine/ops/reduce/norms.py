@@ -178,7 +178,13 @@ MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix pr
 
 @public()
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
-    """Distances between each pair of rows of two batches of vectors."""
+    """Distances between each pair of rows of two batches of vectors.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.cdist(ad.zeros(1, 2), ad.tensor([[3.0, 4.0]]))
+        tensor([[5.]])
+    """
     modes = {
         None: 0,
         "use_mm_for_euclid_dist_if_necessary": 0,

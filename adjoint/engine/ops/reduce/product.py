@@ -40,6 +40,12 @@ PROD = reduction(
 def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The product over `dim` (all dimensions by default); integers multiply in int64."""
+    """The product over `dim` (all dimensions by default); integers multiply in int64.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([2, 3, 4]).prod()
+        tensor(24)
+    """
     x = in_dtype(input, dtype)
     return PROD(x, dims=all_dims("prod", dim, x.ndim), keepdim=keepdim)

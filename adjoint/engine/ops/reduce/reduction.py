@@ -144,19 +144,37 @@ def _logical_dims(name: str, dim: Any, ndim: int) -> Dims:
 
 @public(method=True, out=True)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether every element over `dim` is non-zero."""
+    """Whether every element over `dim` is non-zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[True, False], [True, True]]).all(1)
+        tensor([False,  True])
+    """
     return ALL(input, dims=_logical_dims("all", dim, input.ndim), keepdim=keepdim)
 
 
 @public(method=True, out=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether some element over `dim` is non-zero."""
+    """Whether some element over `dim` is non-zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[True, False], [False, False]]).any(1)
+        tensor([ True, False])
+    """
     return ANY(input, dims=_logical_dims("any", dim, input.ndim), keepdim=keepdim)
 
 
 @public()
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements over `dim` are non-zero."""
+    """How many elements over `dim` are non-zero.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([0, 1, 2]).count_nonzero()
+        tensor(2)
+    """
     return sum(input.to(bool_), dim)
 
 

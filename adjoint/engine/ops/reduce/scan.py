@@ -190,7 +190,13 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 @public(method=True, inplace=True, out=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """The running product along `dim`."""
+    """The running product along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([1, 2, 3]).cumprod(0)
+        tensor([1, 2, 6])
+    """
     x, d = along("cumprod", in_dtype(input, dtype), dim)
     return like(input, CUMPROD(x, dim=d, reverse=False))
 

@@ -66,7 +66,13 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 @public(method=True, out=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """The logarithm of softmax along `dim`."""
+    """The logarithm of softmax along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.log_softmax(ad.tensor([0.0, 0.0]), dim=0)
+        tensor([-0.6931, -0.6931])
+    """
     return _normalised("log_softmax", LOG_SOFTMAX, input, dim, dtype)
 
 

@@ -126,7 +126,13 @@ def std(
     *,
     correction: Any = None,
 ) -> Tensor:
-    """The standard deviation over `dim`: the root of the variance."""
+    """The standard deviation over `dim`: the root of the variance.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([1.0, 2.0, 3.0]).std()
+        tensor(1.)
+    """
     return _moments("std", STD, input, dim, unbiased, keepdim, correction)[0]
 
 

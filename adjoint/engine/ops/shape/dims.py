@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 @public(method=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with two dimensions exchanged."""
+    """A view with two dimensions exchanged.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[1, 2], [3, 4]]).transpose(0, 1)
+        tensor([[1, 3],
+                [2, 4]])
+    """
     ndim = input.ndim
     a, b = wrap_dim("transpose", dim0, ndim), wrap_dim("transpose", dim1, ndim)
     order = list(range(ndim))
@@ -115,7 +122,13 @@ def adjoint(input: Tensor) -> Tensor:
 
 @public(method=True, aliases=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """A view with dimensions moved to new places, the others keeping their order."""
+    """A view with dimensions moved to new places, the others keeping their order.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 3, 4).movedim(0, -1).shape
+        adjoint.Size([3, 4, 2])
+    """
     ndim = input.ndim
     src = tuple([whole("movedim", "source", d) for d in listed(source)])
     dst = tuple([whole("movedim", "destination", d) for d in listed(destination)])
@@ -137,7 +150,13 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 @public(method=True)
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Without dimensions of size 1 (all, or those given)."""
+    """Without dimensions of size 1 (all, or those given).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(1, 3, 1).squeeze().shape
+        adjoint.Size([3])
+    """
     shape = input._array.shape
     dims = range(len(shape)) if dim is None else wrap_dims("squeeze", listed(dim), len(shape))
     return RESHAPE(input, shape=tuple([n for d, n in enumerate(shape) if n != 1 or d not in dims]))
@@ -199,7 +218,13 @@ def atleast_3d(*tensors: Any) -> Any:
 
 @public(method=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions `start_dim` to `end_dim` merged into one; a view where strides allow."""
+    """Dimensions `start_dim` to `end_dim` merged into one; a view where strides allow.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 3, 4).flatten(1).shape
+        adjoint.Size([2, 12])
+    """
     shape = input._array.shape
     ndim = len(shape)
     a, b = wrap_dim("flatten", start_dim, ndim), wrap_dim("flatten", end_dim, ndim)
@@ -220,7 +245,13 @@ def ravel(input: Tensor) -> Tensor:
 
 @public(method=True)
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
-    """One dimension split into several; one of the sizes may be -1."""
+    """One dimension split into several; one of the sizes may be -1.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 12).unflatten(1, (3, -1)).shape
+        adjoint.Size([2, 3, 4])
+    """
     d = wrap_dim("unflatten", dim, input.ndim)
     parts = ints("unflatten", (sizes,))
     if not parts:
@@ -260,7 +291,14 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 @public()
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """`input` expanded to a shape."""
+    """`input` expanded to a shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([1, 2]).broadcast_to(2, 2)
+        tensor([[1, 2],
+                [1, 2]])
+    """
     return input.expand(size)
 
 
@@ -290,7 +328,13 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 @public()
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors expanded to their common shape."""
+    """Tensors expanded to their common shape.
+
+    Example:
+        >>> import adjoint as ad
+        >>> [part.shape for part in ad.broadcast_tensors(ad.ones(3, 1), ad.ones(2))]
+        [adjoint.Size([3, 2]), adjoint.Size([3, 2])]
+    """
     many = tensors[0] if len(tensors) == 1 and not is_tensor(tensors[0]) else tensors
     shape = _broadcast_shapes("broadcast_tensors", *(tuple(x.shape) for x in many))
     return tuple(x.expand(shape) for x in many)

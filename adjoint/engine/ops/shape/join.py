@@ -137,7 +137,14 @@ def concatenate(tensors: Any, dim: int = 0, axis: int | None = None, *, out: Any
 
 @public(out=True)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
-    """Join tensors of one shape along a new dimension."""
+    """Join tensors of one shape along a new dimension.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.stack([ad.tensor([1, 2]), ad.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
+    """
     many = _listed("stack", tensors)
     return STACK(*many, dim=wrap_dim("stack", dim, many[0].ndim + 1))
 
@@ -190,7 +197,15 @@ def block_diag(*tensors: Any) -> Tensor:
 
 @public()
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Coordinate grids from vectors; `indexing` is "ij" (rows first) or "xy"."""
+    """Coordinate grids from vectors; `indexing` is "ij" (rows first) or "xy".
+
+    Example:
+        >>> import adjoint as ad
+        >>> rows, columns = ad.meshgrid(ad.arange(2), ad.arange(3), indexing="ij")
+        >>> rows
+        tensor([[0, 0, 0],
+                [1, 1, 1]])
+    """
     many = list(tensors[0]) if len(tensors) == 1 and not is_tensor(tensors[0]) else list(tensors)
     if not many:
         raise RuntimeError("meshgrid expects a non-empty TensorList")

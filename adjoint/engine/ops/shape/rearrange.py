@@ -45,7 +45,13 @@ ROLL: Record = linear(
 
 @public()
 def flip(input: Tensor, dims: Any) -> Tensor:
-    """A copy with elements in reverse order along `dims`."""
+    """A copy with elements in reverse order along `dims`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([1, 2, 3]).flip(0)
+        tensor([3, 2, 1])
+    """
     return FLIP(input, dims=wrap_dims("flip", listed(dims), input.ndim) if input.ndim else ())
 
 
@@ -143,7 +149,14 @@ def repeat(self: Tensor, *args: Any, repeats: Any = None) -> Tensor:
 
 @public()
 def tile(input: Tensor, dims: Any) -> Tensor:
-    """`repeat`, missing numbers of repetitions being 1."""
+    """`repeat`, missing numbers of repetitions being 1.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([1, 2]).tile(2, 2)
+        tensor([[1, 2, 1, 2],
+                [1, 2, 1, 2]])
+    """
     times = ints("tile", (dims,))
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
@@ -223,7 +236,14 @@ def repeat_interleave(
 
 @public(method=True, out=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product."""
+    """The Kronecker product.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.kron(ad.eye(2, dtype=ad.long), ad.tensor([1, 2]))
+        tensor([[1, 2, 0, 0],
+                [0, 0, 1, 2]])
+    """
     rank = max(input.ndim, other.ndim)
     a = (*(1,) * (rank - input.ndim), *input.shape)
     b = (*(1,) * (rank - other.ndim), *other.shape)

@@ -88,7 +88,13 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Tensors:
 
 @public(method=True, aliases=("unsafe_chunk",))
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> Tensors:
-    """At most `chunks` views of equal size along `dim`, the last maybe smaller."""
+    """At most `chunks` views of equal size along `dim`, the last maybe smaller.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.arange(5).chunk(2)
+        (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     if not input.ndim:
         raise ShapeError("chunk: expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -184,7 +190,13 @@ def dsplit(input: Tensor, *args: Any, **named: Any) -> Tensors:
 
 @public(method=True)
 def unbind(input: Tensor, dim: int = 0) -> Tensors:
-    """All slices along `dim`."""
+    """All slices along `dim`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[1, 2], [3, 4]]).unbind()
+        (tensor([1, 2]), tensor([3, 4]))
+    """
     if not input.ndim:
         raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim("unbind", dim, input.ndim)

@@ -113,7 +113,14 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @public(method=True, out=True)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """A matrix with a vector on its diagonal, or a copy of a matrix's diagonal."""
+    """A matrix with a vector on its diagonal, or a copy of a matrix's diagonal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.diag(ad.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
+    """
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim == 2:
@@ -129,7 +136,13 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 @public(method=True)
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([[1, 2], [3, 4]]).trace()
+        tensor(5)
+    """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return diagonal(input).sum()

@@ -63,13 +63,27 @@ def _count(row: int, col: int, offset: int, lower: bool) -> int:
 
 @public(method=True, inplace=True, out=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros above a diagonal."""
+    """Matrices with zeros above a diagonal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 2).tril()
+        tensor([[1., 0.],
+                [1., 1.]])
+    """
     return TRIL(input, diagonal=diagonal)
 
 
 @public(method=True, inplace=True, out=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros below a diagonal."""
+    """Matrices with zeros below a diagonal.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 2).triu()
+        tensor([[1., 1.],
+                [0., 1.]])
+    """
     return TRIU(input, diagonal=diagonal)
 
 

@@ -167,7 +167,13 @@ PERMUTE: Record = linear(
 
 @public()
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """A view with dimensions in the order `dims`."""
+    """A view with dimensions in the order `dims`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.ones(2, 3, 4).permute(2, 0, 1).shape
+        adjoint.Size([4, 2, 3])
+    """
     return permute_method(input, tuple(dims))
 
 
