@@ -13,6 +13,7 @@ import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.threads import available_processors
 from tests import test_models, test_nn_steps, test_optim_capture
+from tests.samples import optimizers
 from tests.samples.modules import Row
 
 
@@ -45,7 +46,7 @@ def same_training(
     assert compiled.traces <= 2
 
 
-@pytest.mark.parametrize("row", test_optim_capture.ROWS, ids=test_optim_capture.ident)
+@pytest.mark.parametrize("row", optimizers.ROWS, ids=optimizers.ident)
 def test_optimizers(row: Any) -> None:
     kind, options = row
     held = {k: copy.deepcopy(v) for k, v in options.items()}
@@ -115,23 +116,21 @@ def test_more_workers_than_processors() -> None:
         ad.set_num_threads(before)
 
 
-FLOAT64 = {
-    "SGD": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
-    "Adam": {"lr": 0.1, "weight_decay": 0.01},
-    "AdamW": {"lr": 0.1},
-    "RMSprop": {"lr": 0.1, "momentum": 0.3},
-    "Adagrad": {"lr": 0.1, "lr_decay": 0.1},
-    "NAdam": {"lr": 0.1},
-    "RAdam": {"lr": 0.1},
-    "Lion": {"lr": 0.1},
-}
+# Those whose rates are numbers (a float32 tensor is rounded), and that look at elements alone.
+RATES = [
+    (kind, options)
+    for kind, options in optimizers.ROWS
+    if kind.elementwise and isinstance(options.get("lr"), float)
+]
 
 
-@pytest.mark.parametrize("name", FLOAT64)
-def test_rates_of_float64_parameters_are_not_rounded(name: str) -> None:
+@pytest.mark.parametrize("row", RATES, ids=optimizers.ident)
+def test_rates_of_float64_parameters_are_not_rounded(row: optimizers.Row) -> None:
+    kind, options = row
+
     def train(wrap: Any) -> Any:
         p = ad.nn.Parameter(ad.linspace(-1, 2, 7, dtype=ad.float64))
-        optimizer = getattr(ad.optim, name)([p], **FLOAT64[name])
+        optimizer = kind([p], **options)
 
         def step() -> None:
             optimizer.zero_grad()

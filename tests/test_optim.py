@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.optim.optimizer import register_optimizer_step_post_hook
+from adjoint.optim.options import OPTIONS
+from tests.samples.optimizers import APART, ROWS, first_rows
 
 
 def parameter(*values: float) -> Any:
@@ -95,10 +98,26 @@ def test_muon_makes_steps_orthogonal() -> None:
     assert singular.min() > 0.5
 
 
-@pytest.mark.parametrize(
-    "name",
-    "SGD Adam AdamW Adagrad Adadelta Adamax ASGD NAdam RAdam RMSprop Rprop Adafactor Lion LAMB".split(),
-)
+def test_every_option_is_in_the_tables() -> None:
+    """A row says what an option may be, and rows of samples set it."""
+    kinds = {
+        name: kind
+        for name, kind in vars(ad.optim).items()
+        if isinstance(kind, type) and issubclass(kind, ad.optim.Optimizer)
+    }
+    assert kinds.keys() - first_rows().keys() == APART
+    eager_only = {"params", "foreach", "fused", "differentiable"}
+    for name, kind in kinds.items():
+        if name == "Optimizer":
+            continue
+        options = set(inspect.signature(kind).parameters) - {"params"}
+        assert options <= OPTIONS.keys(), f"{name}: {sorted(options - OPTIONS.keys())} have no row"
+        used = {option for other, given in ROWS if other is kind for option in given}
+        if name not in APART:
+            assert options - eager_only <= used, f"{name}: no row sets {sorted(options - used)}"
+
+
+@pytest.mark.parametrize("name", sorted(first_rows().keys() - {"Muon"}))  # orthogonal steps circle
 def test_every_optimizer_descends(name: str) -> None:
     w = ad.tensor([[1.5, -2.0], [0.5, 1.0]], requires_grad=True)
     rate = {"Adadelta": 50.0, "SGD": 0.1}.get(name, 0.05)

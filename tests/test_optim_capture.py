@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,66 +11,9 @@ import pytest
 
 import adjoint as ad
 from adjoint.graph import capture
+from tests.samples.optimizers import ROWS, Options, Row, ident
 
 optim = ad.optim
-Options = dict[str, Any]
-# Every option of every optimizer is set in at least one row (see `test_every_option_has_a_row`).
-ROWS: list[tuple[Any, Options]] = [
-    (optim.SGD, {"lr": 0.1}),
-    (optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
-    (optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "maximize": True}),
-    (optim.SGD, {"lr": 0.1, "foreach": True}),
-    (optim.Adam, {"lr": 0.1}),
-    (optim.Adam, {"lr": 0.1, "amsgrad": True, "weight_decay": 0.1, "eps": 1e-6}),
-    (optim.Adam, {"lr": ad.tensor(0.1)}),
-    (optim.Adam, {"lr": ad.tensor(0.1), "betas": (ad.tensor(0.8), ad.tensor(0.99))}),
-    (optim.Adam, {"betas": (0.5, 0.9), "maximize": True, "capturable": True, "foreach": True}),
-    (optim.Adam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
-    (optim.AdamW, {"lr": 0.1}),
-    (optim.AdamW, {"lr": 0.1, "weight_decay": 0.2, "amsgrad": True, "eps": 1e-6}),
-    (optim.AdamW, {"betas": (0.5, 0.9), "maximize": True, "capturable": True}),
-    (optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1}),
-    (optim.Adagrad, {"weight_decay": 0.1, "initial_accumulator_value": 0.2, "eps": 1e-6}),
-    (optim.Adagrad, {"maximize": True}),
-    (optim.Adadelta, {}),
-    (optim.Adadelta, {"lr": 0.5, "rho": 0.8, "eps": 1e-5, "weight_decay": 0.1}),
-    (optim.Adadelta, {"maximize": True, "capturable": True}),
-    (optim.Adamax, {"lr": 0.1}),
-    (optim.Adamax, {"betas": (0.5, 0.9), "eps": 1e-6, "weight_decay": 0.1}),
-    (optim.Adamax, {"maximize": True, "capturable": True}),
-    (optim.ASGD, {"lr": 0.1, "t0": 2}),
-    (optim.ASGD, {"lr": 0.1, "lambd": 0.01, "alpha": 0.5, "weight_decay": 0.1, "t0": 1}),
-    (optim.ASGD, {"maximize": True, "capturable": True}),
-    (optim.NAdam, {"lr": 0.1}),
-    (optim.NAdam, {"betas": (0.5, 0.9), "eps": 1e-6, "weight_decay": 0.1, "momentum_decay": 0.01}),
-    (optim.NAdam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
-    (optim.NAdam, {"maximize": True, "capturable": True}),
-    (optim.RAdam, {"lr": 0.1, "betas": (0.5, 0.6)}),
-    (optim.RAdam, {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.1}),
-    (optim.RAdam, {"weight_decay": 0.1, "decoupled_weight_decay": True, "betas": (0.9, 0.7)}),
-    (optim.RAdam, {"maximize": True, "capturable": True}),
-    (optim.RMSprop, {"lr": 0.1}),
-    (optim.RMSprop, {"lr": 0.1, "centered": True, "momentum": 0.9}),
-    (optim.RMSprop, {"alpha": 0.5, "eps": 1e-6, "weight_decay": 0.1}),
-    (optim.RMSprop, {"maximize": True, "capturable": True}),
-    (optim.Rprop, {"lr": 0.1}),
-    (optim.Rprop, {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.05)}),
-    (optim.Rprop, {"maximize": True, "capturable": True}),
-    (optim.Adafactor, {"lr": 0.1}),
-    (optim.Adafactor, {"beta2_decay": -0.5, "eps": (1e-6, 1e-2), "d": 2.0, "weight_decay": 0.1}),
-    (optim.Adafactor, {"maximize": True}),
-    (optim.Muon, {"lr": 0.1}),
-    (optim.Muon, {"weight_decay": 0.0, "momentum": 0.5, "nesterov": False}),
-    (optim.Muon, {"ns_coefficients": (3.0, -4.0, 2.0), "eps": 1e-5, "ns_steps": 3}),
-    (optim.Muon, {"adjust_lr_fn": "match_rms_adamw"}),
-    (optim.Lion, {"lr": 0.1, "weight_decay": 0.1}),
-    (optim.Lion, {"betas": (0.5, 0.9), "maximize": True, "capturable": True}),
-    (optim.LAMB, {"lr": 0.1}),
-    (optim.LAMB, {"betas": (0.5, 0.9), "eps": 1e-5, "weight_decay": 0.1}),
-    (optim.LAMB, {"maximize": True, "capturable": True}),
-]
-# Refused inside a capture, or for want of sparse gradients: tested below.
-REFUSING = {"Optimizer", "LBFGS", "SparseAdam"}
 
 
 def maker(kind: Any, options: Options) -> Callable[[Any], Any]:
@@ -84,26 +26,7 @@ def maker(kind: Any, options: Options) -> Callable[[Any], Any]:
     return make
 
 
-def ident(row: Any) -> str:
-    kind, options = row
-    return "-".join([kind.__name__, *options])
-
-
 MOMENTUM, ADAM = maker(*ROWS[1]), maker(*ROWS[4])
-
-
-def test_every_option_has_a_row() -> None:
-    kinds = {
-        k for k, v in vars(optim).items() if isinstance(v, type) and issubclass(v, optim.Optimizer)
-    }
-    covered = {kind.__name__ for kind, _ in ROWS}
-    assert kinds - covered == REFUSING
-    eager_only = {"self", "params", "foreach", "fused", "differentiable"}
-    for name in covered:
-        options = set(inspect.signature(getattr(optim, name)).parameters) - eager_only
-        used = {k for kind, given in ROWS if kind.__name__ == name for k in given}
-        assert options <= used, f"{name}: no row sets {sorted(options - used)}"
-
 
 S = ad.optim.lr_scheduler
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {
@@ -181,7 +104,7 @@ def same(*args: Any, wraps: Any = (capture, ad.compile), **kwargs: Any) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=ident)
-def test_optimizer(row: tuple[Any, Options]) -> None:
+def test_optimizer(row: Row) -> None:
     kind, options = row
     held = {k: copy.deepcopy(v) for k, v in options.items()}
     same(maker(kind, held))

@@ -10,9 +10,22 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import minimum
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import OPTIONS, Option, checked, not_negative
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, compute, new_counter, scalar
+
+OWN = {
+    **OPTIONS,
+    "lr": Option("Learning rate should be >= 0 but is: {}", not_negative),
+    "weight_decay": Option("weight_decay should be >= 0 but is: {}", not_negative),
+    "eps": Option(
+        "epsilon{n} should be >= 0 but is: {}",
+        lambda eps: eps is None or eps >= 0,
+        each=True,
+        constant=True,
+    ),
+}
 
 
 def _mean_square(x: Tensor, dim: int) -> Tensor:
@@ -52,25 +65,16 @@ class Adafactor(RuleOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        check_rate(lr, "Learning rate should be >= 0 but is")
-        if not beta2_decay <= 0.0:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        for i, each in enumerate(eps, 1):
-            if each is not None and not each >= 0.0:
-                raise ValueError(f"epsilon{i} should be >= 0 but is: {each}")
-        if not d >= 1.0:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
+        defaults = checked(
+            OWN,
+            lr=lr,
+            beta2_decay=beta2_decay,
+            eps=eps,
+            d=d,
+            weight_decay=weight_decay,
+            foreach=foreach,
+            maximize=maximize,
+        )
         super().__init__(params, defaults)
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:

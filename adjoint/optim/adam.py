@@ -9,7 +9,8 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import maximum
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_betas, check_fused, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import checked
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move_quotient, new_counter, scalar
 from adjoint.optim.terms import average, average_square, decay
@@ -66,10 +67,6 @@ class Adam(RuleOptimizer):
             raise ValueError(
                 "lr as a Tensor is not supported for capturable=False and foreach=True"
             )
-        check_rate(lr)
-        check_range("epsilon value", eps, 0.0)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, 0.0)
         if is_tensor(betas[0]) != is_tensor(betas[1]):
             raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(betas):
@@ -79,20 +76,19 @@ class Adam(RuleOptimizer):
                 )
             if is_tensor(beta) and beta.numel() != 1:
                 raise ValueError(f"Tensor betas[{i}] must be 1-element")
-        defaults = {
-            "lr": lr,
-            "betas": tuple(map(scalar, betas)),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
+        defaults = checked(
+            lr=lr,
+            betas=tuple(map(scalar, betas)),
+            eps=eps,
+            weight_decay=weight_decay,
+            amsgrad=amsgrad,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )
         super().__init__(params, defaults)
 
     def refuse_sparse(self) -> None:

@@ -10,10 +10,13 @@ from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import OPTIONS, Option, checked
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
 from adjoint.optim.terms import decay
+
+OWN = {**OPTIONS, "alpha": Option()}  # a power here
 
 
 @own_rule
@@ -50,19 +53,18 @@ class ASGD(RuleOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check_range("weight_decay value", weight_decay, 0.0)
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
+        defaults = checked(
+            OWN,
+            lr=lr,
+            lambd=lambd,
+            alpha=alpha,
+            t0=t0,
+            weight_decay=weight_decay,
+            foreach=foreach,
+            maximize=maximize,
+            differentiable=differentiable,
+            capturable=capturable,
+        )
         super().__init__(params, defaults)
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:

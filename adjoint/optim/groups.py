@@ -8,13 +8,11 @@ from typing import Any
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-
-# Numbers that shape the computation, not only scale it: a captured step is traced for each value.
-STATIC = frozenset({"eps", "etas", "step_sizes", "ns_coefficients", "ns_steps", "d", "max_iter"})
+from adjoint.optim.options import CONSTANT
 
 
 def _is_number(key: Any, value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and key not in STATIC
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and key not in CONSTANT
 
 
 def _is_host(key: Any, value: Any) -> bool:

@@ -8,7 +8,8 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import checked
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import advance, move, new_counter, scalar
 from adjoint.optim.terms import average, average_square
@@ -56,20 +57,16 @@ class LAMB(RuleOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check_betas(betas)
-        check_range("epsilon value", eps, 0.0)
-        check_range("weight_decay value", weight_decay, 0.0)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
+        defaults = checked(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
         super().__init__(params, defaults)
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:

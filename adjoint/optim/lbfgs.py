@@ -12,7 +12,8 @@ from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.ops.shape.reinterpret import view_as_real
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.line_search import Point, StrongWolfe
-from adjoint.optim.optimizer import Closure, Optimizer, ParamsT, check_rate
+from adjoint.optim.optimizer import Closure, Optimizer, ParamsT
+from adjoint.optim.options import checked
 from adjoint.optim.scalars import scalar
 
 
@@ -59,16 +60,15 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        check_rate(lr)
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
+        defaults = checked(
+            lr=lr,
+            max_iter=max_iter,
+            max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
+            tolerance_grad=tolerance_grad,
+            tolerance_change=tolerance_change,
+            history_size=history_size,
+            line_search_fn=line_search_fn,
+        )
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")

@@ -7,7 +7,8 @@ from typing import Any
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import checked
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average, decay
@@ -52,19 +53,16 @@ class Lion(RuleOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, 0.0)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "decoupled_weight_decay": True,
-        }
+        defaults = checked(
+            lr=lr,
+            betas=betas,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            decoupled_weight_decay=True,
+        )
         super().__init__(params, defaults)
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:

@@ -9,13 +9,25 @@ from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import OPTIONS, Option, checked, not_negative
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import move, scalar
 from adjoint.optim.terms import average
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # steepest at zero; singular values end in about 0.7-1.2
 ADJUSTMENTS = ("original", "match_rms_adamw")
+OWN = {
+    **OPTIONS,
+    "lr": Option("Learning rate should be >= 0 but is: {}", not_negative),
+    "momentum": Option("momentum should be >= 0 but is: {}", not_negative),
+    "weight_decay": Option("weight decay should be >= 0 but is: {}", not_negative),
+    "eps": Option(constant=True),
+    "adjust_lr_fn": Option(
+        "Adjust learning rate function {} is not supported",
+        lambda name: name is None or name in ADJUSTMENTS,
+    ),
+}
 
 
 def orthogonalise(x: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:
@@ -81,23 +93,17 @@ class Muon(RuleOptimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        check_rate(lr, "Learning rate should be >= 0 but is")
-        if not momentum >= 0.0:
-            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
-        if adjust_lr_fn is not None and adjust_lr_fn not in ADJUSTMENTS:
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
+        defaults = checked(
+            OWN,
+            lr=lr,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            nesterov=nesterov,
+            ns_coefficients=ns_coefficients,
+            eps=eps,
+            ns_steps=ns_steps,
+            adjust_lr_fn=adjust_lr_fn,
+        )
         super().__init__(params, defaults)
         for group in self.param_groups:
             for p in group["params"]:

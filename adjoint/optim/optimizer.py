@@ -463,34 +463,6 @@ def _fitted(value: Any, p: Tensor, counts_on_device: bool, key: Any = None) -> A
     return value
 
 
-def check_range(name: str, value: Any, low: float, high: float | None = None) -> None:
-    """Refuse an option outside [low, high)."""
-    if not low <= value or (high is not None and not value < high):
-        raise ValueError(f"Invalid {name}: {value}")
-
-
-def check_rate(lr: Any, message: str = "Invalid learning rate") -> None:
-    """Refuse a negative learning rate, or one with several elements."""
-    if is_tensor(lr) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
-        raise ValueError(f"{message}: {lr}")
-
-
-def check_betas(betas: tuple[Any, Any]) -> None:
-    """Refuse decay rates outside [0, 1)."""
-    for i, beta in enumerate(betas):
-        check_range(f"beta parameter at index {i}", beta, 0.0, 1.0)
-
-
-def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Refuse combinations of implementations that PyTorch refuses."""
-    if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
 def _default_to_fused_or_foreach(
     params: list[Any], differentiable: bool, use_fused: bool = False
 ) -> tuple[bool, bool]:

@@ -8,9 +8,17 @@ from typing import Any
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
-from adjoint.optim.optimizer import ParamsT, check_betas, check_range, check_rate
+from adjoint.optim.optimizer import ParamsT
+from adjoint.optim.options import OPTIONS, Option, checked
 from adjoint.optim.rules import RuleOptimizer, own_rule
 from adjoint.optim.scalars import scalar
+
+# PyTorch's SparseAdam refuses zeros that its Adam takes.
+OWN = {
+    **OPTIONS,
+    "lr": Option("Invalid learning rate: {}", lambda lr: lr > 0),
+    "eps": Option("Invalid epsilon value: {}", lambda eps: eps > 0, constant=True),
+}
 
 
 @own_rule
@@ -52,14 +60,7 @@ class SparseAdam(RuleOptimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        check_rate(lr)
-        if lr == 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        check_betas(betas)
-        check_range("epsilon value", eps, 0.0)
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        super().__init__(params, checked(OWN, lr=lr, betas=betas, eps=eps, maximize=maximize))
         held = [p for group in self.param_groups for p in group["params"]]
         layouts = [
             [g, i]
