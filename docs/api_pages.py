@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,12 @@ MODULES = {
     "adjoint.random": "adjoint.random",
     "adjoint.cuda": "adjoint.cuda",
     "adjoint.graph": "adjoint.graph",
+    "adjoint.profiler": "adjoint.profiler",
+    "adjoint.debug": "adjoint.debug",
+    "adjoint.errors": "adjoint.errors",
+    "adjoint.sparse": "adjoint.sparse",
+    "adjoint.library": "adjoint.library",
+    "adjoint.fx": "adjoint.fx",
     "adjoint.nn": "adjoint.nn",
     "adjoint.nn.functional": "adjoint.nn.functional",
     "adjoint.nn.init": "adjoint.nn.init",
@@ -32,7 +39,12 @@ MODULES = {
     "adjoint.utils.data": "adjoint.utils.data",
     "adjoint.data.transforms": "adjoint.data.transforms",
     "adjoint.datasets": "adjoint.datasets",
+    "adjoint.data": "adjoint.data",
+    "adjoint.data.readers": "adjoint.data.readers",
     "adjoint.io": "adjoint.io",
+    "adjoint.onnx": "adjoint.onnx",
+    "adjoint.export": "adjoint.export",
+    "adjoint.quantization": "adjoint.quantization",
     "adjoint.io.safetensors": "adjoint.io.safetensors",
     "adjoint.distributions": "adjoint.distributions",
     "adjoint.metrics": "adjoint.metrics",
@@ -49,25 +61,80 @@ MODULES = {
 }
 
 
+SECTIONS = (
+    "Args",
+    "Returns",
+    "Raises",
+    "Shape",
+    "Example",
+    "Examples",
+    "Note",
+    "Yields",
+    "Attributes",
+)
+
+
+def fenced(lines: list[str], language: str) -> list[str]:
+    return [f"```{language}", *textwrap.dedent("\n".join(lines)).strip().splitlines(), "```", ""]
+
+
+def blocks(lines: list[str]) -> list[str]:
+    """Prose as it is; examples, with what they print, as Python."""
+    found: list[str] = []
+    example: list[str] = []
+    for line in [*lines, ""]:
+        if line.lstrip().startswith(">>>") or (example and line.strip()):
+            example.append(line)
+            continue
+        if example:
+            found += ["", *fenced(example, "python")]
+            example = []
+        found.append(line)
+    return found
+
+
+def described(text: str) -> str:
+    """A docstring as Markdown: arguments as a list, examples as code."""
+    sections: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.splitlines():
+        if line.rstrip().removesuffix(":") in SECTIONS and line.rstrip().endswith(":"):
+            sections.append((line.rstrip().removesuffix(":"), []))
+        else:
+            sections[-1][1].append(line)
+    parts: list[str] = []
+    for title, lines in sections:
+        body = textwrap.dedent("\n".join(lines)).strip("\n").splitlines()
+        if title:
+            parts += ["", f"**{title}**", ""]
+        if title in ("Args", "Raises", "Attributes"):
+            for line in body:
+                name, colon, rest = line.partition(":")
+                named = colon and not line.startswith(" ")
+                parts.append(f"- `{name}`: {rest.strip()}" if named else f"  {line.strip()}")
+        else:
+            parts += blocks(body)
+    return "\n".join(parts).strip()
+
+
 def entry(name: str, value: Any) -> str:
     """One function or class: its signature and docstring."""
     try:
-        signature = str(inspect.signature(value))
+        signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
     except (TypeError, ValueError):
         signature = "(...)"
-    text = textwrap.dedent(inspect.getdoc(value) or "")
-    body = textwrap.indent(text, "    ")
-    return f"## `{name}`\n\n```text\n{name}{signature}\n\n{body}\n```\n"
+    text = described(inspect.getdoc(value) or "")
+    return f"## `{name}`\n\n```python\n{name}{signature}\n```\n\n{text}\n"
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """The documented callables of a module, in alphabetical order."""
+    """The documented callables of a module that are ours, in alphabetical order."""
     found = []
     for name in sorted(dir(module)):
         if name.startswith("_"):
             continue
         value = getattr(module, name)
-        if callable(value) and not inspect.ismodule(value) and inspect.getdoc(value):
+        ours = str(getattr(value, "__module__", "") or "").startswith("adjoint")
+        if ours and callable(value) and not inspect.ismodule(value) and inspect.getdoc(value):
             found.append(name)
     return found
 
@@ -78,7 +145,7 @@ def tensor_page(tensor: type) -> str:
     for name in sorted(n for n in dir(tensor) if not n.startswith("_")):
         value = inspect.getattr_static(tensor, name)
         if isinstance(value, property):
-            parts.append(f"## `{name}`\n\n```text\n{inspect.getdoc(value) or ''}\n```\n")
+            parts.append(f"## `{name}`\n\n{described(inspect.getdoc(value) or '')}\n")
         elif callable(value) and value.__doc__:
             parts.append(entry(name, value))
     return "\n".join(parts)

@@ -12,10 +12,10 @@ write_pages(HERE / "api")
 
 project = "Adjoint"
 author = "the Adjoint developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath"]
 html_theme = "furo"
 html_title = "Adjoint"
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-autodoc_typehints = "none"
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
