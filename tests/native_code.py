@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.ir.vector import Code, Features, V, host_features, type_text
+from adjoint.engine.backends.llvm.ir.machine import host_features
 from adjoint.engine.backends.llvm.runtime.jit import assemble, link
+from adjoint.engine.backends.registers.vector import Code, Features, V, type_text
 
 _DTYPES = {
     "f32": "float32", "f64": "float64", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32",

@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine import assembly
-from adjoint.engine.backends.llvm.ir.elementwise import (
+from adjoint.engine.backends.registers.elementwise import (
     LOWER,
     cast,
     from_memory,
@@ -19,7 +19,7 @@ from adjoint.engine.backends.llvm.ir.elementwise import (
     supports,
     to_memory,
 )
-from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.dtype import DTYPES, DType
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from tests.native_code import native

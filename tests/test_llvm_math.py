@@ -17,7 +17,7 @@ import scipy.special as special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoint.engine.backends.llvm.ir.math import (
+from adjoint.engine.backends.registers.math import (
     division,
     error,
     exponential,
@@ -27,7 +27,7 @@ from adjoint.engine.backends.llvm.ir.math import (
     power,
     trigonometric,
 )
-from adjoint.engine.backends.llvm.ir.vector import Features, V
+from adjoint.engine.backends.registers.vector import Features, V
 from tests.native_code import native
 
 Fn = Callable[..., Any]

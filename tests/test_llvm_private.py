@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.runtime import library, private, store
-from adjoint.engine.backends.llvm.runtime.store import Store
+from adjoint.engine.backends.disk import private, store
+from adjoint.engine.backends.disk.store import Store
+from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.core.keys import key_of
 
 KEY = key_of("a kernel")

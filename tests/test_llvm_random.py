@@ -9,9 +9,9 @@ import pytest
 
 from adjoint.engine.backends.array.random import philox as reference
 from adjoint.engine.backends.array.random import random as eager
-from adjoint.engine.backends.llvm.ir import distributions, philox
-from adjoint.engine.backends.llvm.ir.elementwise import stored_kind, to_memory
-from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.backends.registers import distributions, philox
+from adjoint.engine.backends.registers.elementwise import stored_kind, to_memory
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import DType

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from adjoint.cli import main
-from adjoint.engine.backends.llvm.runtime import store
-from adjoint.engine.backends.llvm.runtime.store import HEAD, Store
+from adjoint.engine.backends.disk import store
+from adjoint.engine.backends.disk.store import HEAD, Store
 from adjoint.engine.core.keys import key_of
 
 KEY = key_of("a kernel")

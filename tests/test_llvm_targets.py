@@ -8,11 +8,12 @@ import llvmlite.binding as llvm
 import pytest
 
 from adjoint.engine import assembly
-from adjoint.engine.backends.llvm.ir import half_bits, writer
-from adjoint.engine.backends.llvm.ir.elementwise import LOWER, supports
-from adjoint.engine.backends.llvm.ir.vector import Features, V
+from adjoint.engine.backends.llvm.ir import writer
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import tiles
+from adjoint.engine.backends.registers import half_bits
+from adjoint.engine.backends.registers.elementwise import LOWER, supports
+from adjoint.engine.backends.registers.vector import Features, V
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.operations.record import REGISTRY
 from tests.native_code import write

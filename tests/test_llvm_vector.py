@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.llvm.ir import half_bits
-from adjoint.engine.backends.llvm.ir import vector as vec
-from adjoint.engine.backends.llvm.ir.vector import Features, V
+from adjoint.engine.backends.registers import half_bits
+from adjoint.engine.backends.registers import vector as vec
+from adjoint.engine.backends.registers.vector import Features, V
 from tests.native_code import native
 
 FLOATS = {"f32": np.float32, "f64": np.float64}

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.program.arena import ADVISED, HUGE_PAGE, Arena
 from adjoint.engine.backends.llvm.program.native import Native, compile_task, disk_key, from_disk
-from adjoint.engine.backends.llvm.runtime import library, store
+from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.compiler.memory.memory import ALIGN
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key

@@ -10,9 +10,9 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.backends.array import table
-from adjoint.engine.backends.llvm.ir import elementwise as native
-from adjoint.engine.backends.llvm.ir import operations
-from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.backends.registers import elementwise as native
+from adjoint.engine.backends.registers import operations
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.operations.reductions import reduction

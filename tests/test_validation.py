@@ -16,9 +16,9 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.compiler import ValidationError
-from adjoint.engine.backends.llvm.ir import elementwise
 from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library
+from adjoint.engine.backends.registers import elementwise
 from adjoint.engine.compiler.flow import scans
 from adjoint.engine.compiler.package.tolerance import differing
 

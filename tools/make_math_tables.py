@@ -21,7 +21,7 @@ from typing import Any
 import mpmath as mp
 
 mp.mp.dps = 60
-TARGET = Path(__file__).parent.parent / "adjoint/engine/backends/llvm/ir/math/tables.py"
+TARGET = Path(__file__).parent.parent / "adjoint/engine/backends/registers/math/tables.py"
 Fn = Callable[[Any], Any]
 BITS = {"f32": 24, "f64": 53}
 

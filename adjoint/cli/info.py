@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from adjoint.engine.backends.array import cuda
-from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.threads import get_num_threads
 
 LIBRARIES = ("numpy", "ml_dtypes", "scipy", "llvmlite", "cupy", "triton", "onnx", "mpi4py")

@@ -431,7 +431,7 @@ def find_method(cls: type[Tensor], name: str) -> Any:
 HOOKS.find_method = find_method
 
 
-HOOKS.backends["native"] = "adjoint.engine.backends.llvm.program.native"
+HOOKS.backends["native"] = HOOKS.devices["cpu"] = "adjoint.engine.backends.llvm.program.native"
 HOOKS.backends["triton"] = HOOKS.devices["cuda"] = "adjoint.engine.backends.triton.program.compile"
 
 

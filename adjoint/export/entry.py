@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.vector import Code
 from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.engine.backends.llvm.runtime.driver import driver_text, walk_text
+from adjoint.engine.backends.registers.vector import Code
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.export.around import around, pool
 from adjoint.export.errors import ExportError

@@ -12,8 +12,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.elementwise import LOWER
-from adjoint.engine.backends.llvm.ir.vector import Code, V, select
+from adjoint.engine.backends.registers.elementwise import LOWER
+from adjoint.engine.backends.registers.vector import Code, V, select
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.export.errors import ExportError
 from adjoint.export.recording import Recording

@@ -22,7 +22,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.data.readers import CIFAR10, CSVDataset, png, read_idx, read_image
-from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.disk import store
 from adjoint.engine.compiler.package import image as images
 from adjoint.io import archive, load_checkpoint, safetensors, save_checkpoint
 from adjoint.io.legacy import MAGIC, PROTOCOL

@@ -10,7 +10,7 @@ import secrets
 from multiprocessing.connection import Connection
 
 from adjoint.distributed.errors import DistNetworkError
-from adjoint.engine.backends.llvm.runtime.store import place
+from adjoint.engine.backends.disk.store import place
 
 VARIABLE = "ADJOINT_JOB_SECRET"
 GREETING = b"adjoint store 1 "

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.compiler.options import Options
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.loading import bring
-from adjoint.engine.graph.execution import ExecutorFactory, interpreted
+from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
 # Given the `mode` and `options` of `compile`, the factory that makes executables.
 Maker = Callable[[str, dict[str, Any]], ExecutorFactory]
 
+# Given a program and the options, what runs it.
+CompileTask = Callable[..., Executable]
+
+_COMPILERS: dict[str, CompileTask] = {}
 _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
 # PyTorch's names for much the same: its compiler, and running without it.
 ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
@@ -22,6 +27,23 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 def register_backend(name: str, maker: Maker) -> None:
     """Make `compile(backend=name)` mean the factory that `maker(mode, options)` returns."""
     _MAKERS[name] = maker
+
+
+def register_compiler(device: str, compile_task: CompileTask) -> None:
+    """Have programs whose tensors are on a type of device compiled by a function."""
+    _COMPILERS[device] = compile_task
+
+
+def compiler_for(device: str) -> CompileTask:
+    """What compiles programs on a type of device; the interpreter, where nothing does."""
+    if device not in _COMPILERS and device in HOOKS.devices:
+        bring([HOOKS.devices[device]])  # it registers itself
+    return _COMPILERS.get(device, interpreted_with)
+
+
+def interpreted_with(task: Task, options: Options) -> Executable:
+    """A task interpreted, whatever the options."""
+    return interpreted(task)
 
 
 def list_backends() -> list[str]:

@@ -124,6 +124,11 @@ class Setting:
         return here and value.spec.dtype.name in self.target.dtypes
 
 
+def all_but_first(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """`packed` of a template that reads all operands but its first in row-major order."""
+    return {i for i, x in enumerate(inputs) if i > 0 and not layout(x).contiguous}
+
+
 def knows_all(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Whether kernels can load and store all that a node reads and writes."""
     return all(map(setting.knows, node.outputs)) and all(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.elementwise import LOWER, supports
-from adjoint.engine.backends.llvm.ir.vector import Code, V, type_text
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.registers.elementwise import LOWER, supports
+from adjoint.engine.backends.registers.vector import Code, V, type_text
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.export.machines import Destination

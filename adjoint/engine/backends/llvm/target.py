@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-from adjoint.engine.backends.llvm.ir import distributions
-from adjoint.engine.backends.llvm.ir.operations import KIND, reduces_in, supports
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
@@ -16,6 +14,8 @@ from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.backends.registers import distributions
+from adjoint.engine.backends.registers.operations import KIND, reduces_in, supports
 from adjoint.engine.compiler import flow
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.loops.schedule import schedule

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.vector import Code, Features, Number, V, to_float32
+from adjoint.engine.backends.registers.vector import Code, Features, Number, V, to_float32
 
 TYPES = {
     "f32": "tl.float32", "f64": "tl.float64", "i1": "tl.int1",

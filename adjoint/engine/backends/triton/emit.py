@@ -13,8 +13,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND, combine
-from adjoint.engine.backends.llvm.ir.vector import V, select
+from adjoint.engine.backends.registers.operations import KIND, combine
+from adjoint.engine.backends.registers.vector import V, select
 from adjoint.engine.backends.triton.code import TYPES, TritonCode, Words, memory_type
 from adjoint.engine.backends.triton.functions import as_value, loose_values, lower, sample
 from adjoint.engine.backends.triton.reducing import identity, identity_text, reducer, total_kind

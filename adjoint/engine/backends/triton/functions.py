@@ -1,6 +1,6 @@
 """Elementwise operations in Triton: the lowerings of native code, and NVIDIA's functions.
 
-Most rows are those of `backends.llvm.ir.elementwise`, written by another writer (Note [writers]).
+Most rows are those of `backends.registers.elementwise`, written by another writer (Note [writers]).
 Functions that NVIDIA's library has are taken from there; what native code computes lane by lane
 has its own row here.
 """
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import distributions, philox
-from adjoint.engine.backends.llvm.ir.elementwise import LOWER, Lowering, supports
-from adjoint.engine.backends.llvm.ir.operations import KIND, SPECIAL
-from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.backends.registers import distributions, philox
+from adjoint.engine.backends.registers.elementwise import LOWER, Lowering, supports
+from adjoint.engine.backends.registers.operations import KIND, SPECIAL
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.backends.triton.code import TritonCode
 from adjoint.engine.compiler.loops.ir import POINT, Form, Op
 from adjoint.engine.core.dtype import DType, named

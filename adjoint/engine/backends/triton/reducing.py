@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.code import TYPES, number
 
 REDUCERS = {"sum": "plus", "prod": "times"}

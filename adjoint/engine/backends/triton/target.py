@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import distributions
-from adjoint.engine.backends.llvm.ir.operations import KIND
+from adjoint.engine.backends.registers import distributions
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words

@@ -13,6 +13,7 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.shape.views import view_strides
 
 Shape = tuple[int, ...]
+Dims = list[tuple[int, Shape]]  # ranges: size, and the stride of each place there
 
 # What a buffer is: memory the caller hands in, memory handed out fresh at each call, part of the
 # executable's own arena, or per-worker scratch.
@@ -135,3 +136,22 @@ def expand_to(place: Place, shape: Shape) -> Place:
         for n, m, s in zip(place.shape, shape[lead:], place.strides, strict=True)
     )
     return Place(place.buffer, shape, strides, place.offset)
+
+
+def common_batches(places: list[Place]) -> Dims:
+    """Batch dimensions of a product's places, merged where all agree: (size, strides)."""
+    dims: Dims = []
+    shape = places[-1].shape[:-2]
+    rank = len(shape)
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        strides = []
+        for place in places:
+            at = d - rank + len(place.shape) - 2
+            strides.append(place.strides[at] if at >= 0 and place.shape[at] != 1 else 0)
+        if dims and all(a == b * n for a, b in zip(dims[-1][1], strides, strict=True)):
+            dims[-1] = (dims[-1][0] * n, tuple(strides))
+        else:
+            dims.append((n, tuple(strides)))
+    return dims

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adjoint.engine.backends.llvm.ir.vector import Code, V
+from adjoint.engine.backends.registers.vector import Code, V
 
 
 class Blocks:

@@ -13,15 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What the processor can do that decides which instructions are written."""
-
-    fused: bool = True  # multiply-add in one rounding
-    halves: bool = True  # conversion between float16 and float32
-    nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
-    device: bool = False  # remainders of floats, sines and cosines by functions of the device
+from adjoint.engine.backends.registers.vector import Features as Features
 
 
 @dataclass(frozen=True, slots=True)

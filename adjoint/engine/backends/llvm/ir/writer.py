@@ -8,16 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.vector import (
-    Code,
-    Operand,
-    V,
-    host_features,
-    select,
-    type_text,
-    width,
-)
+from adjoint.engine.backends.llvm.ir.machine import host_features
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.registers.vector import Code, Operand, V, select, type_text, width
 
 LINE = 64  # bytes of a line of the cache, at least
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.elementwise import from_memory, to_memory
-from adjoint.engine.backends.llvm.ir.operations import KIND
-from adjoint.engine.backends.llvm.ir.vector import Code, V, any_of, select, type_text
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
+from adjoint.engine.backends.registers.elementwise import from_memory, to_memory
+from adjoint.engine.backends.registers.operations import KIND
+from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.core.dtype import named
 

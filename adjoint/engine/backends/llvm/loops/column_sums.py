@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from adjoint.engine.backends.llvm.ir.operations import KIND, combine, identity
-from adjoint.engine.backends.llvm.ir.vector import V, type_text
+from adjoint.engine.backends.registers.operations import KIND, combine, identity
+from adjoint.engine.backends.registers.vector import V, type_text
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, REDUCE, SHORT, WHOLE, Form
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.elementwise import round_to
-from adjoint.engine.backends.llvm.ir.operations import KIND, combine, lower, random_sample
-from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, select
+from adjoint.engine.backends.llvm.ir.machine import host_features
 from adjoint.engine.backends.llvm.loops.access import Access
 from adjoint.engine.backends.llvm.loops.column_sums import ColumnSums, sums_columns
 from adjoint.engine.backends.llvm.loops.nests import Env, LaneScope, LoopNest
@@ -20,6 +18,9 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     pieces_text,
     words_of,
 )
+from adjoint.engine.backends.registers.elementwise import round_to
+from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
+from adjoint.engine.backends.registers.vector import Code, V, select
 from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, SHORT, WHOLE, Form
 from adjoint.engine.core.dtype import named
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND, combine, identity
-from adjoint.engine.backends.llvm.ir.vector import V
+from adjoint.engine.backends.registers.operations import KIND, combine, identity
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.compiler.loops.ir import WHOLE
 
 if TYPE_CHECKING:

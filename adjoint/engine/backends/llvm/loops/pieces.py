@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import cache
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.vector import Code, V
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
+from adjoint.engine.backends.registers.vector import Code, V
 from adjoint.engine.compiler.loops.ir import LOAD, Form
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)

@@ -9,15 +9,21 @@ from functools import cache, partial
 from time import perf_counter_ns
 from typing import Any
 
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
-from adjoint.engine.backends.llvm.runtime import library, store
+from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
 from adjoint.engine.backends.threads import get_num_threads
-from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.executors import (
+    compiler_for,
+    interpreted_with,
+    register_backend,
+    register_compiler,
+)
 from adjoint.engine.compiler.memory.footprint import check, limit, too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
@@ -37,7 +43,7 @@ from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.code_digest import package_digest
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, stage
-from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
+from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task
 from adjoint.engine.graph.extents import Sizes
 from adjoint.engine.graph.record.sources import State
 
@@ -251,11 +257,8 @@ def compile_elsewhere(task: Task, options: Options) -> Executable:
     devices = {v.spec.device.type for v in task.graph.inputs if not v.host}
     devices |= {v.spec.device.type for node in task.graph for v in node.outputs}
     others = devices - {"cpu"}
-    backend = HOOKS.devices.get(others.pop()) if len(others) == 1 else None
-    if backend is None:
-        return interpreted(task)
-    made: Executable = importlib.import_module(backend).compile_task(task, options)
-    return made
+    compile_there = compiler_for(others.pop()) if len(others) == 1 else interpreted_with
+    return compile_there(task, options=options)
 
 
 def disk_key(task: Task, options: Any) -> str | None:
@@ -330,3 +333,4 @@ def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:
 
 
 register_backend("native", maker)
+register_compiler("cpu", compile_task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.program.arena import Arena
@@ -12,7 +13,7 @@ from adjoint.engine.backends.llvm.program.native import Native
 from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned, shared_by
 from adjoint.engine.backends.llvm.program.sized import told_of as told_of
 from adjoint.engine.backends.llvm.program.validate import Validated
-from adjoint.engine.backends.llvm.runtime import library, store
+from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.accounts import Account, accounts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import Code, V, select
+from adjoint.engine.backends.registers.vector import Code, V, select
 from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 
 

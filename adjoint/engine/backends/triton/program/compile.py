@@ -6,13 +6,12 @@ import warnings
 from functools import partial
 from typing import Any
 
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.triton.program.apart import Apart, parts_of
 from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
-from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
@@ -46,7 +45,7 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         parts = parts_of(task)
         if parts is not None:
             on_device = partial(GpuProgram, options=options, machine=machine(index))
-            return Apart(*parts, on_device, partial(native.compile_task, options=options))
+            return Apart(*parts, on_device, partial(compiler_for("cpu"), options=options))
         made = small_program(task, options, machine(index), Device("cuda", index))
     except KernelError as error:
         return given_up(task, str(error))
@@ -65,3 +64,4 @@ def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:
 
 
 register_backend("triton", maker)
+register_compiler("cuda", compile_task)

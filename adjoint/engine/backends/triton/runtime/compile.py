@@ -1,6 +1,6 @@
 """From a kernel's source to a cubin, by Triton alone: no GPU is needed, nor any other library.
 
-Cubins are kept on disk by content (`backends.llvm.runtime.store`).
+Cubins are kept on disk by content (`backends.disk.store`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.core.keys import key_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.llvm.runtime import store
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.runtime.compile import (
     CompiledKernel,

@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.product.template import common_batches
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import (
+    ARENA,
+    OWN,
+    Buffer,
+    Place,
+    common_batches,
+    row_major,
+)
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
-from adjoint.engine.backends.llvm.templates.rows.template import packed
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.backends.triton.schedule import power_of_two
@@ -16,7 +15,7 @@ from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, sized, whole
-from adjoint.engine.compiler.target import Setting, Template
+from adjoint.engine.compiler.target import Setting, Template, all_but_first
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.graph.ir import Node, Value
 
@@ -147,5 +146,7 @@ def rows_source(
 
 
 TEMPLATES = {
-    "index_put": Template(accepts, packed, steps, zeros=frozenset({0}), accepts_moved=can_put)
+    "index_put": Template(
+        accepts, all_but_first, steps, zeros=frozenset({0}), accepts_moved=can_put
+    )
 }

@@ -11,11 +11,11 @@ Note [filters]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 ROWS = 64  # output channels whose panels are packed together, at most
 BYTES = 2048  # of positions packed at a time

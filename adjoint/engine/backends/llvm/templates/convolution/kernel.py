@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.llvm.ir.vector import V, select, width
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
+from adjoint.engine.backends.registers.vector import V, select, width
 
 PANELS = 3  # of columns in a piece
 AHEAD = 128  # bytes of a row of the input asked for before they are needed

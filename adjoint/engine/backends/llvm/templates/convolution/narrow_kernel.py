@@ -7,11 +7,11 @@ groups, so that their table is made once.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 CHUNK = 256  # positions in a piece
 WIDE = 4  # registers at a time where positions are neighbours

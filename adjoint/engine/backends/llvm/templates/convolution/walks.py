@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from adjoint.engine.backends.llvm.ir.vector import V, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.registers.vector import V, select
 
 RANK = 3  # coordinates, beside the example
 

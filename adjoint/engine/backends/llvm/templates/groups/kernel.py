@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.vector import V, mad
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.registers.vector import V, mad
 
 (X, W, SCALE, ZERO, BIAS, C, M, N, GROUPS, GROUP, X_ROW, C_ROW, PART, PIECES, WORDS) = range(15)
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from adjoint.engine.backends.llvm.ir.machine import machine
-from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.registers.vector import V
 
 OFFSET = 128  # that makes a signed byte unsigned
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.vector import V, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.integers.dots import DOTS, OFFSET, Dot
+from adjoint.engine.backends.registers.vector import V, select
 
 (
     A, B, C, M, N, K, A_ROW, B_ROW, C_ROW, ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, PIECES,

@@ -10,12 +10,10 @@ from adjoint.engine.backends.llvm.templates.integers import kernel
 from adjoint.engine.backends.llvm.templates.integers.dots import host_dot
 from adjoint.engine.backends.llvm.templates.product.template import (
     batches,
-    common_batches,
     one_tall,
     slice_batch,
 )
-from adjoint.engine.backends.llvm.templates.product.tiled import Dims
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import Dims, Place, common_batches
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
 from adjoint.engine.graph.extents import computed, typical

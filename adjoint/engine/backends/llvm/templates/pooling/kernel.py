@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.llvm.ir.vector import V, select
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
+from adjoint.engine.backends.registers.vector import V, select
 
 LANES = 8  # windows at a time
 

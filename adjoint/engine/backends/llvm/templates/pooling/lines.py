@@ -5,11 +5,11 @@ A *line* is all elements that differ along that dimension alone; arrays are in r
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.operations import combine
-from adjoint.engine.backends.llvm.ir.vector import V, mad
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.registers.operations import combine
+from adjoint.engine.backends.registers.vector import V, mad
 
 LANES = 8
 PUT = "put"

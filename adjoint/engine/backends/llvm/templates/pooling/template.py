@@ -6,10 +6,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
 from adjoint.engine.backends.llvm.templates.pooling import lines
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
 from adjoint.engine.compiler.memory.places import Place

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.elementwise import from_memory, round_to, to_memory
-from adjoint.engine.backends.llvm.ir.operations import KIND, lower
-from adjoint.engine.backends.llvm.ir.vector import V
 from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.registers.elementwise import from_memory, round_to, to_memory
+from adjoint.engine.backends.registers.operations import KIND, lower
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.compiler.loops.epilogues import Epilogue, MatrixReference
 from adjoint.engine.compiler.loops.ir import LOAD
 from adjoint.engine.core.dtype import named

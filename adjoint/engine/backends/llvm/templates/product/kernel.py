@@ -12,12 +12,12 @@ Note [products]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, select, width
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.ending import EndingWriter
 from adjoint.engine.backends.llvm.templates.product.packing import move
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, multiply
+from adjoint.engine.backends.registers.vector import V, select, width
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 
 (

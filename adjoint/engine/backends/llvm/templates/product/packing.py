@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, select, width
 from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+from adjoint.engine.backends.registers.vector import V, select, width
 
 SQUARE = 16  # bytes of the vectors that a square is turned with
 AHEAD = 8  # rows that are asked for before they are copied: they may be far apart

@@ -6,12 +6,11 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
 from adjoint.engine.backends.llvm.templates.product.tiled import (
-    Dims,
     product_steps,
     product_steps_with,
 )
 from adjoint.engine.compiler.loops.epilogues import Epilogue
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import Dims, Place, common_batches
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
@@ -48,25 +47,6 @@ def batches(place: Place) -> list[tuple[int, int]]:
         else:
             merged.append((n, s))
     return merged
-
-
-def common_batches(places: list[Place]) -> Dims:
-    """Batch dimensions of all three, merged where all agree: (size, strides)."""
-    dims: Dims = []
-    shape = places[-1].shape[:-2]
-    rank = len(shape)
-    for d, n in enumerate(shape):
-        if n == 1:
-            continue
-        strides = []
-        for place in places:
-            at = d - rank + len(place.shape) - 2
-            strides.append(place.strides[at] if at >= 0 and place.shape[at] != 1 else 0)
-        if dims and all(a == b * n for a, b in zip(dims[-1][1], strides, strict=True)):
-            dims[-1] = (dims[-1][0] * n, tuple(strides))
-        else:
-            dims.append((n, tuple(strides)))
-    return dims
 
 
 def steps_with(

@@ -8,10 +8,10 @@ Note [thin products]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, mad, width
 from adjoint.engine.backends.llvm.ir.writer import Writer
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.registers.vector import V, mad, width
 
 (
     X, Y, C, M, T, K, X_ROW, Y_ROW, C_ROW, C_T, ROWS, ROW_PARTS, PIECES,

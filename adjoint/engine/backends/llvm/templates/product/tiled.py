@@ -16,11 +16,9 @@ from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
 from adjoint.engine.compiler.loops.epilogues import Epilogue
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Dims, Place
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
 from adjoint.engine.graph.extents import computed, is_extent, typical
-
-Dims = list[tuple[int, tuple[int, ...]]]  # two ranges of a batch: size, strides in A, B and C
 
 PIECES = 16  # a large product is dealt out in at least so many pieces
 WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several

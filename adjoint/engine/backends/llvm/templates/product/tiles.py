@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from adjoint.engine.backends.llvm.ir.machine import machine
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select, width
 from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 FLAT = 256  # bytes of a tile of one row
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed

@@ -10,10 +10,11 @@ end, the status; then for each index its array, the size of its dimension and it
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.elementwise import from_memory, stored_kind, to_memory
-from adjoint.engine.backends.llvm.ir.operations import combine
-from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, type_text
+from adjoint.engine.backends.llvm.ir.machine import host_features
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
+from adjoint.engine.backends.registers.elementwise import from_memory, stored_kind, to_memory
+from adjoint.engine.backends.registers.operations import combine
+from adjoint.engine.backends.registers.vector import Code, V, type_text
 from adjoint.engine.core.dtype import DType
 
 PART = 64  # columns

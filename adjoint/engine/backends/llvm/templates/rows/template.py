@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.rows import kernel as rows
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, sized, whole
-from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.compiler.target import Setting, Template, all_but_first
 from adjoint.engine.graph.ir import Node, Value
 
 
@@ -31,11 +31,6 @@ def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         and spec.dtype.name in KIND
         and all(x.spec.dtype.name == "int64" for x in inputs[2:])
     )
-
-
-def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
-    """Values and indices are read in row-major order."""
-    return {i for i, x in enumerate(inputs) if i > 0 and not layout(x).contiguous}
 
 
 def steps(
@@ -66,4 +61,4 @@ def steps(
     return [copy_step(setting.target, base, out, "index_put"), launch] if base != out else [launch]
 
 
-TEMPLATES = {"index_put": Template(accepts, packed, steps, accepts_moved=can_put)}
+TEMPLATES = {"index_put": Template(accepts, all_but_first, steps, accepts_moved=can_put)}

@@ -13,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.elementwise import (
+from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.registers.elementwise import (
     LOWER,
     from_memory,
     kind_of,
     stored_kind,
     to_memory,
 )
-from adjoint.engine.backends.llvm.ir.operations import combine, identity
-from adjoint.engine.backends.llvm.ir.vector import Code, V, host_features, select, type_text
+from adjoint.engine.backends.registers.operations import combine, identity
+from adjoint.engine.backends.registers.vector import Code, V, select, type_text
 from adjoint.engine.core.dtype import DType, int64
 
 OUT, FIRST, SECOND, BEFORE, LENGTH, AFTER, PARTS, PIECES, WORDS = range(9)

@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.array.reduce.reduction import LONG
-from adjoint.engine.backends.llvm.ir.elementwise import kind_of
-from adjoint.engine.backends.llvm.ir.operations import KIND
 from adjoint.engine.backends.llvm.templates.running import kernel as running
 from adjoint.engine.backends.llvm.templates.running.kernel import Running
+from adjoint.engine.backends.registers.elementwise import kind_of
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adjoint.engine.backends.llvm.ir.vector import Code, V, type_text
+from adjoint.engine.backends.registers.vector import Code, V, type_text
 
 
 def struct(kinds: Sequence[str], lanes: int = 1) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from adjoint.engine.backends.array.random import portable
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import polynomial, two_product, widened
-from adjoint.engine.backends.llvm.ir.math.exponential import exp, exp_inside
-from adjoint.engine.backends.llvm.ir.math.logarithm import log, log1p
-from adjoint.engine.backends.llvm.ir.vector import V, at_most, mad, select, when_any
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import polynomial, two_product, widened
+from adjoint.engine.backends.registers.math.exponential import exp, exp_inside
+from adjoint.engine.backends.registers.math.logarithm import log, log1p
+from adjoint.engine.backends.registers.vector import V, at_most, mad, select, when_any
 
 INF = float("inf")
 ROOT_HALF = tables.ROOT_HALF[0]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import polynomial, widened
-from adjoint.engine.backends.llvm.ir.math.logarithm import log
-from adjoint.engine.backends.llvm.ir.math.trigonometric import cos_inside, sin, sin_inside
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select, when_any
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import polynomial, widened
+from adjoint.engine.backends.registers.math.logarithm import log
+from adjoint.engine.backends.registers.math.trigonometric import cos_inside, sin, sin_inside
+from adjoint.engine.backends.registers.vector import V, mad, select, when_any
 
 INF = float("inf")
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)

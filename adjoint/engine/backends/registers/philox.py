@@ -8,7 +8,7 @@ the high half of each: c1 c0 c3 c2.
 from __future__ import annotations
 
 from adjoint.engine.backends.array.random.philox import M0, M1, ROUNDS, W0, W1
-from adjoint.engine.backends.llvm.ir.vector import V, select, type_text
+from adjoint.engine.backends.registers.vector import V, select, type_text
 
 Block = tuple[V, V, V, V]
 

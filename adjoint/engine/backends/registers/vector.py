@@ -1,12 +1,12 @@
-"""Values in registers, and the lines of LLVM IR that make them.
+"""Values in registers, and the lines that make them: LLVM IR, unless another writer is given.
 
 A `V` is a scalar (one lane) or a vector of any power of two of lanes; its operators append
 instructions to its `Code`. Lanes need not match a register: LLVM splits wide vectors, which is
 how kernels unroll. Nothing optimises what is written here beyond instruction selection.
 
 Note [writers]
-    Lowerings (`elementwise`, `laws`, `philox`) know values and their operators only. What an
-    operator writes is a method of `Code`; the Triton backend's code writes Triton instead, with
+    Lowerings (`elementwise`, `distributions`, `philox`) know values and their operators only. What
+    an operator writes is a method of `Code`; the Triton backend's code writes Triton instead, with
     all of a tile in one lane.
 
 Kinds: f32 f64, signed i8 i16 i32 i64, unsigned u8 u16 u32 u64, and i1 for masks and booleans.
@@ -18,9 +18,6 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
-
-from adjoint.engine.backends.llvm.ir.machine import Features as Features
-from adjoint.engine.backends.llvm.ir.machine import host_features as host_features
 
 Number: TypeAlias = bool | int | float
 Operand: TypeAlias = "V | Number"
@@ -57,6 +54,16 @@ def type_text(kind: str, lanes: int) -> str:
     """
     element = _TYPES[kind][0]
     return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a machine can do that decides which instructions are written."""
+
+    fused: bool = True  # multiply-add in one rounding
+    halves: bool = True  # conversion between float16 and float32
+    nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
+    device: bool = False  # remainders of floats, sines and cosines by functions of the device
 
 
 @dataclass(slots=True)

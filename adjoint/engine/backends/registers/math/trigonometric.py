@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.angles import huge_angle
-from adjoint.engine.backends.llvm.ir.math.common import fast_two_sum, polynomial, two_sum
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select, when_any
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.angles import huge_angle
+from adjoint.engine.backends.registers.math.common import fast_two_sum, polynomial, two_sum
+from adjoint.engine.backends.registers.vector import V, mad, select, when_any
 
 TWO_OVER_PI = 0.6366197723675814
 # Above these the quotient n has too many bits for the products to be exact.

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import half_bits
-from adjoint.engine.backends.llvm.ir.math import (
+from adjoint.engine.backends.registers import half_bits
+from adjoint.engine.backends.registers.math import (
     division,
     error,
     exponential,
@@ -27,8 +27,8 @@ from adjoint.engine.backends.llvm.ir.math import (
     power,
     trigonometric,
 )
-from adjoint.engine.backends.llvm.ir.math.common import sign_bit
-from adjoint.engine.backends.llvm.ir.vector import (
+from adjoint.engine.backends.registers.math.common import sign_bit
+from adjoint.engine.backends.registers.vector import (
     V,
     is_signed,
     nan_max,

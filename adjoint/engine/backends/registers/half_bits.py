@@ -7,7 +7,7 @@ the conversion.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.vector import V, select, type_text
+from adjoint.engine.backends.registers.vector import V, select, type_text
 
 
 def bfloat16_bits(x: V) -> V:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.vector import V, mad
+from adjoint.engine.backends.registers.vector import V, mad
 
 
 @dataclass(frozen=True, slots=True)

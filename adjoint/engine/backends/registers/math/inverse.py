@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import FORMAT, polynomial
-from adjoint.engine.backends.llvm.ir.math.logarithm import log, log1p
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import FORMAT, polynomial
+from adjoint.engine.backends.registers.math.logarithm import log, log1p
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 INF = float("inf")
 PI = {"f32": tables.PI_F32, "f64": tables.PI_F64}  # in two parts

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from functools import cache
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import fast_two_sum, two_product, two_sum
-from adjoint.engine.backends.llvm.ir.math.lanes import by_lane, struct
-from adjoint.engine.backends.llvm.ir.vector import Code, Features, V, int_max, int_min, literal, mad
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import fast_two_sum, two_product, two_sum
+from adjoint.engine.backends.registers.math.lanes import by_lane, struct
+from adjoint.engine.backends.registers.vector import (
+    Code,
+    Features,
+    V,
+    int_max,
+    int_min,
+    literal,
+    mad,
+)
 
 PIECES = 9
 _TABLE = "@adjoint.two_over_pi"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import fast_two_sum, polynomial, two_product
-from adjoint.engine.backends.llvm.ir.math.division import integer_power
-from adjoint.engine.backends.llvm.ir.math.exponential import exp2
-from adjoint.engine.backends.llvm.ir.math.logarithm import split
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import fast_two_sum, polynomial, two_product
+from adjoint.engine.backends.registers.math.division import integer_power
+from adjoint.engine.backends.registers.math.exponential import exp2
+from adjoint.engine.backends.registers.math.logarithm import split
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 INF = float("inf")
 Pair = tuple[V, V]

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir import distributions, philox
-from adjoint.engine.backends.llvm.ir.elementwise import LOWER, cast, kind_of, stored_kind, supports
-from adjoint.engine.backends.llvm.ir.vector import (
+from adjoint.engine.backends.registers import distributions, philox
+from adjoint.engine.backends.registers.elementwise import (
+    LOWER,
+    cast,
+    kind_of,
+    stored_kind,
+    supports,
+)
+from adjoint.engine.backends.registers.vector import (
     Code,
     V,
     int_max,

@@ -1,4 +1,4 @@
-"""From random words to samples, bit for bit as `backends.array.laws` makes them.
+"""From random words to samples, bit for bit as `backends.array.random.distributions` makes them.
 
 Both use integer operations and + - * / sqrt alone, rounded one at a time in the same order: no
 multiply-add is fused here. Where that picks elements (the tail of a normal), this computes both
@@ -14,8 +14,8 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.random import portable
-from adjoint.engine.backends.llvm.ir.elementwise import kind_of, round_to
-from adjoint.engine.backends.llvm.ir.vector import V, select, when_any
+from adjoint.engine.backends.registers.elementwise import kind_of, round_to
+from adjoint.engine.backends.registers.vector import V, select, when_any
 from adjoint.engine.core.dtype import DType
 
 Table = tuple[float, ...]

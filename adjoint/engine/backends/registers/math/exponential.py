@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import FORMAT, polynomial
-from adjoint.engine.backends.llvm.ir.vector import V, at_most, clip, mad, select
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import FORMAT, polynomial
+from adjoint.engine.backends.registers.vector import V, at_most, clip, mad, select
 
 LOG2_E = tables.LOG2_E_F64[0]
 

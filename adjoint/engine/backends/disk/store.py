@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from adjoint.engine.backends.llvm.runtime.private import CachedFile, PrivateFolder
+from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
 
 VERSION = "2"  # of the files' layout; another version uses another folder
 DEFAULT_LIMIT = 2**30

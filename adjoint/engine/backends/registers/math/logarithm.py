@@ -6,15 +6,15 @@ polynomial in f; float64 one in s = f / (2 + f), for which log(1 + f) = 2 atanh(
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.math import tables
-from adjoint.engine.backends.llvm.ir.math.common import (
+from adjoint.engine.backends.registers.math import tables
+from adjoint.engine.backends.registers.math.common import (
     FORMAT,
     fast_two_sum,
     polynomial,
     two_product,
     two_sum,
 )
-from adjoint.engine.backends.llvm.ir.vector import V, mad, select
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 INF = float("inf")
 # Bits of sqrt(1/2), rounded down.

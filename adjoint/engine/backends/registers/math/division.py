@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from adjoint.engine.backends.llvm.ir.math.common import two_product
-from adjoint.engine.backends.llvm.ir.math.lanes import by_lane
-from adjoint.engine.backends.llvm.ir.vector import (
+from adjoint.engine.backends.registers.math.common import two_product
+from adjoint.engine.backends.registers.math.lanes import by_lane
+from adjoint.engine.backends.registers.vector import (
     Code,
     Features,
     V,
