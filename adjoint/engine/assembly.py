@@ -100,6 +100,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.ops.image.pixels",
     "adjoint.engine.ops.nn.activations",
     "adjoint.engine.ops.nn.channel_norm",
+    "adjoint.engine.ops.nn.binary_cross_entropy",
     "adjoint.engine.ops.nn.classification",
     "adjoint.engine.ops.nn.ctc",
     "adjoint.engine.ops.nn.distances",
