@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from adjoint.engine.core.layout import contiguous_format, has_format, strided
@@ -270,3 +271,18 @@ def new_tensor(
 def new(self: Tensor, *args: Any) -> Tensor:
     """A tensor of this one's dtype from sizes or data (PyTorch's old form)."""
     return HOOKS.array.legacy_constructor(Tensor, *args, dtype=self.dtype, device=self.device)
+
+
+@method
+def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The array API standard's functions, which take tensors: `adjoint.array_api`."""
+    found = importlib.import_module("adjoint.array_api")  # above the engine; few programs need it
+    return found.arrays.namespace(self, api_version=api_version)
+
+
+@method
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
+    """The tensor on a device, by the array API standard's name for `to`."""
+    if stream is not None:
+        raise ValueError("to_device: streams are chosen by `adjoint.cuda`; pass stream=None")
+    return self.to(device)
