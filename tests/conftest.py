@@ -1,10 +1,51 @@
-"""Settings of every test: graphs are verified wherever they are made, and code is kept apart."""
+"""Settings of every test: what it finds is the same on any machine, in any order, under any load.
+
+Graphs are verified wherever they are made, and code is kept apart.
+"""
 
 from __future__ import annotations
 
 import os
+import random
+import signal
 from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
 
 # Before adjoint is imported: both are read when first needed.
 os.environ.setdefault("ADJOINT_VERIFY", "1")
 os.environ.setdefault("ADJOINT_CACHE_DIR", str(Path(__file__).parent.parent / ".cache"))
+
+import adjoint as ad
+
+# How long an example takes says how busy the machine is. Examples are the same in every run;
+# HYPOTHESIS_PROFILE=random looks for others.
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+# What a shell starts in the background ignores Ctrl-C, and so would every process that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def seed_all() -> None:
+    """What is drawn without a seed depends on no other test."""
+    random.seed(0)
+    np.random.seed(0)
+    ad.manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Before a module is imported, which may draw."""
+    if isinstance(collector, pytest.Module):
+        seed_all()
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    seed_all()

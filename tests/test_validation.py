@@ -21,6 +21,7 @@ from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.registers import elementwise
 from adjoint.engine.compiler.flow import scans
 from adjoint.engine.compiler.package.tolerance import differing
+from adjoint.quantization.functional import grouped_linear
 
 Break = Callable[[str], None]
 X = ad.linspace(-2, 2, 40).reshape(4, 10)
@@ -172,6 +173,16 @@ def test_rounding_that_matters_is_no_fault() -> None:
     x = ad.randn(33, 65)
     ad.compile(fn, validate=True)(x)
     ad.compile(fn, validate=True)(x.to(ad.float64))
+
+
+def test_sums_that_cancel_inside_what_was_kept_whole() -> None:
+    """The weights' terms are some hundred times the sum: rounding is of their size."""
+    scale, weight = ad.full((1, 5), 0.1), ad.randint(-128, 128, (1, 160), dtype=ad.int8)
+    fn = lambda x: grouped_linear(x, weight, scale, None, None, 8, 32)
+    for _ in range(20):
+        x = ad.randn(1, 160)
+        x -= (x @ weight.float().t()) / (weight.float() ** 2).sum() * weight.float()
+        ad.compile(fn, validate=True)(x)
 
 
 @pytest.mark.parametrize(

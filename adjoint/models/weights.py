@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
-from adjoint.engine.core.budget import Budget
-from adjoint.engine.core.budget import read_json as parse_json
+from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
@@ -38,13 +37,7 @@ INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file's object."""
     data = path.read_bytes()
-    try:
-        found = parse_json(data, Budget(len(data), f"from_pretrained: {path}"))
-    except ValueError as error:
-        raise RuntimeError(f"from_pretrained: {path} is no JSON: {str(error)[:400]}") from error
-    if not isinstance(found, dict):
-        raise RuntimeError(f"from_pretrained: {path} holds a {type(found).__name__}, not an object")
-    return found
+    return read_json_object(data, Budget(len(data), f"from_pretrained: {path}"))
 
 
 def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ import adjoint as ad
 from adjoint.engine.core.libraries import need
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.reading import LIMIT, OnnxError, array
+from adjoint.onnx.reading import LIMIT, OnnxError, constant
 from adjoint.onnx.table import OPERATORS, Body, Call, Operator
 from adjoint.onnx.types import Value, value_of
 
@@ -172,7 +172,7 @@ def run_graph(
     """A graph of control flow as a function of its inputs."""
     inner = Environment(outer)
     for tensor in graph.initializer:
-        inner.put(tensor.name, value_of(array(tensor, scope.folder)), True)
+        inner.put(tensor.name, value_of(constant(tensor, scope.folder)), True)
     for formal, value in zip(graph.input, arguments, strict=True):
         inner.put(formal.name, value, False)
     run_nodes(graph.node, inner, scope)
@@ -263,10 +263,10 @@ def _plain(attribute: Any, scope: Scope) -> Any:
             return [s.decode() for s in attribute.strings]
         case kinds.TENSOR:
             with concrete():
-                return value_of(array(attribute.t, scope.folder))
+                return value_of(constant(attribute.t, scope.folder))
         case kinds.TENSORS:
             with concrete():
-                return [value_of(array(t, scope.folder)) for t in attribute.tensors]
+                return [value_of(constant(t, scope.folder)) for t in attribute.tensors]
         case kinds.GRAPH:
             return attribute.g
         case kinds.TYPE_PROTO:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import heapq
+import math
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import adjoint as ad
-from adjoint.engine.core.state.context import concrete
+import numpy as np
+
+from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 from adjoint.onnx import operators as operators  # fills the table
 from adjoint.onnx.evaluation import Environment, Scope, run_nodes
 from adjoint.onnx.operators.shapes import bounded
-from adjoint.onnx.reading import OnnxError, array, opsets, read_model
+from adjoint.onnx.reading import OnnxError, Reading, array, opsets, read_model
 from adjoint.onnx.types import Value, value_of
 
 
@@ -31,20 +35,21 @@ class OnnxModule(Module):
     def __init__(self, model: Any, folder: Path | None = None) -> None:
         super().__init__()
         graph = model.graph
-        rest = type(model)()
-        rest.CopyFrom(model)
-        del rest.graph.initializer[:], rest.graph.sparse_initializer[:]
+        rest = without(model, "graph")
+        rest.graph.CopyFrom(without(graph, "initializer", "sparse_initializer"))
         # Plain bytes: what can be pickled and copied, and what a recording knows not to change.
         self._source = rest.SerializeToString()
         self._folder = None if folder is None else str(folder)
         plan(self._source, self._folder)  # says now what is wrong with it
         self._constants: dict[str, Value] = {}
         self._weights: dict[str, str] = {}  # the graph's name -> the parameter's
+        self._taken: dict[str, int] = {}  # how often a parameter's name was taken
         statistics = running_statistics(graph)
+        reading = Reading(model.ByteSize(), folder)
         for tensor in graph.initializer:
-            self._add(tensor.name, value_of(array(tensor, folder)), tensor.name in statistics)
+            self._add(tensor.name, value_of(array(tensor, reading)), tensor.name in statistics)
         for sparse in graph.sparse_initializer:
-            self._add(sparse.values.name, dense(sparse, folder))
+            self._add(sparse.values.name, dense(sparse, reading))
         given = {*self._constants, *self._weights}
         self.input_names = tuple(i.name for i in graph.input if i.name not in given)
         self.optional_names = frozenset(i.name for i in graph.input if i.name in given)
@@ -56,8 +61,12 @@ class OnnxModule(Module):
             return
         own = re.sub(r"\W", "_", name) or "weight"
         own = f"w_{own}" if own[0].isdigit() or hasattr(self, own) else own
-        while own in self._parameters or own in self._buffers:
-            own += "_"
+        if own in self._parameters or own in self._buffers:
+            taken = self._taken.get(own, 0) + 1
+            while (named := f"{own}_{taken}") in self._parameters or named in self._buffers:
+                taken += 1
+            self._taken[own] = taken
+            own = named
         if fixed:
             self.register_buffer(own, value)
         else:
@@ -110,7 +119,7 @@ def running_statistics(graph: Any) -> set[str]:
 @functools.lru_cache(maxsize=64)
 def plan(source: bytes, folder: str | None) -> tuple[list[Any], Scope]:
     """The nodes of a model in the order that they run in, and what they can refer to."""
-    model, _ = read_model(source)
+    model = need("onnx", "adjoint.onnx").ModelProto.FromString(source)  # its texts were checked
     functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions}
     where = None if folder is None else Path(folder)
     return ordered(model.graph), Scope(opsets(model.opset_import), functions, where)
@@ -121,36 +130,67 @@ def ordered(graph: Any) -> list[Any]:
     made = {name for node in graph.node for name in node.output if name}
     if sum(1 for node in graph.node for name in node.output if name) != len(made):
         raise OnnxError("onnx.load: a value is made by two nodes.")
-    ready = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    ready |= {s.values.name for s in graph.sparse_initializer}
-    waiting, placed = list(graph.node), []
-    while waiting:
-        later = []
-        for node in waiting:
-            if all(name in ready or name not in made for name in node.input):
-                placed.append(node)
-                ready.update(node.output)
-            else:
-                later.append(node)
-        if len(later) == len(waiting):
-            raise OnnxError(
-                "onnx.load: nodes need one another in a circle: "
-                f"{[n.name or n.op_type for n in later[:5]]}."
-            )
-        waiting = later
+    given = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    given |= {s.values.name for s in graph.sparse_initializer}
+    nodes, users = list(graph.node), defaultdict(list)
+    missing: list[int] = []  # of each node, how many of its inputs are not made yet
+    for i, node in enumerate(nodes):
+        needed = {name for name in node.input if name in made and name not in given}
+        missing.append(len(needed))
+        for name in needed:
+            users[name].append(i)
+    ready = [i for i, count in enumerate(missing) if not count]  # a heap: the file's order
+    placed = []
+    while ready:
+        node = nodes[heapq.heappop(ready)]
+        placed.append(node)
+        for user in (u for name in node.output for u in users.pop(name, ())):
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    if len(placed) < len(nodes):
+        circle = [n.name or n.op_type for n, count in zip(nodes, missing, strict=True) if count]
+        raise OnnxError(f"onnx.load: nodes need one another in a circle: {circle[:5]}.")
     return placed
 
 
-def dense(sparse: Any, folder: Path | None) -> Value:
+def dense(sparse: Any, reading: Reading) -> Value:
     """A sparse initialiser as a tensor with its zeros."""
+    values, places = array(sparse.values, reading), array(sparse.indices, reading)
+    who, name = "sparse initialiser", sparse.values.name
+    shape = bounded(list(sparse.dims), who)
+    if places.ndim == 2:
+        fits = places.shape == (values.size, len(shape))
+    else:
+        fits = places.shape == (values.size,)
+    if not fits or places.dtype != np.int64 or values.ndim != 1:
+        raise OnnxError(
+            f"onnx.load: {who} {name!r}: values {values.shape} at {places.dtype} {places.shape} "
+            f"are none of a tensor of {tuple(shape)}."
+        )
+    ends = np.array(shape if places.ndim == 2 else [math.prod(shape)])
+    if ((places < 0) | (places >= ends)).any():
+        raise OnnxError(f"onnx.load: {who} {name!r}: a place outside of {tuple(shape)}.")
+    reading.spend(math.prod(shape) * values.dtype.itemsize, f"{who} {name!r}")
+    found = np.zeros(shape, values.dtype)
+    if places.ndim == 2:
+        found[tuple(places.T)] = values
+    else:
+        found.reshape(-1)[places] = values
+    return value_of(found)
 
-    values, places = value_of(array(sparse.values, folder)), value_of(array(sparse.indices, folder))
-    shape = bounded(list(sparse.dims), "sparse initialiser")
-    with concrete():
-        out = ad.zeros(shape, dtype=values.dtype)
-        if places.ndim == 1:
-            return out.reshape(-1).scatter(0, places, values).reshape(shape)
-        return ad.index_put(out, tuple(places.unbind(1)), values)
+
+def without(message: Any, *names: str) -> Any:
+    """A message without some of its fields, which may be large; it shares nothing."""
+    rest = type(message)()
+    for field, value in message.ListFields():
+        if field.name in names:
+            continue
+        if isinstance(value, (str, bytes, int, float)):
+            setattr(rest, field.name, value)
+        else:
+            getattr(rest, field.name).MergeFrom(value)
+    return rest
 
 
 def load(source: Any) -> OnnxModule:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from adjoint.engine.core.budget import Budget, FileRefusal
 from adjoint.engine.core.libraries import need
 from adjoint.onnx.types import ELEMENTS, element
 from adjoint.onnx.types import OnnxError as OnnxError
@@ -25,6 +26,31 @@ NEWEST: Final = {
 LIMIT: Final = 64  # depth of graphs in graphs, and of functions that call functions
 
 
+class Reading:
+    """What reading one model may take, and where its external data may lie.
+
+    A file of external data counts towards the size once, however many tensors are said to be in it.
+    """
+
+    def __init__(self, size: int, folder: Path | None) -> None:
+        self.budget = Budget(size, "onnx.load")
+        self.folder = folder
+        self.files: set[Path] = set()
+
+    def spend(self, count: int, who: str) -> None:
+        """Take so many bytes, or refuse."""
+        try:
+            self.budget.spend(count, who)
+        except FileRefusal as error:
+            raise OnnxError(str(error)) from None
+
+    def opened(self, path: Path, size: int) -> None:
+        """Note a file that is read besides the model."""
+        if path not in self.files:
+            self.files.add(path)
+            self.budget.enlarge(size)
+
+
 def read_model(source: Any) -> tuple[Any, Path | None]:
     """A model's message, and the folder that its external data may lie in."""
     onnx = need("onnx", "adjoint.onnx")
@@ -36,10 +62,9 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
     else:
         path = Path(source)
         data = path.read_bytes()
-    model = onnx.ModelProto()
     name = "<bytes>" if path is None else str(path)
     try:
-        model.ParseFromString(data)
+        model = onnx.ModelProto.FromString(data)
     except Exception as error:
         raise OnnxError(f"onnx.load: {name} is truncated or not an ONNX model: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
@@ -91,7 +116,7 @@ def opsets(imports: Any) -> dict[str, int]:
     return found
 
 
-def array(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
+def array(tensor: Any, reading: Reading) -> np.ndarray[Any, Any]:
     """The elements of a tensor in a file."""
     helper = need("onnx.numpy_helper", "adjoint.onnx")
     shape = tuple(tensor.dims)
@@ -100,13 +125,19 @@ def array(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
     if any(d < 0 for d in shape):
         raise OnnxError(f"{who} has a negative size: {shape}.")
     if tensor.data_location == tensor.EXTERNAL:
-        return external(tensor, kind, shape, folder)
+        return external(tensor, kind, shape, reading)
     held = _held(tensor)
     count = math.prod(shape)
     if count > held:
         raise OnnxError(
             f"{who} says {count} elements, shape {shape}, and the file holds at most {held}."
         )
+    # What the message takes besides the bytes it came from, and the array made of it.
+    listed = held - 4 * len(tensor.raw_data) - len(tensor.string_data)
+    reading.spend(
+        2 * listed + 128 * len(tensor.string_data) + count * kind.itemsize,
+        f"tensor {tensor.name!r}",
+    )
     try:
         found = helper.to_array(tensor)
     except Exception as error:
@@ -114,6 +145,11 @@ def array(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
     if found.dtype.kind in "SU":
         found = found.astype(object)
     return np.asarray(found).astype(kind, copy=False)
+
+
+def constant(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
+    """The elements of a tensor that stands in a node."""
+    return array(tensor, Reading(tensor.ByteSize(), folder))
 
 
 def _held(tensor: Any) -> int:
@@ -129,10 +165,10 @@ def _held(tensor: Any) -> int:
 
 
 def external(
-    tensor: Any, kind: np.dtype[Any], shape: tuple[int, ...], folder: Path | None
+    tensor: Any, kind: np.dtype[Any], shape: tuple[int, ...], reading: Reading
 ) -> np.ndarray[Any, Any]:
     """The elements of a tensor that lie in a file beside the model."""
-    who = f"onnx.load: tensor {tensor.name!r}"
+    who, folder = f"onnx.load: tensor {tensor.name!r}", reading.folder
     if folder is None:
         raise OnnxError(f"{who} lies in another file; give the path of the model.")
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -167,6 +203,8 @@ def external(
             f"{offset}, length {length}, "
             f"and {location!r} has {size}."
         )
+    reading.opened(path, size)
+    reading.spend(2 * wanted, f"tensor {tensor.name!r}")
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read(wanted)

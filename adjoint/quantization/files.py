@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from adjoint import nn
-from adjoint.engine.core.budget import Budget, read_json
+from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
 from adjoint.quantization.modules.kept import KINDS, Kept
@@ -91,15 +91,18 @@ def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
             "metadata). Was it written by save_quantized?"
         )
     text = metadata[KEY].encode()
-    about = read_json(text, Budget(len(text), f"load_quantized: {source}"))
-    fields = about.get("layers"), about.get("shared")
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    about = read_json_object(text, Budget(len(text), f"load_quantized: {source}: {KEY}"))
+    if about.get("format") != FORMAT:
         raise RuntimeError(
             f"load_quantized: {source} is of format {about.get('format')!r}, this version of "
             f"Adjoint reads {FORMAT}"
         )
-    if not all(isinstance(x, dict) for x in fields) or not all(
-        isinstance(x, dict) for x in about["layers"].values()
+    layers, shared = about.get("layers"), about.get("shared")
+    if (
+        not isinstance(layers, dict)
+        or not isinstance(shared, dict)
+        or not all(isinstance(options, dict) for options in layers.values())
+        or not all(isinstance(stored, str) for stored in shared.values())
     ):
         raise RuntimeError(f"load_quantized: {source}: damaged description of its layers")
     return about

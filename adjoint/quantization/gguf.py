@@ -194,7 +194,17 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
         if name in tensors:
             raise cursor.fail(f"two tensors called {name[:80]!r}")
         tensors[name] = _tensor(cursor, gguf, start, name, shape, kind, offset)
+    _check_apart(cursor, [(offset, tensors[name]) for name, _, _, offset in entries])
     return GGUFFile(metadata, tensors)
+
+
+def _check_apart(cursor: _Cursor, placed: list[tuple[int, GGUFTensor]]) -> None:
+    """No byte is of two tensors: a small file would stand for any number of large ones."""
+    end, last = 0, ""
+    for offset, tensor in sorted(placed, key=lambda each: each[0]):
+        if offset < end:
+            raise cursor.fail(f"tensors {last[:80]!r} and {tensor.name[:80]!r} overlap")
+        end, last = offset + len(tensor.data), tensor.name
 
 
 def _entry(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
@@ -278,7 +288,7 @@ def load_gguf(
             continue
         rows = None if order is None else order.get(ours)
         path, _, last = ours.rpartition(".")
-        module = model.get_submodule(path) if last == "weight" else None
+        module = _submodule(model, path, theirs) if last == "weight" else None
         kept = tensor.grouped() if isinstance(module, (nn.Linear, nn.Embedding)) else None
         if module is None or kept is None:
             real = tensor.dequantize()
@@ -293,6 +303,15 @@ def load_gguf(
     }
     model.load_state_dict(values | made)
     return model
+
+
+def _submodule(model: nn.Module, path: str, theirs: str) -> nn.Module:
+    try:
+        return model.get_submodule(path)
+    except AttributeError:
+        raise RuntimeError(
+            f"load_gguf: the file has a tensor {theirs[:80]!r}, the model no layer {path[:80]!r}"
+        ) from None
 
 
 def _layers(

@@ -18,7 +18,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.core.budget import Budget, read_json
+from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
@@ -95,8 +95,8 @@ def _config(folder: Path) -> dict[str, Any]:
         path = folder / name
         if path.is_file():
             data = path.read_bytes()
-            about = read_json(data, Budget(len(data), f"load_packed: {path}"))
-            found = about.get("quantization_config", about) if isinstance(about, dict) else None
+            about = read_json_object(data, Budget(len(data), f"load_packed: {path}"))
+            found = about.get("quantization_config", about)
             if isinstance(found, dict) and "bits" in found:
                 return found
     raise RuntimeError(
@@ -114,7 +114,8 @@ def load_packed(model: nn.Module, folder: str | os.PathLike[str]) -> nn.Module:
     about = _config(path)
     method, bits = about.get("quant_method", "gptq"), about["bits"]
     group = about.get("group_size", -1)
-    if method not in ("gptq", "awq") or bits not in (4, 8) or type(group) is not int:
+    sound = type(bits) is int and type(group) is int and (group == -1 or 0 < group < 1 << 31)
+    if method not in ("gptq", "awq") or bits not in (4, 8) or not sound:
         raise NotImplementedError(
             f"load_packed: GPTQ of 4 and 8 bits and AWQ of 4 are read; {path} has {method!r} with "
             f"{bits!r} bits and groups of {group!r}"

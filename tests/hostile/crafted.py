@@ -9,26 +9,18 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import adjoint as ad
 from adjoint.data.readers import png
 from adjoint.io.legacy import MAGIC, PROTOCOL
-from tests.hostile.readers import READERS, TABLE, legacy, tokenizer_json, zipped
+from tests.hostile.crafted_models import MODEL_CASES
+from tests.hostile.parts import Case, zipped
+from tests.hostile.readers import READERS, TABLE, legacy, tokenizer_json
 
 MiB = 1 << 20
 PRIME = (1 << 61) - 1  # whole numbers that differ by it have the same hash
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A file, and the reader it is for."""
-
-    reader: str
-    make: Callable[[], bytes]
-    loads: bool = False  # whether it is odd but sound
 
 
 # -- pickles --------------------------------------------------------------------------------------
@@ -630,7 +622,13 @@ OBJECTS: dict[str, Callable[[], bytes]] = {
 }  # fmt: skip
 
 # Odd, but what they ask for is little: they may load, within bounds.
-SOUND = ("a huge int as key", "many sparse tensors", "nested keys", "a module given a list")
+SOUND = (
+    "a huge int as key",
+    "many sparse tensors",
+    "nested keys",
+    "a module given a list",
+    "more pixels than dimensions",
+)
 
 CASES: dict[str, Case] = {
     **{f"pt: {n}": Case("pt", partial(lambda make: archive_of(make()), make), n in SOUND) for n, make in PICKLES.items()},
@@ -639,10 +637,11 @@ CASES: dict[str, Case] = {
     **{f"zip for graphs: {n}": Case("graph", ZIPS[n]) for n in ("entries that overlap", "an entry that occurs twice", "a name above")},
     **{f"safetensors: {n}": Case("safetensors", make) for n, make in SAFETENSORS.items()},
     **{f"graph: {n}": Case("graph", make, n in SOUND) for n, make in GRAPHS.items()},
-    **{f"png: {n}": Case("png", make) for n, make in PNGS.items()},
+    **{f"png: {n}": Case("png", make, n in SOUND) for n, make in PNGS.items()},
     **{f"png by Pillow: {n}": Case("vision", PNGS[n]) for n in ("a bomb", "huge dimensions", "only a signature")},
     **{f"npy: {n}": Case("npy", make) for n, make in NPYS.items()},
     **{f"{reader}: {n}": Case(reader, make) for reader, n, make in OTHERS},
     **{f"checkpoint: {n}": Case("checkpoint", make) for n, make in GENERATORS.items()},
     **{f"objects: {n}": Case("pt objects", partial(lambda make: archive_of(make()), make), n in SOUND) for n, make in OBJECTS.items()},
+    **MODEL_CASES,
 }  # fmt: skip

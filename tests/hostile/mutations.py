@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tests.hostile.readers import Reader
+from tests.hostile.parts import Reader
 
 ABSURD = (0, 1, 2, 7, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 LEAVES: list[Any] = [

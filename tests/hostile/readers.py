@@ -8,12 +8,8 @@ import io
 import json
 import pickle
 import struct
-import tempfile
-import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,21 +26,8 @@ from adjoint.io.pickler import Pickler
 from adjoint.models import WordPieceTokenizer
 from adjoint.models.weights import read_weights
 from adjoint.vision.pictures import default_loader
-
-# A part of a file that a mutation changes, and how the file is put together around it again.
-Part = tuple[bytes, Callable[[bytes], bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """How one kind of file is made and read."""
-
-    name: str  # of the file
-    sample: Callable[[], bytes]
-    read: Callable[[Path], Any]
-    parts: Callable[[bytes], list[Part]] = lambda data: []
-    named: bool = True  # whether errors name the file
-
+from tests.hostile.model_readers import MODEL_READERS
+from tests.hostile.parts import Part, Reader, by_file, gzip_parts, headed, whole, zip_parts
 
 VALUE: Any = {
     "weights": OrderedDict(a=ad.arange(60.0).reshape(3, 20), b=ad.ones(4, dtype=ad.bool)),
@@ -54,39 +37,6 @@ VALUE: Any = {
     "size": ad.Size((2, 3)),
     "dtype": ad.float16,
 }
-
-
-def by_file(write: Callable[[Path], Any], name: str = "a") -> Callable[[], bytes]:
-    """What a function writes to a path."""
-
-    @cache
-    def sample() -> bytes:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, name)
-            write(path)
-            return path.read_bytes()
-
-    return sample
-
-
-def zipped(entries: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip archive."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as target:
-        for name, data in entries.items():
-            target.writestr(name, data)
-    return out.getvalue()
-
-
-def zip_parts(data: bytes) -> list[Part]:
-    with zipfile.ZipFile(io.BytesIO(data)) as source:
-        entries = {name: source.read(name) for name in source.namelist()}
-
-    def around(name: str) -> Callable[[bytes], bytes]:
-        return lambda changed: zipped({**entries, name: changed})
-
-    wanted = [n for n in entries if n.endswith((".pkl", ".json", "byteorder"))]
-    return [(entries[name], around(name)) for name in wanted]
 
 
 def png_parts(data: bytes) -> list[Part]:
@@ -103,13 +53,6 @@ def png_parts(data: bytes) -> list[Part]:
         return png.SIGNATURE + body
 
     return [(header, lambda h: whole(h, lines)), (lines, lambda p: whole(header, p))]
-
-
-def headed(data: bytes) -> list[Part]:
-    """A JSON text behind its length, as safetensors and kept programs have it."""
-    length = int.from_bytes(data[:8], "little")
-    rest = data[8 + length :]
-    return [(data[8 : 8 + length], lambda h: len(h).to_bytes(8, "little") + h + rest)]
 
 
 def legacy(value: Any) -> bytes:
@@ -230,14 +173,6 @@ def model() -> Any:
     return ad.nn.Sequential(ad.nn.Linear(4, 5), ad.nn.ReLU(), ad.nn.Linear(5, 2))
 
 
-def whole(data: bytes) -> list[Part]:
-    return [(data, lambda changed: changed)]
-
-
-def gzip_parts(data: bytes) -> list[Part]:
-    return [(gzip.decompress(data), lambda changed: gzip.compress(changed, 1))]
-
-
 TABLE = b"a,b,c\n" + b"".join(b"%d,%d.5,word%d\n" % (i, i, i % 3) for i in range(30))
 
 READERS: dict[str, Reader] = {
@@ -291,4 +226,5 @@ READERS: dict[str, Reader] = {
     "tokenizer": Reader("tokenizer.json", tokenizer_json, WordPieceTokenizer.from_pretrained, whole, named=False),
     "program": Reader("program", cache(kept_program), read_kept_program, headed),
     "entry": Reader("entry", entry, read_entry, whole),
+    **MODEL_READERS,
 }  # fmt: skip

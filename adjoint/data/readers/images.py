@@ -65,6 +65,8 @@ def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None
             warnings.simplefilter("ignore")  # of sizes, which the budget sees to
             width, height = image.size
             budget.spend((8 if mode is None else 12) * width * height, "an image of its size")
+            if image.mode == "P" and data[:8] == png.SIGNATURE:
+                png.check_palette(data, image.getextrema()[1])
             # One bit as bytes, places in a palette as the colours there.
             wanted = mode or {"1": "L", "P": "RGB"}.get(image.mode)
             shown = image if wanted is None else image.convert(wanted)

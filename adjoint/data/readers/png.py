@@ -68,6 +68,14 @@ def _decode(data: bytes, source: str, budget: Budget) -> Any:
     return _pixels(rows, about, palette)
 
 
+def check_palette(data: bytes, last: int) -> None:
+    """Refuse a file without the colours that its pixels name; Pillow would make some up."""
+    palette = _chunks(data)[1]
+    if palette is None or last >= len(palette):
+        held = 0 if palette is None else len(palette)
+        raise ValueError(f"a palette of {held} colours, a pixel of colour {last}")
+
+
 def _chunks(data: bytes) -> tuple[bytes, Any, list[bytes]]:
     """Header, palette and deflated pixels."""
     header, palette, packed, position = b"", None, [], 8

@@ -14,20 +14,22 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from adjoint.distributed.checkpoint.index import FORMAT, INDEX, Entry, Index, Piece, read_index
 from adjoint.distributed.checkpoint.state_dict import Part
 from adjoint.distributed.collectives import barrier
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.objects import gathered
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.state.processes import STATE
-from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, save_file
 
-INDEX = "index.json"
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -116,7 +118,11 @@ def save(
 
 def _entry(tensor: Tensor, shape: Any, file: str, start: int, count: int) -> dict[str, Any]:
     pieces = [{"file": file, "start": start, "count": count}] if count else []
-    return {"shape": list(shape), "dtype": str(tensor.dtype).split(".")[-1], "pieces": pieces}
+    return {"shape": list(shape), "dtype": _dtype(tensor), "pieces": pieces}
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).split(".")[-1]
 
 
 def _same_everywhere(every: list[dict[str, str]]) -> None:
@@ -143,7 +149,7 @@ def _merged(every: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _publish(partial: Path, final: Path, tensors: dict[str, Any], plain: dict[str, Any]) -> None:
     with open(partial / INDEX, "w") as file:
-        json.dump({"format": 1, "tensors": tensors, "values": plain}, file, indent=1)
+        json.dump({"format": FORMAT, "tensors": tensors, "values": plain}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     old = final.with_name(final.name + ".old")
@@ -172,32 +178,96 @@ def load(
         if not (old / INDEX).exists():
             raise FileNotFoundError(f"checkpoint.load: no checkpoint in {os.fspath(folder)!r}")
         folder = old
-    index = json.loads((folder / INDEX).read_text())
-    files: dict[str, Any] = {}
-    with no_grad():
-        _fill(state_dict, (), index, folder, files)
+    source = _Source(folder, read_index(folder))
+    _check(state_dict, (), source)
+    with no_grad():  # all of it is there: only now does the state change
+        _fill(state_dict, (), source)
 
 
-def _fill(
-    tree: Any, path: tuple[str, ...], index: Any, folder: Path, files: dict[str, Any]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A checkpoint that is read, and its files that are open."""
+
+    folder: Path
+    index: Index
+    files: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def elements(self, name: str, piece: Piece) -> Tensor:
+        """The elements of a piece, as they lie in its file."""
+        if piece.file not in self.files:
+            self.files[piece.file] = load_file(self.folder / piece.file, mmap=True)
+        found, entry = self.files[piece.file].get(name), self.index.tensors[name]
+        if found is None or (found.numel(), _dtype(found)) != (piece.count, entry.dtype):
+            held = "nothing" if found is None else f"{found.numel()} elements of {_dtype(found)}"
+            raise FileError(
+                f"checkpoint.load: {self.folder / piece.file}: damaged: {name[:80]!r} should have "
+                f"{piece.count} elements of {entry.dtype}, it has {held}"
+            )
+        return found.reshape(-1)
+
+
+def _wanted(value: Any) -> tuple[Any, int, int]:
+    """The whole shape of a tensor or part, and which of its elements are here."""
+    if isinstance(value, Part):
+        return value.shard.shape, value.shard.start, value.shard.count
+    return value.shape, 0, value.shape.numel()
+
+
+def _check(tree: Any, path: tuple[str, ...], source: _Source) -> None:
+    """Raise where the checkpoint has not what the state has, before anything is changed."""
     for key, value in tree.items():
         here = (*path, f"{type(key).__name__}:{key}")
         name = _name(here)
         if isinstance(value, Mapping):
-            _fill(value, here, index, folder, files)
-        elif isinstance(value, Part):
-            start, count = value.shard.start, value.shard.count
-            _check_shape(name, index, value.shard.shape)
-            value.tensor[:count].copy_(_elements(name, index, folder, files, start, count))
-        elif isinstance(value, Tensor):
-            _check_shape(name, index, value.shape)
-            found = _elements(name, index, folder, files, 0, value.shape.numel())
-            value.detach().copy_(found.reshape(value.shape))
-        elif name in index["values"]:
-            tree[key] = _like(value, index["values"][name])
-        else:
+            _check(value, here, source)
+        elif isinstance(value, (Part, Tensor)):
+            _check_tensor(name, source, *_wanted(value))
+        elif name not in source.index.values:
             raise KeyError(f"checkpoint.load: the checkpoint has no {name}")
+
+
+def _check_tensor(name: str, source: _Source, shape: Any, start: int, count: int) -> None:
+    entry = source.index.tensors.get(name)
+    if entry is None:
+        raise KeyError(f"checkpoint.load: the checkpoint has no tensor {name}")
+    if entry.shape != tuple(shape):
+        raise ValueError(f"checkpoint.load: {name} is {entry.shape} there and {tuple(shape)} here")
+    got = 0
+    for piece, first, last in _overlaps(entry, start, count):
+        source.elements(name, piece)
+        got += last - first
+    if got != count:
+        raise FileError(
+            f"checkpoint.load: {name}: {count - got} of {count} elements are in none of the files"
+        )
+
+
+def _fill(tree: Any, path: tuple[str, ...], source: _Source) -> None:
+    for key, value in tree.items():
+        here = (*path, f"{type(key).__name__}:{key}")
+        name = _name(here)
+        if isinstance(value, Mapping):
+            _fill(value, here, source)
+        elif isinstance(value, (Part, Tensor)):
+            _, start, count = _wanted(value)
+            entry = source.index.tensors[name]
+            whole = value.tensor[:count] if isinstance(value, Part) else value.detach()
+            parts = [
+                source.elements(name, piece)[first - piece.start : last - piece.start]
+                for piece, first, last in _overlaps(entry, start, count)
+            ]
+            if parts:
+                whole.copy_(cat(parts).reshape(whole.shape))
+        else:
+            tree[key] = _like(value, source.index.values[name])
+
+
+def _overlaps(entry: Entry, start: int, count: int) -> Iterator[tuple[Piece, int, int]]:
+    """The pieces that hold some of the elements asked for: which, from where to where."""
+    for piece in entry.pieces:
+        first, last = max(start, piece.start), min(start + count, piece.start + piece.count)
+        if first < last:
+            yield piece, first, last
 
 
 def _like(held: Any, read: Any) -> Any:
@@ -209,36 +279,3 @@ def _like(held: Any, read: Any) -> Any:
     if isinstance(held, dict) and isinstance(read, dict):
         return {k: _like(held.get(k), v) for k, v in read.items()}
     return read
-
-
-def _check_shape(name: str, index: Any, shape: Any) -> None:
-    if name not in index["tensors"]:
-        raise KeyError(f"checkpoint.load: the checkpoint has no tensor {name}")
-    have = tuple(index["tensors"][name]["shape"])
-    if have != tuple(shape):
-        raise ValueError(f"checkpoint.load: {name} is {have} there and {tuple(shape)} here")
-
-
-def _elements(
-    name: str, index: Any, folder: Path, files: dict[str, Any], start: int, count: int
-) -> Tensor:
-    """Elements of a flattened tensor, from the pieces that hold them."""
-    out: Tensor | None = None
-    got = 0
-    for piece in index["tensors"][name]["pieces"]:
-        first = max(start, piece["start"])
-        last = min(start + count, piece["start"] + piece["count"])
-        if first >= last:
-            continue
-        if piece["file"] not in files:
-            files[piece["file"]] = load_file(folder / piece["file"], mmap=True)
-        source = files[piece["file"]][name].reshape(-1)
-        if out is None:
-            out = zeros(count, dtype=source.dtype)
-        out[first - start : last - start] = source[first - piece["start"] : last - piece["start"]]
-        got += last - first
-    if got != count:
-        raise RuntimeError(
-            f"checkpoint.load: {name}: {count - got} of {count} elements are in none of the files"
-        )
-    return zeros(0) if out is None else out

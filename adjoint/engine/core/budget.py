@@ -55,6 +55,11 @@ class Budget:
                 f"{BASE >> 20} MiB)"
             )
 
+    def enlarge(self, size: int) -> None:
+        """Another file is read for the same value."""
+        self.size += size
+        self.limit += FACTOR * size
+
     def check_key(self, key: Any) -> None:
         """Refuse a key whose hash would take too long, or that has the hash of many others.
 
@@ -141,6 +146,24 @@ def read_json(data: bytes, budget: Budget) -> Any:
         return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
     except RecursionError:
         raise budget.too_deep("a JSON text") from None
+
+
+def read_json_object(data: bytes, budget: Budget) -> dict[str, Any]:
+    """The object that a JSON file holds; anything else is the error of a file.
+
+    Example:
+        >>> read_json_object(b"[1]", Budget(3, "load: a.json"))
+        Traceback (most recent call last):
+            ...
+        adjoint.engine.core.errors.FileError: load: a.json holds a list, not an object
+    """
+    try:
+        found = read_json(data, budget)
+    except ValueError as error:
+        raise FileError(f"{budget.what} is no JSON: {str(error)[:400]}") from error
+    if not isinstance(found, dict):
+        raise FileError(f"{budget.what} holds a {type(found).__name__}, not an object")
+    return found
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -330,13 +330,24 @@ class Reference:
             if subgraphs(node):
                 run = partial(self.graph_run, noise=noise)
                 results = record.decompose(*operands, **params, run=run)  # type: ignore[misc]
+            elif noise is not None and composition(node) is not None:
+                results = self.composed(node, env, noise)
             else:
                 results = record(*operands, **params)
             many = results if isinstance(results, tuple) else (results,)
-            if noise is not None and not subgraphs(node):
+            if noise is not None and not subgraphs(node) and composition(node) is None:
                 off = self.off.get(node)
                 many = tuple(noise.result(record, operands, params, x, off) for x in many)
             env.update(zip(node.outputs, many, strict=True))
+
+    def composed(self, node: Node, env: dict[Value, Any], noise: Noise) -> tuple[Any, ...]:
+        """A composite that was kept whole, with noise in all that it is made of."""
+        graph = composition(node)
+        assert graph is not None
+        given = [self.operand(x, env) for x in node.inputs if isinstance(x, Value)]
+        inner: dict[Value, Any] = dict(zip(graph.inputs, given, strict=True))
+        self.nodes_run(graph, inner, noise)
+        return tuple(inner[v] for v in graph.outputs)
 
     def graph_run(
         self, graph: DataflowGraph, inputs: Sequence[Any], noise: Noise | None
@@ -355,6 +366,11 @@ class Reference:
         if x in env:
             return env[x]
         return self.number(x)
+
+
+def composition(node: Node) -> DataflowGraph | None:
+    """What a composite is made of; None for all else."""
+    return None if node.record.compose is None else node.subgraph
 
 
 def key_of(work: Work, substitutions: tuple[Substitution, ...]) -> Key:
