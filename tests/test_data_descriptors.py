@@ -144,6 +144,14 @@ def named() -> set[str]:
     return found
 
 
+def check_nothing_stays(before: set[str]) -> None:
+    """What other processes name meanwhile goes away; what was left behind would not."""
+    deadline = time.monotonic() + 60
+    while not named() <= before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert named() <= before
+
+
 @pytest.mark.parametrize("program", ["HELD", "AT_THE_LIMIT", "NO_WORKER", "KILLED"])
 def test_in_a_process_of_its_own(program: str) -> None:
     before = named()
@@ -151,12 +159,12 @@ def test_in_a_process_of_its_own(program: str) -> None:
         [sys.executable, "-W", "error", "-c", BEGIN + globals()[program]],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.stdout.strip() == "done", done.stdout + done.stderr[-3000:]
     assert not done.stderr, done.stderr
-    assert named() <= before
+    check_nothing_stays(before)
 
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
@@ -180,11 +188,11 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     pids = [int(pid) for pid in running.stdout.readline().split()]
     time.sleep(0.2)
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=300)
     assert "KeyboardInterrupt" in said
     assert len(pids) == 2
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()]
-    assert named() <= before
+    check_nothing_stays(before)

@@ -168,11 +168,11 @@ def test_a_missing_rank_is_named(faulty: str) -> None:
 
 
 def test_stores(tmp_path: Path) -> None:
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=5)
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
     kinds: list[Any] = [
         dist.HashStore(),
         dist.FileStore(str(tmp_path / "store")),
-        dist.TCPStore("127.0.0.1", server.port, timeout=5),
+        dist.TCPStore("127.0.0.1", server.port, timeout=60),
         dist.PrefixStore("inner", dist.HashStore()),
     ]
     for store in kinds:
@@ -198,7 +198,7 @@ def test_stores(tmp_path: Path) -> None:
 def test_strangers_are_refused() -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, secret=b"ours")
     with pytest.raises(dist.DistNetworkError, match="secret"):
-        dist.TCPStore("127.0.0.1", store.port, secret=b"theirs", timeout=5)
+        dist.TCPStore("127.0.0.1", store.port, secret=b"theirs", timeout=60)
     with pytest.raises(dist.DistNetworkError, match="cannot listen"):
         dist.TCPStore("127.0.0.1", store.port, is_master=True)
     store.close()

@@ -111,7 +111,7 @@ def test_the_pages_logic(page: str, tmp_path: Path) -> None:
     data = tmp_path / "data.json"
     data.write_text(json.dumps(embedded(page)))
     command = [node, str(HERE / "page_logic.js"), str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"
 

@@ -18,7 +18,8 @@ from tests.hostile.crafted import CASES
 from tests.hostile.readers import READERS
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 2.0  # of processor time
+SECONDS = 2.0  # of processor time, where it is measured
+STUCK = 20.0  # the same on a machine of any speed
 
 
 def run(folder: Path, *arguments: str) -> list[dict[str, Any]]:
@@ -40,7 +41,7 @@ def run(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     return done
 
 
-def faults(told: dict[str, Any], may_load: bool) -> list[str]:
+def faults(told: dict[str, Any], may_load: bool, seconds: float = SECONDS) -> list[str]:
     """What is wrong with what became of a file."""
     found = told.get("found", "WRONG: nothing was said")
     if "seconds" not in told:
@@ -49,17 +50,17 @@ def faults(told: dict[str, Any], may_load: bool) -> list[str]:
     return [
         *([found] if found.startswith("WRONG") else []),
         *(["it loaded"] if found == "loaded" and not may_load else []),
-        *([f"{told['seconds']:.1f} s"] if told["seconds"] > SECONDS else []),
+        *([f"{told['seconds']:.1f} s"] if told["seconds"] > seconds else []),
         *([f"{told['grown'] >> 20} MiB for a file of {told['size']}"] if told["grown"] > allowed else []),
         *([f"it ran {told['ran']}"] if told["ran"] else []),
     ]  # fmt: skip
 
 
-def check(done: list[dict[str, Any]], expected: int) -> None:
+def check(done: list[dict[str, Any]], expected: int, seconds: float = SECONDS) -> None:
     wrong = {
         told["case"]: bad
         for told in done
-        if (bad := faults(told, told["case"] not in CASES or CASES[told["case"]].loads))
+        if (bad := faults(told, told["case"] not in CASES or CASES[told["case"]].loads, seconds))
     }
     assert not wrong, "\n".join(f"{case}: {'; '.join(bad)}" for case, bad in wrong.items())
     assert len(done) == expected
@@ -80,7 +81,7 @@ QUICK = [
 
 def test_some_files_of_each_kind(tmp_path: Path) -> None:
     assert len(CASES) >= 128
-    check(run(tmp_path, "all", "0", "4", *QUICK), 4 * len(READERS) + len(QUICK))
+    check(run(tmp_path, "all", "0", "4", *QUICK), 4 * len(READERS) + len(QUICK), STUCK)
 
 
 @pytest.mark.slow

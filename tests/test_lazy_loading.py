@@ -132,7 +132,7 @@ def run(source: str) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.stdout.strip() == "done", done.stderr[-3000:]

@@ -34,7 +34,7 @@ def _many_threads() -> Iterator[None]:
     threads.set_num_threads(before)
 
 
-def in_new_process(source: str, *, seconds: float = 60, **environment: str) -> str:
+def in_new_process(source: str, *, seconds: float = 300, **environment: str) -> str:
     """The output of a program in an interpreter of its own, which must end well and in time."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(source)],
@@ -340,7 +340,7 @@ def test_the_interpreter_ends(ending: str) -> None:
     if "daemon" in ending:  # of which Python 3.12 warns at a fork
         source = source.replace("    atexit.register(after_the_pool)\n", "")
     for _ in range(3 if "Thread" in ending else 1):
-        in_new_process(source, seconds=30)
+        in_new_process(source)
 
 
 def test_arguments_that_are_no_integers_leave_the_pool_whole() -> None:
@@ -468,7 +468,9 @@ def test_threads_that_cannot_be_had_are_done_without() -> None:
     program, pool = Program(Call("count", seen)), the_pool()
     with open("/proc/self/statm") as file:
         pages = int(file.read().split()[0])
-    limit = pages * resource.getpagesize() + 12 * 2**20  # room for one more stack
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stack = 2 * 2**20 if stack == resource.RLIM_INFINITY else stack  # what glibc then takes
+    limit = pages * resource.getpagesize() + stack * 3 // 2  # room for one more
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     with warnings.catch_warnings(record=True) as seen_warnings:
         warnings.simplefilter("always")

@@ -255,7 +255,7 @@ def test_a_new_process_takes_the_driver_from_the_cache(tmp_path: Path) -> None:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         counts.append(int(done.stdout))

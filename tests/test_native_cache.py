@@ -42,7 +42,7 @@ def run(folder: Path) -> tuple[str, int, int]:
         env={**os.environ, "ADJOINT_CACHE_DIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     losses, assembled, launches = result.stdout.rsplit(maxsplit=2)

@@ -243,7 +243,7 @@ def in_child(job: Callable[[], None]) -> int:
     if pid == 0:
         import signal
 
-        signal.alarm(20)
+        signal.alarm(300)
         try:
             job()
         except BaseException:

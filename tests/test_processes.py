@@ -50,7 +50,7 @@ if __name__ == "__main__":
     processes = [mp.Process(target=late, args=(r, model, losses, event)) for r in range(2)]
     for p in processes:
         p.start()
-    got = [losses.get(timeout=60) for _ in processes]
+    got = [losses.get(timeout=300) for _ in processes]
     event.set()
     for p in processes:
         p.join()

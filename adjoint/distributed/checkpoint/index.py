@@ -59,7 +59,7 @@ def _entry(path: Path, name: str, held: Any) -> Entry:
     def damaged(why: str) -> FileError:
         return FileError(f"checkpoint.load: {path}: damaged: tensor {name[:80]!r}: {why}")
 
-    fields = held if isinstance(held, dict) else {}
+    fields: Any = held if isinstance(held, dict) else {}
     shape, dtype, pieces = (fields.get(field) for field in ("shape", "dtype", "pieces"))
     if not isinstance(shape, list) or not all(_count(size) for size in shape):
         raise damaged(f"its shape is {str(shape)[:80]}")
@@ -77,7 +77,7 @@ def _entry(path: Path, name: str, held: Any) -> Entry:
 
 
 def _piece(held: Any, damaged: Any) -> Piece:
-    fields = held if isinstance(held, dict) else {}
+    fields: Any = held if isinstance(held, dict) else {}
     file, start, count = (fields.get(field) for field in ("file", "start", "count"))
     if (
         not isinstance(file, str)
