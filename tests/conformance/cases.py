@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,16 @@ def rows() -> list[S]:
         module = importlib.import_module(f"tests.samples.{name}")
         found += [row for row in getattr(module, "ROWS", ()) if isinstance(row, S)]
     return found
+
+
+def places(found: list[S]) -> list[int]:
+    """Of each row, how many rows of the same function stand before it."""
+    counts: Counter[str] = Counter()
+    out = []
+    for row in found:
+        out.append(counts[row.path])
+        counts[row.path] += 1
+    return out
 
 
 def resolve(path: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.compiler.package import draft
-from tests.conformance.cases import Case, make, rows
+from tests.conformance.cases import Case, make, places, rows
 
 ROWS = [row for row in rows() if row.capture]
 # Relative to the largest element; kernels sum in another order than NumPy.
@@ -57,8 +57,18 @@ def step(case: Case) -> Any:
     return run
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("row", ROWS, ids=[str(r) for r in ROWS])
+def cases() -> list[Any]:
+    """Every row in both dtypes: of a function's first both at once, of the others one by turns."""
+    dtypes = ("float64", "float32")
+    return [
+        pytest.param(row, dtype, id=f"{row}-{dtype}", marks=() if quick else pytest.mark.slow)
+        for row, place in zip(ROWS, places(ROWS), strict=True)
+        for turn, dtype in enumerate(dtypes)
+        for quick in (place == 0 or place % 2 == turn,)
+    ]
+
+
+@pytest.mark.parametrize(("row", "dtype"), cases())
 def test_compiled_equals_eager(row: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one thread, and in float32 with everything divided among three."""
     if dtype == "float32":

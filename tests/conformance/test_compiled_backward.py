@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from tests.conformance.cases import Case, make, rows
+from tests.conformance.cases import Case, make, places, rows
 
 ROWS = [row for row in rows() if row.grad and row.capture and not row.random]
 
@@ -32,11 +32,10 @@ def gradients(case: Case, fn: Any, *, second: bool) -> list[Any]:
     return [*first, *ad.autograd.grad(again, leaves, seeds, allow_unused=True)]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=repr)
-def test_backward_equals_eager(row: Any) -> None:
+def check(row: Any, orders: tuple[bool, ...]) -> None:
     case = make(row)
     compiled = ad.compile(case.floats)
-    for second in (False, True):
+    for second in orders:
         want = gradients(case, case.floats, second=second)
         got = gradients(case, compiled, second=second)
         assert len(got) == len(want)
@@ -47,3 +46,15 @@ def test_backward_equals_eager(row: Any) -> None:
             a, b = g.detach().numpy(), w.detach().numpy()
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     assert compiled.traces == 1
+
+
+@pytest.mark.parametrize(("row", "place"), list(zip(ROWS, places(ROWS), strict=True)), ids=repr)
+def test_backward_equals_eager(row: Any, place: int) -> None:
+    """First derivatives of every row; second ones of the first that a function has."""
+    check(row, (False, True) if place == 0 else (False,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+def test_second_derivatives_equal_eager(row: Any) -> None:
+    check(row, (True,))
