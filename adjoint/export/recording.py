@@ -230,7 +230,7 @@ def recording_of(program: Program, task: Task) -> Recording:
             s.position for s, _ in program.writes if isinstance(s, Argument)
         ),
         written_states=frozenset(id(s.held) for s, _ in program.writes if isinstance(s, State)),
-        draws=tuple(program.draws),
+        draws=program.moves.counts,
         counters={id(t): t._storage for group in program.counters for t in group},
         guards=tuple(program.host_guards),
         numbers={id(slot.scalar): slot.place for slot in program.numbers},
@@ -244,6 +244,11 @@ def _refuse_python(program: Program) -> None:
             "export.aot: the function changes Python's own state (an attribute, a list, a state "
             "that an optimizer makes on its first step), which C has not. Call it once before it "
             "is exported, so that its state is there, or pass what changes and return it."
+        )
+    if program.moves.starts or program.moves.everywhere is not None:
+        raise ExportError(
+            "export.aot: the function seeds a generator, which C would do once. Seed it before "
+            "the program is exported, or set the program's state."
         )
     if any(isinstance(s, GradOf) for s in program.sources):
         raise ExportError(

@@ -43,6 +43,7 @@ from adjoint.engine.core.places import (
     module_path,
 )
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
 from adjoint.engine.graph.extents import Extent, ExtentFloat
 
@@ -310,8 +311,10 @@ class TensorEngine:
         )
 
     def is_new(self, value: Any) -> bool:
-        """Whether a tensor was made in this recording."""
-        return is_tensor(value) and value._storage.trace is not None
+        """Whether a tensor or generator was made in this recording."""
+        if is_tensor(value):
+            return value._storage.trace is not None
+        return type(value) is Generator and value in self.trace.own
 
     def keeps(self, cls: type) -> bool:
         """Whether a class is the framework's: nobody changes these, but for layers."""

@@ -43,7 +43,7 @@ def _program(program: Program) -> str:
         parts.append(f"writes {_counted(len(program.writes), 'state')}")
     if program.grads:
         parts.append(f"sets {_counted(len(program.grads), 'gradient')}")
-    if program.draws:
+    if program.moves.any:
         parts.append("draws random numbers")
     if program.derivative is not None and len(program.derivative.refused) < len(
         program.derivative.seeds

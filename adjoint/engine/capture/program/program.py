@@ -21,10 +21,12 @@ from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.rng import seed_all
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.streams import Moves
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.graph.text import to_text
@@ -51,7 +53,7 @@ class Program:
     retained: list[int]  # results that keep the gradients that arrive at them
     places: list[tuple[OutsideTensor, int]]  # tensors written on the tape: which seed they become
     flags: list[tuple[OutsideTensor, bool]]
-    draws: list[tuple[Any, int]]
+    moves: Moves  # where generators are left
     guards: list[tuple[Callable[[], bool], str]]
     counters: list[list[Tensor]]  # step counts read as one
     grads_seen: list[
@@ -282,8 +284,7 @@ class Program:
         for ref, flag in self.flags:
             if not flag:
                 ref.of(leaves)._requires_grad = False
-        for generator, count in self.draws:
-            generator.advance(count)
+        move_generators(self.moves)
 
     def explain(self) -> str:
         """What the graph runs as."""
@@ -293,6 +294,20 @@ class Program:
     def text(self) -> str:
         """The graph as Python."""
         return to_text(self.graph)
+
+
+def move_generators(moves: Moves) -> None:
+    """Leave generators where the function left them."""
+    if not moves.starts and moves.everywhere is None:
+        for generator, count in moves.counts:
+            generator.advance(count)
+        return
+    places = [(generator, *generator.position(), count) for generator, count in moves.counts]
+    places += [(g, start.seed.get(), start.offset.get(), n) for g, start, n in moves.starts]
+    if moves.everywhere is not None:
+        seed_all(moves.everywhere.get())
+    for generator, seed, offset, count in places:
+        generator.move(seed, offset + count)
 
 
 def _refusal(refused: tuple[str, str]) -> ErrorNode:
@@ -340,7 +355,7 @@ class PreparedCall:
         self.shortcuts = [
             r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
         ]
-        self.effects = bool(program.flags or program.draws)
+        self.effects = bool(program.flags or program.moves.any)
         self.wanting = [ref for ref, flag in program.flags if flag]
         self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
         self.metas = [  # a tensor keeps the one it has
@@ -412,12 +427,9 @@ def build(
 ) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
     outputs = Outputs(trace, leaves)
-    flat, structure = flatten(result)
-    python = python_state(observation, result, flat, outputs)
-    if python is None:
-        results = [outputs.recipe(x) for x in flat]
-    else:
-        results, structure = [], flatten(())[1]
+    python = python_state(observation, result, outputs)
+    flat, structure = flatten(result if python is None else ())
+    results = [outputs.recipe(x) for x in flat]
     effects = _Effects(trace, outputs)
     writes: list[tuple[Source, int]] = [
         (cell.source, outputs.index(cell.value))
@@ -449,7 +461,7 @@ def build(
         ],
         places=effects.places,
         flags=effects.flags,
-        draws=list(trace.draws.items()),
+        moves=trace.moves(),
         guards=trace.guards,
         counters=list(trace.counters.values()),
         grads_seen=[

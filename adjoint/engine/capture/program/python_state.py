@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.following import TensorEngine
-from adjoint.engine.capture.given import Path, follow, holds_one
+from adjoint.engine.capture.given import Path, containers, follow, holds_one
 from adjoint.engine.capture.program.recipes import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
@@ -15,6 +15,8 @@ from adjoint.engine.capture.python.rebuilding import CallObjects
 from adjoint.engine.capture.python.recorder import Effect, keep
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.core.tree import flatten
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,16 @@ class PythonState:
 
 
 def python_state(
-    observation: Observation, result: Any, flat: Sequence[Any], outputs: Outputs
+    observation: Observation, result: Any, outputs: Outputs
 ) -> PythonState | None:
     """What a call does besides making tensors; None where there is nothing."""
     recorder = observation.recorder
     engine: TensorEngine = recorder.engine  # type: ignore[assignment]
-    simple = all(is_tensor(x) or not _is_made(recorder, x) for x in flat)
-    simple = simple and not (engine.given_paths and holds_one(result, engine.given_paths))
+    simple = (
+        _is_tree(recorder, result)  # others may hold themselves
+        and not (engine.given_paths and holds_one(result, engine.given_paths))
+        and all(is_tensor(x) or not _is_made(recorder, x) for x in flatten(result)[0])
+    )
     if simple and not recorder.effects and not recorder.draws:
         return None
     wanted: dict[int, Output] = {}  # given containers, which come after the tensors
@@ -80,6 +85,11 @@ def python_state(
     def known(value: Any) -> Any:
         if is_tensor(value):
             return Output(outputs.recipe(value))
+        if type(value) is Generator and value in engine.trace.own:
+            raise CaptureError(
+                "compile: a Generator that the function makes is kept or returned, and a call "
+                "could not make another like it. Make it outside, and seed it inside."
+            )
         if id(value) not in engine.given_paths:
             return None
         return wanted.setdefault(id(value), Output(-len(wanted) - 1))
@@ -114,6 +124,18 @@ def _left_by_body(recorder: Any, effect: Effect) -> bool:
             )
         return True
     return False
+
+
+def _is_tree(recorder: Any, result: Any) -> bool:
+    """Whether the containers of a result are all new, and none of them is met twice."""
+    met: set[int] = set()
+    for container, path in containers(result):
+        if path and path[-1] == (getattr, "__dict__"):
+            continue
+        if id(container) in met or id(container) in recorder.ways.found:
+            return False
+        met.add(id(container))
+    return True
 
 
 def _is_made(recorder: Any, value: Any) -> bool:

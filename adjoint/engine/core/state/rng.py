@@ -27,6 +27,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar, is_host
 
 MASK = (1 << 64) - 1
 FRESH_SEED = 67280421310721  # a new Generator's, as in PyTorch
@@ -62,6 +63,8 @@ class Generator:
         self._offset = 0
         self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]
         self._lock = forks.lock(forks.LockOrder.GENERATOR)
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.made(self, FRESH_SEED)
 
     @property
     def device(self) -> Device:
@@ -88,37 +91,71 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed` from its beginning."""
-        _refuse_in_capture("manual_seed")
-        with self._lock:
-            self._seed, self._offset = check_seed(seed), 0
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.restart(self, _checked(seed))
+        else:
+            self.move(check_seed(seed), 0)
         return self
+
+    def move(self, seed: int, offset: int) -> None:
+        """Go to a place in the stream of a seed."""
+        with self._lock:
+            self._seed, self._offset = seed, offset & MASK
 
     def seed(self) -> int:
         """Start the stream of a seed taken from the operating system, and return the seed."""
+        _refuse_in_capture("seed")
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed of the present stream."""
+        """The seed of the present stream; while a function is recorded, a number of each call."""
+        if CONTEXT.capture is not None:
+            return CONTEXT.capture.now(self)[0]  # type: ignore[no-any-return]
         return self._seed
 
     def get_offset(self) -> int:
-        """The number of blocks taken."""
+        """The number of blocks taken; while a function is recorded, a number of each call."""
+        if CONTEXT.capture is not None:
+            return CONTEXT.capture.now(self)[1]  # type: ignore[no-any-return]
         return self._offset
+
+    def position(self) -> tuple[int, int]:
+        """Seed and offset, whether a function is recorded or not."""
+        return self._seed, self._offset
 
     def set_offset(self, offset: int) -> None:
         """Move to a place in the stream."""
-        _refuse_in_capture("set_offset")
-        self._offset = check_seed(offset)
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.restart(self, CONTEXT.capture.seed(self), _checked(offset))
+        else:
+            self._offset = check_seed(offset)
 
     def get_state(self) -> Any:
         """Seed and offset as a uint8 tensor."""
+        if CONTEXT.capture is not None:
+            return self._state_of_call()
         packed = list(_STATE.pack(self._seed, self._offset))
         return PUBLIC["", "tensor"].fn(packed, dtype=uint8)
 
+    def _state_of_call(self) -> Any:
+        """The state as a tensor that each call computes, and the recording knows again."""
+        capture = CONTEXT.capture
+        numbers = capture.now(self)
+        single, whole = PUBLIC["", "full"].fn, PUBLIC["", "stack"].fn
+        bytes_ = [HostScalar.computed(_byte, n, i) for n in numbers for i in range(8)]
+        state = whole([single((), byte, dtype=uint8) for byte in bytes_])
+        capture.taken[id(state)] = state, numbers
+        return state
+
     def set_state(self, new_state: Any) -> Generator:
         """Return to a state that `get_state` gave."""
-        _refuse_in_capture("set_state")
+        if CONTEXT.capture is not None:
+            known = CONTEXT.capture.taken.get(id(new_state))
+            if known is None:
+                _refuse_in_capture("set_state")
+            CONTEXT.capture.restart(self, *known[1])
+            return self
         if not is_tensor(new_state) or new_state.dtype is not uint8:
             raise TypeError(
                 "set_state: expected a uint8 (ByteTensor) state, received "
@@ -135,11 +172,14 @@ class Generator:
 
     def clone_state(self) -> Generator:
         """Another generator at the same place."""
-        other = Generator(self._device)
+        with CONTEXT.having(capture=None):
+            other = Generator(self._device)
         other._seed, other._offset = self._seed, self._offset
         other._mark = self._mark
-        if other._mark is None and CONTEXT.capture is not None:
-            other._mark = CONTEXT.capture.mark(self)
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.cloned(self, other)
+            if other._mark is None:
+                other._mark = CONTEXT.capture.mark(self)
         return other
 
     graphsafe_get_state = clone_state
@@ -171,11 +211,21 @@ def _restore(device: str, seed: int, offset: int) -> Generator:
     return made
 
 
+def _byte(number: int, place: int) -> int:
+    return number >> (8 * place) & 255
+
+
+def _checked(seed: Any) -> Any:
+    """A seed or offset of each call."""
+    return HostScalar.computed(check_seed, seed) if is_host(seed) else check_seed(seed)
+
+
 def _refuse_in_capture(what: str) -> None:
     if CONTEXT.capture is not None:
         raise CaptureError(
-            f"{what}: a generator cannot be moved inside a captured function, whose graph reads it "
-            "at each call. Do it before calling the function."
+            f"{what}: not inside a captured function, whose graph reads the generator at each "
+            "call. Do it outside; what can be used inside is manual_seed, fork_rng, and set_state "
+            "with what get_state gave there."
         )
 
 
@@ -204,8 +254,10 @@ def defaults() -> tuple[Device, ...]:
 
 def seed_all(seed: Any) -> Generator:
     """Seed the default generator of every device; returns the CPU's."""
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.restart_all(list(_DEFAULTS.values()), _checked(seed))
+        return default_generator
     value = check_seed(int(seed))
-    _refuse_in_capture("manual_seed")
     _LAST_SEED[:] = [value]
     for generator in _DEFAULTS.values():
         generator.manual_seed(value)

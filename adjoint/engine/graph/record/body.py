@@ -255,6 +255,15 @@ class BodyTrace(Trace):
             raise RuntimeError(f"{self.what}: a derivative rule drew random numbers")
         return super().take(generator, count)
 
+    def restart(self, generator: Any, seed: Any, offset: Any = 0) -> None:
+        self.refuse("a generator was seeded, made or moved", "Do it outside.")
+
+    def cloned(self, generator: Any, other: Any) -> None:
+        """A clone is where its mark says; drawing from it is refused as seeding is."""
+
+    def restart_all(self, generators: Any, seed: Any) -> None:
+        self.refuse("generators were seeded", "Seed them outside.")
+
     def seed(self, generator: Any) -> HostScalar:
         if generator not in self.seeds:
             self.seeds[generator] = self.outer.seed(generator)  # type: ignore[union-attr]
@@ -262,7 +271,7 @@ class BodyTrace(Trace):
 
     def place(self, generator: Any, start: int) -> HostScalar:
         """An offset whose source is known only when the body's draws have been counted."""
-        offset = HostScalar(lambda: generator.get_offset(), "offset")
+        offset = HostScalar(lambda: generator.position()[1], "offset")
         value = self.graph.add_input(Spec((), common_dtype((1,))), host=True)
         lifted = self.lifted[offset.key] = LiftedInput(offset, value)
         self.places.append((lifted, generator, start, offset))

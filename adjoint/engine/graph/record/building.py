@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
@@ -113,6 +114,23 @@ class Building(Trace):
         numbers = super().random(generator, count)
         self.drawn.append(GeneratorPosition(generator, start, numbers))
         return numbers
+
+    def made(self, generator: Any, seed: Any, offset: Any = 0) -> None:
+        """A generator that was made while the graph is built is one from outside."""
+
+    def cloned(self, generator: Any, other: Any) -> None:
+        """A clone is where its mark says."""
+
+    def restart(self, generator: Any, seed: Any, offset: Any = 0) -> None:
+        """Refuse: a run would do it, or not, by what it fetches."""
+        raise CaptureError(
+            "Graph: a generator is seeded or moved while the graph is built, which a run would do "
+            "depending on what it fetches. Seed it before building or before running the graph."
+        )
+
+    def restart_all(self, generators: Any, seed: Any) -> None:
+        """Refuse, as for one of them."""
+        self.restart(None, seed)
 
     def inputs_of(self, draw: GeneratorPosition) -> set[Value]:
         """The inputs that place a draw."""

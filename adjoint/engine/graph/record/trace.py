@@ -31,6 +31,7 @@ from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major, shows_
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.streams import Streams
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.ops.shape.views import VIEW_SCATTER, apply_chain
@@ -115,13 +116,14 @@ class StorageCell:
         self.picked: Picked | None = None  # of what it is a view where nothing is recorded
 
 
-class Trace:
+class Trace(Streams):
     """One recording in progress."""
 
     observed = False  # whether it records what a function does, for calls that do it again
     closes = False  # whether operands from outside become inputs: graph.body
 
     def __init__(self, *, located: bool = False) -> None:
+        super().__init__()
         self.graph = DataflowGraph()
         self.located = located  # whether nodes are told the user's line and module
         self.locate: Callable[[], Where | None] = place_now
@@ -158,7 +160,6 @@ class Trace:
         self.pulls: Repeats | None = Repeats(self)  # what backward's rules recorded
         # Told of each test of host numbers: it may refuse.
         self.before_host_guard: Callable[[HostScalar], None] | None = None
-        self.draws: dict[Any, int] = {}  # generator -> numbers drawn
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
 
     # -- reading ------------------------------------------------------------------------------
@@ -532,39 +533,6 @@ class Trace:
         if self.before_host_guard is not None:
             self.before_host_guard(test)
         self.host_guards[test.key] = test, outcome
-
-    def random(self, generator: Any, count: int) -> tuple[HostScalar, HostScalar]:
-        """Seed and offset of a draw: read at each call, the draw's place in it fixed now."""
-        return self.seed(generator), self.place(generator, self.take(generator, count))
-
-    def take(self, generator: Any, count: int) -> int:
-        """Count numbers as drawn; where they begin, seen from the generator's place at a call."""
-        start = self.draws.get(generator, 0)
-        self.draws[generator] = start + count
-        return start
-
-    def mark(self, generator: Any) -> tuple[Trace, Any, int]:
-        """Where a generator is in this recording (Note [marks], core.rng)."""
-        return self, generator, self.draws.get(generator, 0)
-
-    def go_back(self, generator: Any, mark: tuple[Trace, Any, int] | None) -> None:
-        """Draw from a mark on again."""
-        if mark is None or mark[0] is not self or mark[1] is not generator:
-            raise CaptureError(
-                "compile: a generator is given a state that was not taken in the same recorded "
-                "function, loop body or branch; a call reads the generator's own. Take the state "
-                "there, or set it before calling the function."
-            )
-        self.draws[generator] = mark[2]
-
-    def seed(self, generator: Any) -> HostScalar:
-        """A generator's seed, read at each call."""
-        return HostScalar(generator.initial_seed, "seed", key=("seed", id(generator)))
-
-    def place(self, generator: Any, start: int) -> HostScalar:
-        """An offset of a generator, read at each call."""
-        offset = HostScalar(generator.get_offset, "offset", key=("offset", id(generator)))
-        return HostScalar.computed(operator.add, offset, start)
 
     def count(self, counter: Tensor) -> HostScalar:
         """Note that a counter outside advances by one; its value then, read at each call."""
