@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.optim.options import CONSTANT
 
 
@@ -22,6 +23,15 @@ def _is_host(key: Any, value: Any) -> bool:
     return _is_number(key, value)
 
 
+def _read(group: ParamGroup, key: str, held: Any) -> Any:
+    """A number of the host's; while a function is recorded, the one it found."""
+    return held if CONTEXT.capture is not None else dict.__getitem__(group, key)
+
+
+def _part(read: Callable[[], Any], index: int) -> float:
+    return float(read()[index])
+
+
 class ParamGroup(dict[str, Any]):
     """Parameters that share options: `{"params": [...], "lr": 0.1, ...}`.
 
@@ -31,18 +41,15 @@ class ParamGroup(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         value = dict.__getitem__(self, key)
-        if CONTEXT.capture is None or not _is_host(key, value):
-            return value
+        if CONTEXT.capture is None or is_host(value) or not _is_host(key, value):
+            return value  # a number of each call: it was set in the recorded function
+        read = partial(_read, self, key, value)
         if isinstance(value, tuple):
             return tuple(
-                HostScalar(
-                    lambda i=i: float(dict.__getitem__(self, key)[i]),  # type: ignore[misc]
-                    f"{key}[{i}]",
-                    key=(id(self), key, i),
-                )
+                HostScalar(partial(_part, read, i), f"{key}[{i}]", key=(id(self), key, i))
                 for i in range(len(value))
             )
-        return HostScalar(lambda: float(dict.__getitem__(self, key)), key, key=(id(self), key))
+        return HostScalar(lambda: float(read()), key, key=(id(self), key))
 
     def get(self, key: str, default: Any = None) -> Any:
         """`self[key]`, or a default."""
@@ -51,13 +58,16 @@ class ParamGroup(dict[str, Any]):
         return self[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if CONTEXT.capture is not None:
+        if CONTEXT.capture is None:
+            dict.__setitem__(self, key, value)
+        elif CONTEXT.capture.assign is not None:
+            CONTEXT.capture.assign(self, key, value)
+        else:
             raise CaptureError(
-                f"param_groups: {key!r} was changed inside a captured step, where the change would "
-                "happen only once. Change it, or call scheduler.step(), outside the captured "
-                "function; the step reads the new value at each call."
+                f"param_groups: {key!r} is changed while a graph or a body is recorded, where the "
+                "change would happen only once. Change it outside; the step reads the new value at "
+                "each call."
             )
-        dict.__setitem__(self, key, value)
 
     def capture_watch(self) -> list[tuple[Any, ...]]:
         """The same as places: what must stay identical there; of numbers, their kind."""

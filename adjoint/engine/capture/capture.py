@@ -17,7 +17,13 @@ from adjoint.engine.capture.breaks import Breaks, RecordingFailed
 from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import TensorEngine
-from adjoint.engine.capture.given import check_distinct, containers
+from adjoint.engine.capture.given import (
+    ARRAYS,
+    array_places,
+    check_distinct,
+    containers,
+    given_leaves,
+)
 from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.moving import has_moved
@@ -142,7 +148,7 @@ class Captured(Inspection):
                 except Raised:
                     pass
                 return self.fn(*args, **kwargs)
-        leaves, structure = flatten((args, {**kwargs, **hidden} if hidden else kwargs))
+        leaves, structure = given_leaves(args, {**kwargs, **hidden} if hidden else kwargs)
         try:
             program = self._recall(leaves, structure, ready)
             if program is not None:
@@ -173,7 +179,7 @@ class Captured(Inspection):
         with TRACING, uncollected():
             while True:
                 hidden = self._hidden()
-                leaves, structure = flatten((args, {**kwargs, **hidden}))
+                leaves, structure = given_leaves(args, {**kwargs, **hidden})
                 program = self._find(leaves, structure)
                 if program is not None:
                     break
@@ -330,7 +336,7 @@ class Captured(Inspection):
 
     def _for_sizes(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
-        if self.free.of(structure):
+        if self.free.of(structure) or array_places(structure, leaves):
             return None
         program = self.families.find(key, leaves)
         if program is None:
@@ -360,11 +366,14 @@ class Captured(Inspection):
 
     def _observed(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
         """The function followed on these arguments: what it did, and its result."""
+        engine = TensorEngine(trace)
+        given = list(given)
+        for place in array_places(structure, given):
+            given[place] = engine.given_array(place, given[place])
         args, kwargs = unflatten(structure, given)
-        for name in set(self.moving.values()) & kwargs.keys():
+        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
             del kwargs[name]
         held = list(containers((args, kwargs)))
-        engine = TensorEngine(trace)
         engine.given_paths = {id(container): path for container, path in held}
         try:
             with CONTEXT.having(capture=trace):
@@ -434,7 +443,7 @@ class Captured(Inspection):
             if program is None:
                 self.traces -= 1
                 return None
-            program.numbers = list(numbers)
+            program.numbers += numbers
             try:
                 program.prepare(leaves, self.factory)
             except MemoryError:
@@ -458,14 +467,16 @@ class Captured(Inspection):
                 self._take_back(found)
                 return None
             tensors = self._tensors(found)
+            engine: Any = found.recorder.engine
+            engine.check_written_arrays()
             with CONTEXT.having(capture=trace):
                 program = build(trace, found.result, leaves, found, tensors)
         except BaseException:
             self._take_back(found)
             raise
         found.roll_back()
-        engine: Any = found.recorder.engine
         engine.end()
+        program.numbers = [late.slot for late in engine.given_arrays]
         program.modules = list(engine.roots.values())
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None

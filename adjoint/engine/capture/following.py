@@ -12,6 +12,7 @@ Note [callbacks]
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import types
@@ -24,16 +25,19 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.capture import arrays as arrays  # fills the table of methods
+from adjoint.engine.capture import arrays, late_arrays
 from adjoint.engine.capture.given import Path
+from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.calls import follow
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.operators import new_parts
-from adjoint.engine.capture.python.plain import has, is_plain, same
-from adjoint.engine.core.errors import is_ours
+from adjoint.engine.capture.python.plain import MISSING, has, is_plain, same
+from adjoint.engine.capture.python.recorder import DrawnNumber
+from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.places import (
     MODULE_CALLS,
@@ -42,7 +46,7 @@ from adjoint.engine.core.places import (
     executing,
     module_path,
 )
-from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
 from adjoint.engine.graph.extents import Extent, ExtentFloat
@@ -52,7 +56,7 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "engine.compiler.modules", "engine.autodiff.transforms.modules",
+        "distributions", "vision", "optim.lr_scheduler", "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )
 )  # fmt: skip
@@ -60,6 +64,7 @@ _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".spl
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+_TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -114,13 +119,26 @@ class TensorEngine:
         self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
+        self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments
+        self.before_writes: dict[int, tuple[Any, Any]] = {}  # arrays from outside, and copies
 
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
         self.recorder = recorder
+        recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
+        self.trace.assign = recorder.put
         self.trace.before_host_guard = self._note_drawn
         self.trace.locate = self._locate
+
+    def given_array(self, place: int, tensor: Any) -> late_arrays.LateArray:
+        """What stands for an array among the arguments; `tensor` is on its memory."""
+        slot = late_arrays.ArraySlot(place, tensor)
+        late = slot.scalar = late_arrays.LateArray(
+            self, DrawnNumber(slot.now, slot.now(), None), tensor, slot
+        )
+        self.given_arrays.append(late)
+        return late
 
     def _locate(self) -> Where | None:
         """The user's line that is executed, and the module at work there."""
@@ -179,6 +197,8 @@ class TensorEngine:
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
         given = (*args, *kwargs.values())
+        if isinstance(fn, types.FunctionType) and holds_late(given) and not _is_of_late(fn):
+            return self._call_with_tensors(fn, args, kwargs)
         if (
             isinstance(fn, types.FunctionType)
             and any(map(is_module, given))
@@ -203,6 +223,25 @@ class TensorEngine:
         ):
             recorder.new(result)
         return result
+
+    def _call_with_tensors(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the framework with arrays of each call as tensors."""
+        if fn.__name__ in _TAKES_ARRAYS:
+            made = tensor_of(args[0])
+            if fn.__name__ != "tensor":
+                args = (made, *args[1:])
+                return made if fn.__name__ == "from_numpy" else self.call(fn, args, kwargs)
+            flag = kwargs.pop("requires_grad", False)
+            made = made.to(kwargs.get("dtype") or made.dtype, copy=True)
+            return made.requires_grad_() if flag else made
+        args = tuple(tensor_of(x) if is_late(x) else x for x in args)
+        kwargs = {key: tensor_of(x) if is_late(x) else x for key, x in kwargs.items()}
+        if holds_late((*args, *kwargs.values())):
+            raise self.recorder.refuse(
+                "a list of NumPy arrays of the call", f"{fn.__name__} is given it",
+                "Make a tensor of each.",
+            )  # fmt: skip
+        return self.call(fn, args, kwargs)
 
     def _ready(self, value: Any) -> Any:
         """An argument for the framework: callbacks are followed, containers guarded."""
@@ -314,6 +353,8 @@ class TensorEngine:
         """Whether a tensor or generator was made in this recording."""
         if is_tensor(value):
             return value._storage.trace is not None
+        if is_late(value):
+            return value.tensor is None
         return type(value) is Generator and value in self.trace.own
 
     def keeps(self, cls: type) -> bool:
@@ -350,16 +391,86 @@ class TensorEngine:
 
     def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
         """A change to something of C's: NumPy's arrays are put back and changed again."""
-        if type(owner) is np.ndarray:
-            before = owner.copy()
-            recorder.journal.field(owner, "elements", lambda: np.copyto(owner, before))
-            recorder.effect(do, *args)
+        if arrays.is_array(owner):
+            root = arrays.root_of(owner)
+            if not recorder.is_fresh(root):
+                if id(root) not in self.before_writes:
+                    before = copy.copy(root)
+                    self.before_writes[id(root)] = root, before
+                    undo = arrays.restoring(root, before)
+                    recorder.journal.field(root, "elements", undo)
+                held = [x.copy() if issubclass(type(x), np.ndarray) else x for x in args[1:]]
+                recorder.effect(do, args[0], *held)  # they may change until the call ends
             return do(*args)
         raise recorder.refuse(
             f"a change to a {type(owner).__name__}",
             "it is C's, and a recording cannot undo it",
             "Change it outside.",
         )
+
+    def guard_elements(self, recorder: Any, value: Any) -> None:
+        """Have what is in an array guarded, as it was before the function wrote to it."""
+        root = arrays.root_of(value)
+        if recorder.is_fresh(root):
+            return
+        if arrays.is_array(value):
+            self._check_tensors_on(value)
+            if id(root) in self.before_writes:
+                before = self.before_writes[id(root)][1]
+                recorder.guard(Answer(elements_of, (root,)), elements_of(before))
+                return
+        recorder.guard(Answer(elements_of, (value,)), elements_of(value))
+
+    def is_changed(self, value: Any) -> bool:
+        """Whether the function wrote to the elements of an array."""
+        if not arrays.is_array(value):
+            return False
+        self._check_tensors_on(value)
+        return id(arrays.root_of(value)) in self.before_writes
+
+    def shares(self, value: Any) -> bool:
+        """Whether a result of NumPy's shows the memory of an array from outside."""
+        if not issubclass(type(value), np.ndarray):
+            return False
+        root = arrays.root_of(value)
+        return root is not value and not self.recorder.is_fresh(root)
+
+    def is_written(self, tensor: Any) -> bool:
+        """Whether the function wrote to a tensor's memory."""
+        cell = self.trace.cells.get(tensor._storage.identity)
+        return cell is not None and cell.value is not cell.initial
+
+    def _check_tensors_on(self, array: Any) -> None:
+        """Refuse to read an array whose memory the recording wrote to as a tensor."""
+        if type(array) is not np.ndarray:
+            return
+        for cell in self.trace.cells.values():
+            held = None if cell.value is cell.initial else cell.storage.buffer
+            if isinstance(held, np.ndarray) and np.may_share_memory(held, array):
+                raise self.recorder.refuse(
+                    "a NumPy array", "it is read after a tensor on its memory was written to",
+                    "Read the tensor, or make the tensor of a copy.",
+                )  # fmt: skip
+
+    def check_written_arrays(self) -> None:
+        """Refuse arrays that the function wrote to and tensors of it show as well.
+
+        A call does what it did to arrays after the program has read its tensors.
+        """
+        held = [cell.storage.buffer for cell in self.trace.cells.values()]
+        shown = [*held, *[t._array for t in self.trace.arguments.values()]]
+        for root, _ in self.before_writes.values():
+            if type(root) is np.ndarray and any(
+                isinstance(x, np.ndarray) and np.may_share_memory(x, root) for x in shown
+            ):
+                raise CaptureError(
+                    "compile: a NumPy array that the function writes to is the memory of a tensor "
+                    "it uses. Write to the tensor instead, or make it of a copy."
+                )
+
+    def stands(self, value: Any) -> bool:
+        """Whether something stands for a number or an array of each call."""
+        return is_late(value) or self.is_symbol(value)
 
     # -- numbers ------------------------------------------------------------------------------
 
@@ -399,6 +510,13 @@ class TensorEngine:
         self.late.append((value, slot))
         return functools.partial(slot.__getitem__, 0)
 
+    def reader_now(self, value: Any) -> Callable[[], Any]:
+        """What reads a number when a call begins; of a size, the one of the recording."""
+        if isinstance(value, HostScalar):
+            return value.get
+        held = self.concrete(value)
+        return lambda: held
+
     def is_symbol(self, value: Any) -> bool:
         """Whether a value stands for a number of each call, or for a size."""
         return isinstance(value, (HostScalar, Extent, ExtentFloat))
@@ -428,7 +546,15 @@ class TensorEngine:
         """The number a symbol stands for now."""
         if isinstance(value, HostScalar):
             return value.get()
+        if is_late(value):
+            return value.value
         return int(value) if isinstance(value, Extent) else float(value)
+
+    def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A function of numbers, put off to each call."""
+        if all(type(x) in (bool, int, float) or is_host(x) for x in args):
+            return HostScalar.computed(fn, *args)
+        return MISSING
 
     def convert(self, cls: type, value: Any) -> Any:
         """`int` or `float` of a symbol."""
@@ -437,6 +563,11 @@ class TensorEngine:
         if cls is int and isinstance(value, Extent):
             return value
         return cls(self.concrete(value))
+
+
+def _is_of_late(fn: Any) -> bool:
+    """Whether a function is a method of arrays of each call."""
+    return fn.__globals__.get("__name__") == late_arrays.__name__
 
 
 def _is_drawn(scalar: Any) -> bool:

@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
-from adjoint.engine.core.errors import CaptureError
+import numpy as np
 
+from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.tree import TreeDef, flatten
+from adjoint.engine.tensor.storage import FOREIGN
+from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
+
+ARRAYS = "<arrays>"  # the name under which the places of NumPy's arrays are given as well
 Path = tuple[tuple[Callable[[Any, Any], Any], Any], ...]  # how to get from the arguments to it
 
 
@@ -48,6 +54,32 @@ def follow(given: Any, path: Path) -> Any:
     for step, key in path:
         given = step(given, key)
     return given
+
+
+def given_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeDef]:
+    """The leaves of a call's arguments; arrays of NumPy's become tensors on the same memory."""
+    leaves, structure = flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if type(x) is np.ndarray and _is_tensors(x)]
+    if places:
+        leaves, structure = flatten((args, {**kwargs, ARRAYS: tuple(places)}))
+        FOREIGN.seen = True
+        for place in places:
+            leaves[place] = wrap(leaves[place])
+    return leaves, structure
+
+
+def _is_tensors(array: Any) -> bool:
+    """Whether an array can be the memory of a tensor."""
+    steps = array.strides
+    return array.dtype in DTYPE_OF and all(s >= 0 and s % array.itemsize == 0 for s in steps)
+
+
+def array_places(structure: TreeDef, leaves: Sequence[Any]) -> list[int]:
+    """Which of a call's leaves stand for arrays of NumPy's."""
+    named = structure.children[1]
+    if not named.keys or named.keys[-1] != ARRAYS:
+        return []
+    return list(leaves[-named.children[-1].num_leaves :])
 
 
 def holds_one(value: Any, paths: dict[int, Path]) -> bool:

@@ -62,10 +62,10 @@ def check_optimizer(optimizer: Any) -> None:
 
 def refuse_capture(name: str) -> None:
     """Refuse to change the host's numbers while a step is being recorded."""
-    if CONTEXT.capture is not None:
+    if CONTEXT.capture is not None and CONTEXT.capture.assign is None:
         raise CaptureError(
-            f"{name}.step: called inside a captured step, where it would take effect only once. "
-            "Call it outside the captured function; the step reads the new rate at each call."
+            f"{name}.step: called while a graph or a body is recorded, where it would take effect "
+            "only once. Call it outside; the step reads the new rate at each call."
         )
 
 

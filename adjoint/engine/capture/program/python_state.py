@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.capture.arrays import array_recipe
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import Path, containers, follow, holds_one
 from adjoint.engine.capture.program.recipes import Outputs
@@ -85,6 +86,9 @@ def python_state(
     def known(value: Any) -> Any:
         if is_tensor(value):
             return Output(outputs.recipe(value))
+        array = array_recipe(recorder, value)
+        if array is not None:
+            return array
         if type(value) is Generator and value in engine.trace.own:
             raise CaptureError(
                 "compile: a Generator that the function makes is kept or returned, and a call "

@@ -14,7 +14,7 @@ from .exposing import expose
 from .frames import GENERATOR, Frame
 from .locations import Answer, Slot
 from .operators import method_of, pure
-from .plain import MISSING, is_plain
+from .plain import MISSING, has, is_plain
 from .recorder import Recorder
 
 _CODE = types.FunctionType.__code__
@@ -66,6 +66,9 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return call(recorder, attributes._bind(recorder, method, fn, kind), args, kwargs)
     if engine.owns(fn):
         return run_engines(recorder, fn, args, kwargs)
+    handler = functions.OTHERS.get(fn) if has(kind, "__hash__") else None
+    if handler is not None:
+        return handler(recorder, *args, **kwargs)
     if args:  # functions of Cython's are of a kind of their own
         handler = methods.TABLE.get(type(args[0]), {}).get(getattr(fn, "__name__", ""))
         if handler is not None:
@@ -168,5 +171,9 @@ def _module_function(
     recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if fn.__module__ in functions.PURE_MODULES:
+        if fn in functions.NUMERIC and any(map(recorder.engine.is_symbol, args)) and not kwargs:
+            found = recorder.engine.computed(fn, args)
+            if found is not MISSING:
+                return found
         return pure(recorder, fn, args, kwargs)
     raise unknown(recorder, fn)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from .locations import Answer
 from .plain import is_plain, same
 from .symbols import Symbol, computed, value_of
 
@@ -53,6 +54,18 @@ class Engine(Protocol):
     def elements(self, value: Any) -> Any:
         """The elements of an array as a plain value, None of anything else."""
 
+    def guard_elements(self, recorder: Any, value: Any) -> None:
+        """Have the elements of an array guarded."""
+
+    def is_changed(self, value: Any) -> bool:
+        """Whether the observed code wrote to the elements of an array."""
+
+    def shares(self, value: Any) -> bool:
+        """Whether a result of C shows the memory of something that was there before."""
+
+    def stands(self, value: Any) -> bool:
+        """Whether something stands for a value of each call: a symbol, or an array."""
+
     def same_answer(self, value: Any, again: Any) -> bool:
         """Whether an answer of C is the same when asked for again."""
 
@@ -61,6 +74,9 @@ class Engine(Protocol):
 
     def keeps_function(self, fn: Any) -> bool:
         """Whether nobody gives a function other code or defaults."""
+
+    def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A function of numbers and symbols, put off to each call; MISSING if it cannot be."""
 
     def convert(self, cls: type, value: Any) -> Any:
         """`int` or `float` of a symbol."""
@@ -82,7 +98,10 @@ class Engine(Protocol):
         """What stands for a number that is drawn at each call."""
 
     def reader(self, value: Any) -> Callable[[], Any]:
-        """What reads a symbol's number in a call."""
+        """What reads a symbol's number in a call's effects."""
+
+    def reader_now(self, value: Any) -> Callable[[], Any]:
+        """What reads a symbol's number when a call begins."""
 
     def is_symbol(self, value: Any) -> bool:
         """Whether a value stands for such a number."""
@@ -136,6 +155,19 @@ class NoEngine:
     def elements(self, value: Any) -> Any:
         return elements_of(value)
 
+    def guard_elements(self, recorder: Any, value: Any) -> None:
+        if not recorder.is_fresh(value):
+            recorder.guard(Answer(elements_of, (value,)), elements_of(value))
+
+    def is_changed(self, value: Any) -> bool:
+        return False
+
+    def shares(self, value: Any) -> bool:
+        return False
+
+    def stands(self, value: Any) -> bool:
+        return type(value) is Symbol
+
     def same_answer(self, value: Any, again: Any) -> bool:
         return value is again or (same(value, again) and is_plain(value))
 
@@ -148,6 +180,9 @@ class NoEngine:
 
     def keeps_function(self, fn: Any) -> bool:
         return False
+
+    def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return computed(fn, *args)
 
     def convert(self, cls: type, value: Any) -> Any:
         return value if type(value.value) is cls else computed(cls, value)
@@ -174,6 +209,9 @@ class NoEngine:
         read: Callable[[], Any] = value.held
         return read
 
+    def reader_now(self, value: Any) -> Callable[[], Any]:
+        return self.reader(value)
+
     def is_symbol(self, value: Any) -> bool:
         return type(value) is Symbol
 
@@ -190,7 +228,9 @@ def elements_of(value: Any) -> Any:
         return value.typecode, _told(value.tobytes())
     if isinstance(value, memoryview):
         return value.format, value.shape, _told(value.tobytes())
-    if hasattr(value, "__array_interface__") and type(value).__module__ == "numpy":
+    if type(value).__module__ == "numpy.dtypes":
+        return repr(value)
+    if type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
         if value.dtype.hasobject:
             return None
         return value.dtype.str, value.shape, _told(value.tobytes())

@@ -137,10 +137,8 @@ def _listed(mapping: Any) -> tuple[Any, ...]:
 def _expose_other(recorder: Recorder, value: Any) -> Any:
     """Anything else: C sees its identity alone, or a buffer whose elements are guarded."""
     cls = type(value)
-    array = recorder.engine.elements(value)
-    if array is not None:
-        if not recorder.is_fresh(value):
-            recorder.guard(Answer(elements_of, (value,)), array)
+    if recorder.engine.elements(value) is not None:
+        recorder.engine.guard_elements(recorder, value)
         return value
     if has_python_methods(recorder, cls):
         raise NeedsPython

@@ -64,11 +64,12 @@ def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if recorder.is_fresh(owner):
         return made(recorder, owner[key])
     value = owner[key]
-    alone = element_of(owner, key)
+    changed = recorder.engine.is_changed(owner)
+    alone = None if changed else element_of(owner, key)
     if alone is not None:
         recorder.guard(Answer(element_of, (owner, key)), alone)
         return value
-    if recorder.engine.same_answer(value, owner[key]):
+    if not changed and recorder.engine.same_answer(value, owner[key]):
         return recorder.guard(Answer(operator.getitem, (owner, key)), value)
     expose(recorder, owner)
     return made(recorder, value)

@@ -116,7 +116,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 def made(recorder: Recorder, value: Any) -> Any:
     """A result of C: new, if nobody else has it."""
-    if type(value) in PLAIN or recorder.engine.owns(value):
+    if type(value) in PLAIN or recorder.engine.owns(value) or recorder.engine.shares(value):
         return value
     if sys.getrefcount(value) <= _MOST:
         recorder.new(value)

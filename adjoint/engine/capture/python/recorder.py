@@ -365,18 +365,23 @@ class Recorder:
         """A number drawn from a generator: drawn again at each call, in the same order."""
         if id(generator) in self.fresh:
             return take()
-        if not self.journal.has_field(generator, "state"):
-            try:
-                undo = keep(generator)
-            except NotImplementedError:
-                raise self.refuse(
-                    f"a draw from a {type(generator).__name__}", "it cannot be put back",
-                    "Draw outside and pass the number.",
-                ) from None  # fmt: skip
-            self.journal.field(generator, "state", undo)
+        self.keep_generator(generator, keep)
         drawn = DrawnNumber(take, take(), generator, keep)
         self.draws.append(drawn)
         return self.engine.drawn(self, drawn)
+
+    def keep_generator(self, generator: Any, keep: Keep) -> None:
+        """Have a generator put back when the recording is over."""
+        if self.journal.has_field(generator, "state"):
+            return
+        try:
+            undo = keep(generator)
+        except NotImplementedError:
+            raise self.refuse(
+                f"a draw from a {type(generator).__name__}", "it cannot be put back",
+                "Draw outside and pass the number.",
+            ) from None  # fmt: skip
+        self.journal.field(generator, "state", undo)
 
     def forget(self) -> None:
         """Let go of the objects that were met: the observation is over."""

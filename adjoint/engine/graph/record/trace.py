@@ -121,6 +121,8 @@ class Trace(Streams):
 
     observed = False  # whether it records what a function does, for calls that do it again
     closes = False  # whether operands from outside become inputs: graph.body
+    # How a recorded function puts something into a dict of the framework's that was there before.
+    assign: Callable[[Any, Any, Any], None] | None = None
 
     def __init__(self, *, located: bool = False) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ CONTAINERS = {list, dict, set, tuple, frozenset, collections.deque, collections.
 def _type(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
         value = args[0]
-        if recorder.engine.is_symbol(value):
+        if recorder.engine.stands(value):
             return type(recorder.engine.present(value))
         return attributes.kind_of(recorder, value)
     name, bases, namespace = args
@@ -61,7 +61,10 @@ def _number(cls: type, method: str) -> Handler:
         for name in (method, "__index__", "__trunc__"):
             found = operators.method_of(recorder, value, name)
             if is_python(recorder, found):
-                return cls(call(recorder, found, (value,), {}))
+                number = call(recorder, found, (value,), {})
+                if recorder.engine.is_symbol(number):
+                    return recorder.engine.convert(cls, number)
+                return cls(number)
         if recorder.engine.owns(value):
             return recorder.engine.call(cls, args, kwargs)
         return cls(expose(recorder, value))

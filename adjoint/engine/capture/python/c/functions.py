@@ -8,6 +8,7 @@ import abc
 import bisect
 import builtins
 import heapq
+import math
 import operator
 import sys
 import types
@@ -29,6 +30,17 @@ Handler = Callable[..., Any]
 PURE_MODULES = frozenset(
     "math cmath _operator _struct binascii zlib _json unicodedata _statistics _bisect _sre "
     "_datetime _decimal itertools _string _locale".split()
+)
+
+
+# Functions of a number, or of two, that give a number.
+NUMERIC = frozenset(
+    getattr(math, name)
+    for name in (
+        "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh degrees erf erfc exp expm1 "
+        "fabs floor fmod gamma hypot ldexp lgamma log log10 log1p log2 pow radians sin sinh sqrt "
+        "tan tanh trunc"
+    ).split()
 )
 
 
@@ -163,7 +175,7 @@ def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
         return any(_checked(recorder, value, x, name) for x in cls)
     if isinstance(cls, types.UnionType):
         return any(_checked(recorder, value, x, name) for x in cls.__args__)
-    if recorder.engine.is_symbol(value):
+    if recorder.engine.stands(value):
         value = recorder.engine.present(value)
     elif name == "__instancecheck__":
         operators.is_instance(recorder, value, object)
@@ -481,3 +493,4 @@ if hasattr(sys, "exception"):
     TABLE[sys.exception] = _exception
 
 PYTHON: dict[Any, Handler] = {}  # Python functions that are not followed but done by hand
+OTHERS: dict[Any, Handler] = {}  # functions of kinds of their own, such as Cython's

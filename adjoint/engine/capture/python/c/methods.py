@@ -307,6 +307,27 @@ def _draw(method: Any) -> Handler:
     return handler
 
 
+def _seed(recorder: Recorder, generator: Any, seed: Any = None, /) -> None:
+    """Seeding, in its place among the draws; a number that moves is read by each call."""
+    if seed is None:
+        raise recorder.refuse(
+            "random.seed()", "without a seed it takes one from the operating system at each call",
+            "Pass a seed.",
+        )  # fmt: skip
+    moves = recorder.engine.is_symbol(seed)
+    read = recorder.engine.reader_now(seed) if moves else functools.partial(_itself, seed)
+    take = functools.partial(_seeded, generator, read)
+    recorder.draw(generator, take, _keep_random)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _seeded(generator: Any, read: Callable[[], Any]) -> None:
+    _random.Random.seed(generator, read())
+
+
 def _keep_random(generator: Any) -> Callable[[], None]:
     state = generator.getstate() if isinstance(generator, random.Random) else None
     if state is None:
@@ -339,7 +360,7 @@ TABLE: dict[Any, Table] = {
         "with_traceback": lambda recorder, error, traceback, /: error.with_traceback(traceback),
     },
     _random.Random: {"random": _draw(_random.Random.random),
-                     "getrandbits": _draw(_random.Random.getrandbits)},
+                     "getrandbits": _draw(_random.Random.getrandbits), "seed": _seed},
     property: {
         name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")
     },
