@@ -16,9 +16,12 @@ import adjoint as ad
 from adjoint.engine.core.errors import CaptureError
 from adjoint.graph import capture
 from tests import tensor_programs
+from tests.programs import arrays as arrays
 from tests.programs import contents as contents
 from tests.programs import effects as effects
 from tests.programs import iterators as iterators
+from tests.programs import library as library
+from tests.programs import objects as objects
 from tests.programs import raising as raising
 from tests.programs import reads as reads
 from tests.programs import sizes as sizes
@@ -28,13 +31,10 @@ from tests.programs import training as training
 from tests.programs.playing import PROGRAMS, told
 
 REFUSED = frozenset({
-    "contents: numpy_argument", "iterators: mapped_from_outside",
     "iterators: generator_from_outside", "iterators: generator_that_is_sent_to",
-    "iterators: arrays_of_numpy_drawn", "iterators: whole_numbers_of_numpy",
-    "iterators: seeding_inside", "raising: value_tried", "raising: value_tried_for_a_branch",
+    "raising: value_tried", "raising: value_tried_for_a_branch",
     "raising: printing_tensors", "tensors: reshape_of_transposed_then_written",
     "tapes: in_place_shape_of_argument", "tapes: in_place_shape_of_state",
-    "training: schedule_inside", "training: lazily_made_layer",
 })  # fmt: skip
 
 

@@ -39,12 +39,14 @@ def lru_cache_inside_and_outside(wrap: Wrap) -> Any:
     calls: list[int] = []
     k = [2.0]
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def rate(n: int) -> float:
         calls.append(n)
         return n * k[0]
 
-    out = changed(wrap, lambda x: x * rate(3) + rate(2), lambda: k.__setitem__(0, 5.0), rate.cache_clear)
+    out = changed(
+        wrap, lambda x: x * rate(3) + rate(2), lambda: k.__setitem__(0, 5.0), rate.cache_clear
+    )
     return out
 
 
@@ -107,9 +109,13 @@ def itertools_of_state(wrap: Wrap) -> Any:
         n = sum(i * len(s) for i, s in itertools.product(a, b))
         n += sum(1 for _ in itertools.combinations(a, 2)) + len(list(itertools.permutations(b)))
         groups = [(k, len(list(g))) for k, g in itertools.groupby(sorted(a), key=lambda i: i % 2)]
-        chained = list(itertools.chain(a, itertools.repeat(7, 2), itertools.islice(itertools.count(5, 5), 2)))
+        chained = list(
+            itertools.chain(a, itertools.repeat(7, 2), itertools.islice(itertools.count(5, 5), 2))
+        )
         pairs = list(itertools.pairwise(a))
-        taken = list(itertools.takewhile(lambda i: i < 3, a)) + list(itertools.dropwhile(lambda i: i < 2, a))
+        taken = list(itertools.takewhile(lambda i: i < 3, a)) + list(
+            itertools.dropwhile(lambda i: i < 2, a)
+        )
         starred = list(itertools.starmap(pow, [(2, 3), (a[0], 2)]))
         longest = list(itertools.zip_longest(a, b, fillvalue="-"))
         t1, t2 = itertools.tee(a)
@@ -366,7 +372,9 @@ def exception_groups(wrap: Wrap) -> Any:
             s.seen.append("done")
         return x
 
-    return changed(wrap, f, lambda: s.v.pop(), lambda: s.v.append(KeyError("c")), lambda: s.v.clear()), s.seen
+    return changed(
+        wrap, f, lambda: s.v.pop(), lambda: s.v.append(KeyError("c")), lambda: s.v.clear()
+    ), s.seen
 
 
 @program
@@ -450,7 +458,12 @@ def json_text_and_patterns(wrap: Wrap) -> Any:
         n = int(m.group(2)) if m else 0
         return x * d["a"] + n, json.dumps({"n": n}), re.sub(r"\d", "#", s.name), s.name.split(".")
 
-    return changed(wrap, f, lambda: setattr(s, "text", '{"a": 3.5, "b": []}'), lambda: setattr(s, "name", "none"))
+    return changed(
+        wrap,
+        f,
+        lambda: setattr(s, "text", '{"a": 3.5, "b": []}'),
+        lambda: setattr(s, "name", "none"),
+    )
 
 
 @program
@@ -503,8 +516,13 @@ def environment_and_modules(wrap: Wrap) -> Any:
 
         return x * int(os.environ.get("ADJOINT_TEST_SCALE", "1")) + adjoint_test_module.k
 
-    out = changed(wrap, f, lambda: os.environ.update(ADJOINT_TEST_SCALE="7"), lambda: setattr(module, "k", 9.0),
-                  lambda: os.environ.pop("ADJOINT_TEST_SCALE"))
+    out = changed(
+        wrap,
+        f,
+        lambda: os.environ.update(ADJOINT_TEST_SCALE="7"),
+        lambda: setattr(module, "k", 9.0),
+        lambda: os.environ.pop("ADJOINT_TEST_SCALE"),
+    )
     del sys.modules["adjoint_test_module"]
     return out
 
@@ -568,9 +586,13 @@ def defaults_replaced(wrap: Wrap) -> Any:
     def inner(x: Any, k: float = 2.0, *, b: float = 1.0) -> Any:
         return x * k + b
 
-    return changed(wrap, lambda x: inner(x), lambda: setattr(inner, "__defaults__", (5.0,)),
-                   lambda: setattr(inner, "__kwdefaults__", {"b": 7.0}),
-                   lambda: setattr(inner, "__code__", (lambda x, k=0, *, b=0: x - k - b).__code__))
+    return changed(
+        wrap,
+        lambda x: inner(x),
+        lambda: setattr(inner, "__defaults__", (5.0,)),
+        lambda: setattr(inner, "__kwdefaults__", {"b": 7.0}),
+        lambda: setattr(inner, "__code__", (lambda x, k=0, *, b=0: x - k - b).__code__),
+    )
 
 
 @program
@@ -636,7 +658,9 @@ def star_arguments_and_unpacking(wrap: Wrap) -> Any:
         (a, b), c = (first, last), {**kwargs, "d": 1.0}
         return inner(x, *args, **c) + a + b + len(middle)
 
-    return changed(wrap, f, lambda: args.append(5.0), lambda: kwargs.update(e=1.0), lambda: kwargs.pop("c"))
+    return changed(
+        wrap, f, lambda: args.append(5.0), lambda: kwargs.update(e=1.0), lambda: kwargs.pop("c")
+    )
 
 
 @program
@@ -650,7 +674,9 @@ def sorting_with_keys(wrap: Wrap) -> Any:
         ranks = sorted(range(3), key=functools.cmp_to_key(lambda i, j: items[j][1] - items[i][1]))
         return x * top[1] + ranks[0]
 
-    return changed(wrap, f, lambda: order.update(a=9), lambda: items.__setitem__(0, ("b", 50))), items
+    return changed(
+        wrap, f, lambda: order.update(a=9), lambda: items.__setitem__(0, ("b", 50))
+    ), items
 
 
 @program
@@ -659,7 +685,7 @@ def slices_of_lists(wrap: Wrap) -> Any:
 
     def f(x: Any) -> Any:
         v[1:3] = [v[1] + 1]
-        v[len(v):] = [v[0], 9.0]
+        v[len(v) :] = [v[0], 9.0]
         del v[-1]
         return x * sum(v[::2]) + v[-1], v[::-1]
 
@@ -718,8 +744,12 @@ def iteration_by_getitem_and_len(wrap: Wrap) -> Any:
             return len(self.v)
 
     o = Old()
-    return changed(wrap, lambda x: x * sum(o) + sum(reversed(o)) + (2.0 in o),
-                   lambda: o.v.append(5.0), lambda: o.v.clear())
+    return changed(
+        wrap,
+        lambda x: x * sum(o) + sum(reversed(o)) + (2.0 in o),
+        lambda: o.v.append(5.0),
+        lambda: o.v.clear(),
+    )
 
 
 @program
@@ -739,7 +769,13 @@ def while_with_else_and_flags(wrap: Wrap) -> Any:
             x = x * 100
         return x
 
-    return changed(wrap, f, lambda: flags.update(stop=9), lambda: flags["skip"].add(3), lambda: flags.update(stop=0))
+    return changed(
+        wrap,
+        f,
+        lambda: flags.update(stop=9),
+        lambda: flags["skip"].add(3),
+        lambda: flags.update(stop=0),
+    )
 
 
 @program
@@ -751,7 +787,13 @@ def assertions_and_types(wrap: Wrap) -> Any:
         assert type(s.k) is not bool
         return x * s.k
 
-    return changed(wrap, f, lambda: setattr(s, "k", "two"), lambda: setattr(s, "k", True), lambda: setattr(s, "k", 2.5))
+    return changed(
+        wrap,
+        f,
+        lambda: setattr(s, "k", "two"),
+        lambda: setattr(s, "k", True),
+        lambda: setattr(s, "k", 2.5),
+    )
 
 
 @program
@@ -803,7 +845,11 @@ def sizes_as_arguments_of_operations(wrap: Wrap) -> Any:
         b, t = x.shape
         mask = ad.arange(t)[None, :] < ad.arange(b)[:, None]
         y = x.reshape(b * t).view(t, b) * (t / b) + ad.zeros(t, b)
-        return ad.cat([y, ad.full((1, b), float(t))]).sum(0)[: b // 2 + 1], mask.sum(), x.split(max(1, b // 2))[0]
+        return (
+            ad.cat([y, ad.full((1, b), float(t))]).sum(0)[: b // 2 + 1],
+            mask.sum(),
+            x.split(max(1, b // 2))[0],
+        )
 
     run = wrap(f, dynamic=True)
     return [run(ramp(b, t)) for b, t in ((2, 3), (4, 5), (3, 2), (6, 7), (1, 4))]
@@ -818,7 +864,14 @@ def numbers_that_become_symbols(wrap: Wrap) -> Any:
         s.total += s.step * 0.5
         s.kinds.append("warm" if s.step < 4 else "cold")
         lr = min(1.0, s.step / 3) * (0.5 ** (s.step // 2))
-        return x * lr + s.total, max(s.step, 3), abs(-s.step), int(s.total), float(s.step), round(s.total, 1)
+        return (
+            x * lr + s.total,
+            max(s.step, 3),
+            abs(-s.step),
+            int(s.total),
+            float(s.step),
+            round(s.total, 1),
+        )
 
     return times(wrap(f), n=7), s
 

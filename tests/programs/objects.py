@@ -98,7 +98,9 @@ def cached_property_of_an_object(wrap: Wrap) -> Any:
             return A.made * 2.0
 
     a = A()
-    return changed(wrap, lambda x: x * a.v, lambda: delattr(a, "v"), lambda: setattr(a, "v", 9.0)), A.made
+    return changed(
+        wrap, lambda x: x * a.v, lambda: delattr(a, "v"), lambda: setattr(a, "v", 9.0)
+    ), A.made
 
 
 @program
@@ -179,7 +181,7 @@ def enum_members_that_change(wrap: Wrap) -> Any:
 
 @program
 def enum_made_argument(wrap: Wrap) -> Any:
-    class Act(str, enum.Enum):
+    class Act(enum.StrEnum):
         relu = "relu"
         tanh = "tanh"
 
@@ -229,7 +231,9 @@ def frozen_dataclass_ordered(wrap: Wrap) -> Any:
         limit = Fixed(1, 3.0)
         return (x * s.o.b if s.o < limit else x), limit, hash(limit) == hash(Fixed(1, 3.0))
 
-    return changed(wrap, f, lambda: setattr(s, "o", Fixed(2)), lambda: setattr(s, "o", Fixed(0, 9.0)))
+    return changed(
+        wrap, f, lambda: setattr(s, "o", Fixed(2)), lambda: setattr(s, "o", Fixed(0, 9.0))
+    )
 
 
 @program
@@ -263,8 +267,12 @@ def proxy_by_getattr(wrap: Wrap) -> Any:
         p.n += 1
         return x * p.a + p.n
 
-    out = changed(wrap, f, lambda: setattr(held, "a", 4.0),
-                  lambda: object.__setattr__(p, "_held", types.SimpleNamespace(a=7.0, n=100)))
+    out = changed(
+        wrap,
+        f,
+        lambda: setattr(held, "a", 4.0),
+        lambda: object.__setattr__(p, "_held", types.SimpleNamespace(a=7.0, n=100)),
+    )
     return out, held.n, p.n
 
 
@@ -355,7 +363,9 @@ def comparison_chain_of_objects(wrap: Wrap) -> Any:
         y = x * 2 if a < b <= c else x
         return y * seen.get(b, 1.0), max([a, b, c]).n, sorted([c, a, b])[0].n
 
-    return changed(wrap, f, lambda: setattr(b, "n", 5), lambda: setattr(c, "n", 9), lambda: setattr(b, "n", 2))
+    return changed(
+        wrap, f, lambda: setattr(b, "n", 5), lambda: setattr(c, "n", 9), lambda: setattr(b, "n", 2)
+    )
 
 
 @program
@@ -405,8 +415,12 @@ def bases_rearranged(wrap: Wrap) -> Any:
         pass
 
     a = A()
-    return changed(wrap, lambda x: x * a.v(), lambda: setattr(A, "__bases__", (Q,)),
-                   lambda: setattr(A, "__bases__", (P, Q)))
+    return changed(
+        wrap,
+        lambda x: x * a.v(),
+        lambda: setattr(A, "__bases__", (Q,)),
+        lambda: setattr(A, "__bases__", (P, Q)),
+    )
 
 
 @program
@@ -532,7 +546,9 @@ def abstract_class_registered_later(wrap: Wrap) -> Any:
             return 3.0
 
     o = Other()
-    return changed(wrap, lambda x: x * o.area() if isinstance(o, Shape) else x, lambda: Shape.register(Other))
+    return changed(
+        wrap, lambda x: x * o.area() if isinstance(o, Shape) else x, lambda: Shape.register(Other)
+    )
 
 
 @typing.runtime_checkable
@@ -545,13 +561,17 @@ class HasScale(typing.Protocol):
 @program
 def protocol_checked(wrap: Wrap) -> Any:
     o = types.SimpleNamespace()
-    return changed(wrap, lambda x: x * o.scale if isinstance(o, HasScale) else x,
-                   lambda: setattr(o, "scale", 3.0), lambda: delattr(o, "scale"))
+    return changed(
+        wrap,
+        lambda x: x * o.scale if isinstance(o, HasScale) else x,
+        lambda: setattr(o, "scale", 3.0),
+        lambda: delattr(o, "scale"),
+    )
 
 
 @program
 def typed_dicts_and_named_tuples(wrap: Wrap) -> Any:
-    P = namedtuple("P", "x y")  # noqa: PYI024
+    P = namedtuple("P", "x y")
 
     class Q(typing.NamedTuple):
         a: Any
@@ -598,19 +618,34 @@ def getattr_with_computed_names(wrap: Wrap) -> Any:
         setattr(s, f"seen_{s.which}", True)
         return y, sorted(vars(s))
 
-    return changed(wrap, f, lambda: setattr(s, "which", "b"), lambda: delattr(s, "b"), lambda: setattr(s, "c", 1))
+    return changed(
+        wrap,
+        f,
+        lambda: setattr(s, "which", "b"),
+        lambda: delattr(s, "b"),
+        lambda: setattr(s, "c", 1),
+    )
 
 
 @program
 def operator_getters(wrap: Wrap) -> Any:
     cfg = types.SimpleNamespace(a=types.SimpleNamespace(b=2.0), d={"k": [1.0, 2.0]})
-    get, item, method = operator.attrgetter("a.b"), operator.itemgetter("k"), operator.methodcaller("get", "k")
+    get, item, method = (
+        operator.attrgetter("a.b"),
+        operator.itemgetter("k"),
+        operator.methodcaller("get", "k"),
+    )
 
     def f(x: Any) -> Any:
         return x * get(cfg) + item(cfg.d)[1] + method(cfg.d)[0]
 
-    return changed(wrap, f, lambda: setattr(cfg.a, "b", 5.0), lambda: cfg.d["k"].insert(0, 9.0),
-                   lambda: cfg.d.update(k=[3.0, 4.0]))
+    return changed(
+        wrap,
+        f,
+        lambda: setattr(cfg.a, "b", 5.0),
+        lambda: cfg.d["k"].insert(0, 9.0),
+        lambda: cfg.d.update(k=[3.0, 4.0]),
+    )
 
 
 @program

@@ -22,26 +22,28 @@ from adjoint.engine.core.state.host import is_host
 
 # Functions that only read what they are given.
 PURE = frozenset(
-    "abs absolute all allclose amax amin angle any append arange argmax argmin argpartition argsort "
-    "argwhere around array array_equal array_split asanyarray asarray ascontiguousarray "
-    "asfortranarray astype atleast_1d atleast_2d atleast_3d average bincount block broadcast_arrays "
-    "broadcast_shapes broadcast_to can_cast ceil clip column_stack compress concat concatenate "
-    "convolve copy corrcoef correlate count_nonzero cov cross cumprod cumsum cumulative_prod "
-    "cumulative_sum deg2rad delete diag diagflat diagonal diff digitize dot dsplit dstack ediff1d "
-    "einsum empty empty_like expand_dims extract eye finfo fix flatnonzero flip fliplr flipud "
-    "frombuffer full full_like geomspace gradient hamming hanning histogram hsplit hstack identity "
-    "iinfo imag in1d indices inner insert interp intersect1d isclose iscomplex isfinite isin isinf "
-    "isnan isreal isscalar issubdtype kron lexsort linspace logspace matmul matrix_transpose max "
-    "maximum mean median meshgrid min min_scalar_type moveaxis mod nan_to_num nanargmax nanargmin "
-    "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
-    "nanvar ndim nonzero ones ones_like outer packbits pad partition percentile permute_dims "
-    "polyfit polyval prod promote_types ptp quantile rad2deg ravel ravel_multi_index real repeat "
-    "reshape resize result_type roll rollaxis rot90 round searchsorted select setdiff1d setxor1d "
-    "shape sinc size sort split squeeze stack std sum swapaxes take take_along_axis tensordot tile "
-    "trace transpose trapezoid tri tril tril_indices trim_zeros triu triu_indices union1d unique "
-    "unpackbits unravel_index unstack vander var vdot vecdot vsplit vstack where zeros zeros_like "
-    "det inv norm solve qr svd eigh eigvalsh eig cholesky lstsq pinv slogdet matrix_power "
-    "matrix_rank fft ifft rfft irfft fftfreq".split()
+    "abs absolute all allclose amax amin angle any append arange argmax argmin argpartition "
+    "argsort argwhere around array array_equal array_split asanyarray asarray "
+    "ascontiguousarray asfortranarray astype atleast_1d atleast_2d atleast_3d average "
+    "bincount block broadcast_arrays broadcast_shapes broadcast_to can_cast ceil clip "
+    "column_stack compress concat concatenate convolve copy corrcoef correlate count_nonzero "
+    "cov cross cumprod cumsum cumulative_prod cumulative_sum deg2rad delete diag diagflat "
+    "diagonal diff digitize dot dsplit dstack ediff1d einsum empty empty_like expand_dims "
+    "extract eye finfo fix flatnonzero flip fliplr flipud frombuffer full full_like geomspace "
+    "gradient hamming hanning histogram hsplit hstack identity iinfo imag in1d indices inner "
+    "insert interp intersect1d isclose iscomplex isfinite isin isinf isnan isreal isscalar "
+    "issubdtype kron lexsort linspace logspace matmul matrix_transpose max maximum mean "
+    "median meshgrid min min_scalar_type moveaxis mod nan_to_num nanargmax nanargmin "
+    "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd "
+    "nansum nanvar ndim nonzero ones ones_like outer packbits pad partition percentile "
+    "permute_dims polyfit polyval prod promote_types ptp quantile rad2deg ravel "
+    "ravel_multi_index real repeat reshape resize result_type roll rollaxis rot90 round "
+    "searchsorted select setdiff1d setxor1d shape sinc size sort split squeeze stack std sum "
+    "swapaxes take take_along_axis tensordot tile trace transpose trapezoid tri tril "
+    "tril_indices trim_zeros triu triu_indices union1d unique unpackbits unravel_index "
+    "unstack vander var vdot vecdot vsplit vstack where zeros zeros_like det inv norm solve "
+    "qr svd eigh eigvalsh eig cholesky lstsq pinv slogdet matrix_power matrix_rank fft ifft "
+    "rfft irfft fftfreq".split()
 )
 _METHODS = (
     "all any argmax argmin argsort astype clip conj copy cumprod cumsum diagonal dot flatten item "
@@ -69,9 +71,7 @@ def is_array(value: Any) -> bool:
 
 def restoring(root: Any, before: Any) -> Callable[[], None]:
     """What gives an array the elements it had; of Python's own, their number too."""
-    return lambda: operator.setitem(
-        root, slice(None) if type(root) is array.array else ..., before
-    )
+    return lambda: operator.setitem(root, slice(None) if type(root) is array.array else ..., before)
 
 
 def call_numpy(recorder: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -178,9 +178,7 @@ class _Draws(dict[str, Any]):
             if recorder.is_fresh(generator):
                 return new_arrays(recorder, take())
             recorder.keep_generator(generator, keep_numpy)
-            return put_off(
-                recorder.engine, DrawnNumber(take, take(), generator, keep_numpy)
-            )
+            return put_off(recorder.engine, DrawnNumber(take, take(), generator, keep_numpy))
 
         return handler
 
@@ -263,5 +261,7 @@ for _scalar in {*np.sctypeDict.values(), np.dtype}:
 constructors.TABLE[np.random.RandomState] = _made_generator(np.random.RandomState)
 functions.OTHERS[np.random.default_rng] = _made_generator(np.random.default_rng)
 functions.OTHERS[np.random.seed] = lambda recorder, *args: _Draws().get("seed")(
-    recorder, np.random.mtrand._rand, *args  # type: ignore[attr-defined]
+    recorder,
+    np.random.mtrand._rand,
+    *args,  # type: ignore[attr-defined]
 )

@@ -387,6 +387,7 @@ class Captured(Inspection):
                 )
         except BaseException:
             _all(engine.restores)
+            engine.forget()
             raise
         if isinstance(found.error, Exception):
             self._take_back(found)
@@ -397,7 +398,9 @@ class Captured(Inspection):
     def _take_back(found: Observation) -> None:
         """Have Python's state as before a recording."""
         found.roll_back()
-        _all(found.recorder.engine.restores)  # type: ignore[attr-defined]
+        engine: Any = found.recorder.engine
+        _all(engine.restores)
+        engine.forget()
 
     @staticmethod
     def _tensors(found: Observation) -> list[Any]:
@@ -492,6 +495,7 @@ class Captured(Inspection):
         ]
         program.apart = frozenset(met.keys() - trace.positions.keys())
         found.recorder.forget()
+        engine.forget()
         return program
 
     def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:

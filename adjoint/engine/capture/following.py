@@ -45,10 +45,12 @@ from adjoint.engine.core.places import (
     executed_modules,
     executing,
     module_path,
+    place_now,
 )
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.graph.extents import Extent, ExtentFloat
 
 _ENGINE = __name__.partition(".")[0]
@@ -56,14 +58,15 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "optim.lr_scheduler", "engine.compiler.modules", "engine.autodiff.transforms.modules",
-        "engine.core.state.structure_version",
+        "distributions", "vision", "optim.lr_scheduler", "engine.compiler.modules",
+        "engine.autodiff.transforms.modules", "engine.core.state.structure_version",
     )
 )  # fmt: skip
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+_SYMBOLS = (HostScalar, Extent, ExtentFloat)
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
 
 
@@ -337,7 +340,7 @@ class TensorEngine:
 
     def owns(self, value: Any) -> bool:
         """Whether a value is the framework's: tensors, dtypes, the context."""
-        return is_tensor(value) or self.owns_class(type(value))
+        return issubclass(type(value), TensorBase) or self.owns_class(type(value))
 
     def owns_class(self, cls: type) -> bool:
         """Whether a class is the framework's and not followed."""
@@ -351,7 +354,7 @@ class TensorEngine:
 
     def is_new(self, value: Any) -> bool:
         """Whether a tensor or generator was made in this recording."""
-        if is_tensor(value):
+        if issubclass(type(value), TensorBase):
             return value._storage.trace is not None
         if is_late(value):
             return value.tensor is None
@@ -491,6 +494,13 @@ class TensorEngine:
         for number in self.numbers:
             number.recording = False
 
+    def forget(self) -> None:
+        """Let go of the objects that were met; nobody shall have to look for them as garbage."""
+        trace = self.trace
+        trace.before_host_guard, trace.assign, trace.locate = None, None, place_now
+        for met in (self.placed, self.wheres, self.paths, self.names, self.given_arrays):
+            met.clear()
+
     def over(self) -> None:
         """The function has run: hooks are the user's again."""
         for restore in self.restores_always:
@@ -519,7 +529,7 @@ class TensorEngine:
 
     def is_symbol(self, value: Any) -> bool:
         """Whether a value stands for a number of each call, or for a size."""
-        return isinstance(value, (HostScalar, Extent, ExtentFloat))
+        return issubclass(type(value), _SYMBOLS)
 
     def carries(self, value: Any, name: str) -> bool:
         """Whether an operator of a symbol gives another one: of sizes only arithmetic does."""

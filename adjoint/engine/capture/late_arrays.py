@@ -182,9 +182,7 @@ def is_late(value: Any) -> bool:
 
 def holds_late(values: Sequence[Any]) -> bool:
     """Whether there is an array of each call among values, or in lists and tuples of them."""
-    return any(
-        is_late(x) or (type(x) in (list, tuple) and holds_late(x)) for x in values
-    )
+    return any(is_late(x) or (type(x) in (list, tuple) and holds_late(x)) for x in values)
 
 
 def late_call(
@@ -276,4 +274,6 @@ for _name in "lt le gt ge eq ne".split():
     setattr(LateArray, f"__{_name}__", _operator(_name, False))
 for _name in "neg pos abs invert".split():
     _one = getattr(operator, _name)
-    setattr(LateArray, f"__{_name}__", lambda self, fn=_one: late_call(self.engine, fn, (self,), {}))
+    setattr(
+        LateArray, f"__{_name}__", lambda self, fn=_one: late_call(self.engine, fn, (self,), {})
+    )

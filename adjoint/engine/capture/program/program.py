@@ -371,7 +371,6 @@ class PreparedCall:
         self.refusals = _refusals(program)
         self.single = program.structure.kind is None
 
-
     def tests_hold(self) -> bool:
         """Whether tests of numbers come out as they did; one that another keeps from failing."""
         try:

@@ -68,9 +68,7 @@ class PythonState:
         return self.replay.finish(made)
 
 
-def python_state(
-    observation: Observation, result: Any, outputs: Outputs
-) -> PythonState | None:
+def python_state(observation: Observation, result: Any, outputs: Outputs) -> PythonState | None:
     """What a call does besides making tensors; None where there is nothing."""
     recorder = observation.recorder
     engine: TensorEngine = recorder.engine  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from typing import Any
 
 from .calling import call, is_python
 from .locations import Answer, ClassAttribute, Item, Kind, Order, Slot
-from .plain import MISSING, can_change, has, is_plain
+from .plain import MISSING, can_change, has, is_a, is_plain
 from .recorder import Recorder
 
 _GETATTRIBUTES = {
@@ -100,7 +100,7 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
         return _of_super(recorder, obj, name)
     if recorder.engine.owns(obj):
         found = class_lookup(recorder, cls, name)
-        if found is MISSING and not isinstance(obj, type):
+        if found is MISSING and not is_a(obj, type):
             table = recorder.attributes(obj) if recorder.engine.lets_in(obj) else None
             value = MISSING if table is None else recorder.item(table, name)
             if value is not MISSING:
@@ -112,9 +112,9 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
     if getter not in _GETATTRIBUTES:
         if is_python(recorder, getter):
             return _or_getattr(recorder, obj, name, lambda: call(recorder, getter, (obj, name), {}))
-        if isinstance(obj, types.ModuleType):
+        if is_a(obj, types.ModuleType):
             return _of_module(recorder, obj, name)
-    if isinstance(obj, type):
+    if is_a(obj, type):
         return _or_getattr(recorder, obj, name, lambda: _of_class(recorder, obj, name))
     found = class_lookup(recorder, cls, name)
     if getter is object.__getattribute__ and (found is MISSING or not is_data(recorder, found)):
@@ -234,7 +234,7 @@ def _bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
 def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
     """An attribute that C keeps: a slot, `__dict__`, a part of a builtin object."""
     name = descriptor.__name__
-    if name == "__dict__" and not isinstance(obj, type):
+    if name == "__dict__" and not is_a(obj, type):
         table = recorder.attributes(obj)
         if table is not None:
             return table
@@ -359,7 +359,7 @@ def drop(recorder: Recorder, obj: Any, name: str) -> None:
 
 def set_attribute(obj: Any, name: str, value: Any) -> None:
     """Set or delete an attribute as C does, past any `__setattr__` of Python's."""
-    kind = type if isinstance(obj, type) else object
+    kind = type if is_a(obj, type) else object
     if value is MISSING:
         kind.__delattr__(obj, name)
     else:
@@ -369,7 +369,7 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
 def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
     """What `object.__setattr__`, `type.__setattr__` and their deletions do."""
     cls = type(obj)
-    if isinstance(obj, type):
+    if is_a(obj, type):
         _put_class(recorder, obj, name, value)
         return
     found = class_lookup(recorder, cls, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .plain import MISSING
+from .plain import MISSING, is_a
 from .recorder import Recorder
 
 _OF_C = (
@@ -29,7 +29,7 @@ def is_python(recorder: Recorder, fn: Any) -> bool:
     kind = type(fn)
     if kind is types.FunctionType or kind is property:
         return True  # the engine's own are called natively when it comes to it
-    if isinstance(fn, _OF_C) or fn is None or fn is MISSING:
+    if is_a(fn, _OF_C) or fn is None or fn is MISSING:
         return False
     return any("__call__" in c.__dict__ or "__get__" in c.__dict__ for c in kind.__mro__)
 
@@ -50,7 +50,7 @@ def entered(recorder: Recorder, fn: Any) -> Any:
 
 
 ENTRY = entered.__code__.co_consts[
-    next(i for i, x in enumerate(entered.__code__.co_consts) if isinstance(x, types.CodeType))
+    next(i for i, x in enumerate(entered.__code__.co_consts) if is_a(x, types.CodeType))
 ]
 
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from . import attributes, binding, classes
 from .c import functions, methods
+from .c import helpers as helpers
 from .c import telling as telling
+from .c import variables as variables
 from .calling import ENTRY, is_python, run_engines, unknown
 from .exposing import expose
 from .frames import GENERATOR, Frame
 from .locations import Answer, Slot
 from .operators import method_of, pure
-from .plain import MISSING, has, is_plain
+from .plain import MISSING, has, is_a, is_plain
 from .recorder import Recorder
 
 _CODE = types.FunctionType.__code__
@@ -44,9 +46,9 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return follow(recorder, fn, args, kwargs)
     if kind is types.MethodType:
         return call(recorder, fn.__func__, (fn.__self__, *args), kwargs)
-    if isinstance(fn, type):
+    if is_a(fn, type):
         return classes.call_class(recorder, fn, args, kwargs)
-    if isinstance(fn, _OF_C):
+    if is_a(fn, _OF_C):
         return call_c(recorder, fn, args, kwargs)
     if kind is functools.partial:
         return _call_partial(recorder, fn, args, kwargs)
@@ -147,14 +149,14 @@ def call_c(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str,
         return run_engines(recorder, fn, args, kwargs)
     name = fn.__name__
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
-        if not args or not isinstance(args[0], fn.__objclass__):
+        if not args or not is_a(args[0], fn.__objclass__):
             return fn(*args, **kwargs)  # raises
         owner, bound, args = fn.__objclass__, args[0], args[1:]
     else:
         bound = fn.__self__
-        if bound is None or isinstance(bound, types.ModuleType):
+        if bound is None or is_a(bound, types.ModuleType):
             return _module_function(recorder, fn, args, kwargs)
-        if isinstance(bound, type) and (name == "__new__" or not hasattr(type, name)):
+        if is_a(bound, type) and (name == "__new__" or not hasattr(type, name)):
             return methods.of_class(recorder, fn, bound, args, kwargs)
         owner = getattr(fn, "__objclass__", None) or _owner(fn, bound)
     return methods.call_method(recorder, owner, name, bound, args, kwargs)

@@ -66,16 +66,27 @@ def _made_by_c(
     """An object whose `__new__` is C's and whose `__init__` is Python's."""
     if maker is object.__new__:
         return recorder.new(maker(cls))
+    if issubclass(cls, BaseExceptionGroup):
+        args = _members_read(recorder, args)
     if maker in _UNREAD or issubclass(cls, (dict, list, set, BaseException)):
         return recorder.new(maker(cls, *args, **kwargs))
     given = [expose(recorder, x) for x in args]
     return recorder.new(maker(cls, *given, **kwargs))
 
 
+def _members_read(recorder: Recorder, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a group of exceptions, which looks at what it is a group of."""
+    if len(args) == 2 and isinstance(args[1], list):
+        recorder.contents(args[1])
+    return args
+
+
 def _of_c(
     recorder: Recorder, cls: type, maker: Any, starter: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Any:
     """An object that C makes alone."""
+    if issubclass(cls, BaseExceptionGroup):
+        args = _members_read(recorder, args)
     if issubclass(cls, BaseException) or (maker is object.__new__ and starter is object.__init__):
         return recorder.new(type.__call__(cls, *args, **kwargs))
     known = next((c for c in cls.__mro__ if not can_change(c)), object)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .locations import Answer
-from .plain import is_plain, same
+from .plain import is_a, is_plain, same
 from .symbols import Symbol, computed, value_of
 
 
@@ -224,9 +224,9 @@ class NoEngine:
 
 def elements_of(value: Any) -> Any:
     """What is in an array or buffer, as a plain value; None of anything else."""
-    if isinstance(value, array.array):
+    if is_a(value, array.array):
         return value.typecode, _told(value.tobytes())
-    if isinstance(value, memoryview):
+    if is_a(value, memoryview):
         return value.format, value.shape, _told(value.tobytes())
     if type(value).__module__ == "numpy.dtypes":
         return repr(value)

@@ -8,9 +8,8 @@ from collections import deque
 from typing import Any
 
 from .calling import is_python
-from .engine import elements_of
 from .locations import Answer
-from .plain import BY_IDENTITY, FIXED, can_change, is_plain
+from .plain import BY_IDENTITY, FIXED, can_change, is_a, is_plain
 from .recorder import Recorder
 
 _SEQUENCES = (list, tuple, deque)
@@ -41,7 +40,7 @@ class NeedsPython(Exception):
 
 def is_iterator(value: Any) -> bool:
     """Whether a value is one of Python's own iterators."""
-    return isinstance(value, _ITERATORS) or type(value).__module__ == "itertools"
+    return is_a(value, _ITERATORS) or type(value).__module__ == "itertools"
 
 
 def has_python_methods(recorder: Recorder, cls: type, names: str = _BEHIND) -> bool:
@@ -68,13 +67,13 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
             return value
         parts = [expose(recorder, x) for x in value]
         return value if all(map(_is, parts, value)) else tuple(parts)
-    if isinstance(value, (list, dict, set, deque, bytearray, tuple, frozenset)):
+    if is_a(value, (list, dict, set, deque, bytearray, tuple, frozenset)):
         return _expose_container(recorder, value, shallow)
-    if isinstance(value, (BY_IDENTITY, type, enum.Enum)):
+    if is_a(value, (BY_IDENTITY, type, enum.Enum)):
         return value
     if recorder.engine.owns(value):
         return value
-    if isinstance(value, _VIEWS) or kind is types.MappingProxyType:
+    if is_a(value, _VIEWS) or kind is types.MappingProxyType:
         return _expose_view(recorder, value, shallow)
     if is_iterator(value):
         if recorder.is_fresh(value):
@@ -92,18 +91,18 @@ def _is(a: Any, b: Any) -> bool:
 def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
     if can_change(type(value)) and has_python_methods(recorder, type(value)):
         raise NeedsPython
-    if not isinstance(value, (tuple, frozenset)):
+    if not is_a(value, (tuple, frozenset)):
         recorder.contents(value)
-    if shallow or isinstance(value, bytearray):
+    if shallow or is_a(value, bytearray):
         return value
-    if isinstance(value, dict):
+    if is_a(value, dict):
         for key, held in list(dict.items(value)):
             expose(recorder, key)
             given = expose(recorder, held)
             if given is not held:
                 dict.__setitem__(value, key, given)
         return value
-    if isinstance(value, (list, deque)):
+    if is_a(value, (list, deque)):
         for i, held in enumerate(value):
             given = expose(recorder, held)
             if given is not held:  # a symbol that was put there, pinned now
@@ -123,7 +122,7 @@ def _expose_view(recorder: Recorder, value: Any, shallow: bool) -> Any:
             recorder.guard(Answer(_listed, (value,)), _listed(value))
             return value
         raise from_outside(recorder, value)
-    if isinstance(owner, type):
+    if is_a(owner, type):
         recorder.guard(Answer(_listed, (value,)), _listed(value))
     else:
         expose(recorder, owner, shallow=shallow)
@@ -142,7 +141,7 @@ def _expose_other(recorder: Recorder, value: Any) -> Any:
         return value
     if has_python_methods(recorder, cls):
         raise NeedsPython
-    if not can_change(cls) and not isinstance(value, BaseException):
+    if not can_change(cls) and not is_a(value, BaseException):
         if recorder.is_fresh(value) or is_plain(value):
             return value
         raise recorder.refuse(

@@ -23,7 +23,7 @@ from .operators import (
     method_of,
     truth,
 )
-from .plain import MISSING, PLAIN, can_change
+from .plain import MISSING, PLAIN, can_change, is_a
 from .recorder import Recorder
 
 
@@ -34,7 +34,7 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
         return dict_item(recorder, owner, key)
     if cls is list:
         return list_item(recorder, owner, key)
-    if isinstance(owner, IMMUTABLE) and not can_change(cls):
+    if is_a(owner, IMMUTABLE) and not can_change(cls):
         return owner[index(recorder, key)]  # type: ignore[index]
     if recorder.engine.owns(owner) and not is_python(
         recorder, method_of(recorder, owner, "__getitem__")
@@ -43,13 +43,13 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     method = method_of(recorder, owner, "__getitem__")
     if is_python(recorder, method):
         return call(recorder, method, (owner, key), {})
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
         return dict_item(recorder, owner, key)
-    if isinstance(owner, (list, deque)):
+    if is_a(owner, (list, deque)):
         return list_item(recorder, owner, key)
-    if isinstance(owner, type):
+    if is_a(owner, type):
         return _class_item(recorder, owner, key)
-    if method is MISSING or isinstance(owner, IMMUTABLE):
+    if method is MISSING or is_a(owner, IMMUTABLE):
         return owner[index(recorder, key)]
     return other_item(recorder, owner, key)
 
@@ -58,7 +58,7 @@ def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     """An element of a C object of another kind: looked at again by the guard."""
     key = expose(recorder, key)
     held = recorder.views.get(id(owner))
-    if held is not None and isinstance(held[1], type):
+    if held is not None and is_a(held[1], type):
         recorder.guard(ClassAttribute(held[1], key), held[0].get(key, MISSING))
         return owner[key]
     if recorder.is_fresh(owner):
@@ -102,7 +102,7 @@ def list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     key = index(recorder, key)
     if type(key) in (int, bool):
         return recorder.element(owner, int(key))
-    if isinstance(key, slice):
+    if is_a(key, slice):
         recorder.contents(owner)
         return recorder.new(owner[key])
     return owner[key]  # an index of another kind, or the error
@@ -119,7 +119,7 @@ def dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
         missing = method_of(recorder, owner, "__missing__")
         if is_python(recorder, missing):
             return call(recorder, missing, (owner, key), {})
-        if isinstance(owner, defaultdict):
+        if is_a(owner, defaultdict):
             return default_item(recorder, owner, key)
     raise KeyError(key)
 
@@ -150,11 +150,11 @@ def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
     method = method_of(recorder, owner, "__setitem__")
     if is_python(recorder, method):
         call(recorder, method, (owner, key, value), {})
-    elif isinstance(owner, dict):
+    elif is_a(owner, dict):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
         recorder.put(owner, key, value)
-    elif isinstance(owner, (list, deque, bytearray)):
+    elif is_a(owner, (list, deque, bytearray)):
         set_element(recorder, owner, key, value)
     elif method is MISSING:
         owner[key] = value  # raises
@@ -168,19 +168,19 @@ def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
 def set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
     """Put an element, or several, into a list, deque or bytearray."""
     key = index(recorder, key)
-    kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
-    if isinstance(key, slice):
+    kind = next(c for c in (list, deque, bytearray) if is_a(owner, c))
+    if is_a(key, slice):
         value = recorder.new(list(iteration.native(recorder, value)))
         recorder.contents(owner)
     elif recorder.needs_guards(owner):
         before = recorder.journal.original(owner)
         held = len(owner) if before is MISSING else len(before)
         recorder.guard(Length(owner), held)
-    if isinstance(owner, bytearray):
+    if is_a(owner, bytearray):
         value = expose(recorder, value)
-    if isinstance(key, int) and not -len(owner) <= key < len(owner):
+    if is_a(key, int) and not -len(owner) <= key < len(owner):
         owner[key] = value  # raises
-    if isinstance(key, int):
+    if is_a(key, int):
         recorder.put_element(owner, kind.__setitem__, key, value)
         return
     recorder.change(owner, kind.__setitem__, key, value)
@@ -194,18 +194,18 @@ def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
     method = method_of(recorder, owner, "__delitem__")
     if is_python(recorder, method):
         call(recorder, method, (owner, key), {})
-    elif isinstance(owner, dict):
+    elif is_a(owner, dict):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
         if recorder.item(owner, key) is MISSING:
             raise KeyError(key)
         recorder.drop(owner, key)
-    elif isinstance(owner, (list, deque, bytearray)):
+    elif is_a(owner, (list, deque, bytearray)):
         key = index(recorder, key)
         recorder.contents(owner)
-        if isinstance(key, int) and not -len(owner) <= key < len(owner):
+        if is_a(key, int) and not -len(owner) <= key < len(owner):
             del owner[key]  # raises
-        kind = next(c for c in (list, deque, bytearray) if isinstance(owner, c))
+        kind = next(c for c in (list, deque, bytearray) if is_a(owner, c))
         recorder.change(owner, kind.__delitem__, key)
     elif method is MISSING or recorder.is_fresh(owner):
         del owner[expose(recorder, key)]
@@ -215,26 +215,26 @@ def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
 
 def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     """`key in owner`."""
-    method = MISSING if isinstance(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
+    method = MISSING if is_a(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
     if method is not MISSING and is_python(recorder, method):
         return truth(recorder, call(recorder, method, (owner, key), {}))
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
         if Item(owner, key).token() in recorder.guards or id(owner) in recorder.journal.copies:
             return recorder.item(owner, key) is not MISSING
         return recorder.member(owner, key)
-    if isinstance(owner, (set, frozenset)):
+    if is_a(owner, (set, frozenset)):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
-        return key in owner if isinstance(owner, frozenset) else recorder.member(owner, key)
-    if isinstance(owner, (str, bytes, range)):
+        return key in owner if is_a(owner, frozenset) else recorder.member(owner, key)
+    if is_a(owner, (str, bytes, range)):
         return recorder.concrete(key) in owner
-    if isinstance(owner, _VIEWS):
+    if is_a(owner, _VIEWS):
         return _view_contains(recorder, owner, key)
     if recorder.engine.owns(owner):
         return bool(recorder.engine.call(operator.contains, (owner, key), {}))
-    if method is not MISSING and not isinstance(owner, SEQUENCES) and not recorder.is_fresh(owner):
+    if method is not MISSING and not is_a(owner, SEQUENCES) and not recorder.is_fresh(owner):
         key = expose(recorder, key)
         return bool(recorder.guard(Answer(operator.contains, (owner, key)), key in owner))
     for value in iteration.native(recorder, owner):
@@ -245,11 +245,11 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
 
 def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
     held = recorder.views.get(id(view))
-    if held is not None and isinstance(view, _VIEWS[0]):
+    if held is not None and is_a(view, _VIEWS[0]):
         return contains(recorder, held[1], key)
     if held is not None:
         recorder.contents(held[1])
-    if isinstance(view, _VIEWS[0]):
+    if is_a(view, _VIEWS[0]):
         return hashable(recorder, key) in view
     return any(
         value is key or truth(recorder, compare(recorder, "eq", value, key)) for value in view

@@ -13,7 +13,7 @@ from .c import upcoming
 from .calling import call, is_python
 from .exposing import _VIEWS, expose, from_outside, is_iterator
 from .locations import Answer
-from .plain import MISSING, can_change, is_plain
+from .plain import MISSING, can_change, is_a, is_plain
 from .recorder import Recorder
 
 _KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
@@ -22,20 +22,20 @@ _KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
 def _guarded(recorder: Recorder, given: Any) -> bool:
     """Whether a value is a container of Python's that is iterated by C; its contents guarded."""
     cls = type(given)
-    if isinstance(given, (*_KNOWN, dict)):
+    if is_a(given, (*_KNOWN, dict)):
         if can_change(cls) and is_python(
             recorder, attributes.class_lookup(recorder, cls, "__iter__")
         ):
             return False
-        if isinstance(given, dict):
+        if is_a(given, dict):
             recorder.keys(given)
-        elif not isinstance(given, (tuple, frozenset, str, bytes, range)):
+        elif not is_a(given, (tuple, frozenset, str, bytes, range)):
             recorder.contents(given)
         return True
-    if isinstance(given, _VIEWS):
+    if is_a(given, _VIEWS):
         held = recorder.views.get(id(given))
         if held is not None:
-            if isinstance(given, _VIEWS[0]):
+            if is_a(given, _VIEWS[0]):
                 recorder.keys(held[1])
             else:
                 recorder.contents(held[1])
@@ -83,7 +83,7 @@ def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
             a is b or (is_plain(a) and type(a) is type(b))
             for a, b in zip(found, again, strict=False)
         )
-        if isinstance(given, Iterator) or len(again) != len(found) or not alike:
+        if is_a(given, Iterator) or len(again) != len(found) or not alike:
             raise from_outside(recorder, given)
         recorder.guard(Answer(tuple, (given,)), found)
     return found
@@ -105,6 +105,8 @@ def step(recorder: Recorder, asked: Any) -> Any:
     """`next(asked)`; raises StopIteration at the end."""
     if is_iterator(asked):
         if not recorder.is_fresh(asked):
+            if type(asked) in (map, filter):
+                return _through(recorder, asked)
             value = upcoming.take(recorder, asked)
             if value is MISSING:
                 raise StopIteration
@@ -121,6 +123,21 @@ def step(recorder: Recorder, asked: Any) -> Any:
     if recorder.is_fresh(asked):
         return next(asked)
     raise from_outside(recorder, asked)
+
+
+def _through(recorder: Recorder, asked: Any) -> Any:
+    """The next value of a map or filter from outside: its function is followed.
+
+    What it goes through is advanced, and that is all that such an iterator knows of its place.
+    """
+    _, (fn, *sources) = asked.__reduce__()[:2]
+    while True:
+        taken = [step(recorder, source) for source in sources]
+        if type(asked) is map:
+            return call(recorder, fn, tuple(taken), {})
+        kept = taken[0] if fn is None or fn is bool else call(recorder, fn, (taken[0],), {})
+        if call(recorder, bool, (kept,), {}):
+            return taken[0]
 
 
 def advance(recorder: Recorder, asked: Any) -> Any:
@@ -149,7 +166,7 @@ def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:
 
 def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
     """The items of a mapping, guarded."""
-    if isinstance(given, dict) and not is_python(
+    if is_a(given, dict) and not is_python(
         recorder, attributes.class_lookup(recorder, type(given), "keys")
     ):
         recorder.contents(given)

@@ -10,14 +10,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from .plain import MISSING
+from .plain import MISSING, is_a
 
 Undo = Callable[[], None]
 
 
 def restore_dict(target: dict[Any, Any], before: list[tuple[Any, Any]]) -> None:
     """Give a dict the items it had, in their order; as little as possible is touched."""
-    kind = OrderedDict if isinstance(target, OrderedDict) else dict
+    kind = OrderedDict if is_a(target, OrderedDict) else dict
     keys = [key for key, _ in before]
     now = list(kind.keys(target))
     if len(now) >= len(keys) and all(a is b for a, b in zip(now, keys, strict=False)):
@@ -49,25 +49,25 @@ def _restore_list(target: Any, before: Any) -> None:
 
 def copy_of(container: Any) -> Any:
     """What is in a container now, in a shape that `Journal` can restore and guards can compare."""
-    if isinstance(container, dict):
-        kind = OrderedDict if isinstance(container, OrderedDict) else dict
+    if is_a(container, dict):
+        kind = OrderedDict if is_a(container, OrderedDict) else dict
         return list(kind.items(container))
-    if isinstance(container, set):
+    if is_a(container, set):
         return set(set.__iter__(container))
-    if isinstance(container, bytearray):
+    if is_a(container, bytearray):
         return bytes(container)
     return list(container)
 
 
 def restore(container: Any, before: Any) -> None:
     """Give a container what it held."""
-    if isinstance(container, dict):
+    if is_a(container, dict):
         restore_dict(container, before)
-    elif isinstance(container, set):
+    elif is_a(container, set):
         _restore_set(container, before)
-    elif isinstance(container, deque):
+    elif is_a(container, deque):
         _restore_deque(container, before)
-    elif isinstance(container, list):
+    elif is_a(container, list):
         list.__setitem__(container, slice(None), before)
     else:
         _restore_list(container, before)

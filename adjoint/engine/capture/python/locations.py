@@ -182,7 +182,7 @@ class Table(Location):
     __slots__ = ()
 
     def now(self) -> Any:
-        return self.owner.__dict__
+        return object.__getattribute__(self.owner, "__dict__")
 
     def way(self) -> str:
         return ".__dict__"

@@ -12,7 +12,7 @@ from .attributes import class_lookup, kind_of
 from .calling import call, is_python, unknown
 from .exposing import _VIEWS, NeedsPython, expose
 from .locations import Answer
-from .plain import MISSING, PLAIN, can_change
+from .plain import MISSING, PLAIN, can_change, is_a
 from .recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
@@ -100,7 +100,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         a, b = recorder.concrete(a), recorder.concrete(b)
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
-    shallow = name in ("add", "mul") and isinstance(a, SEQUENCES) | isinstance(b, SEQUENCES)
+    shallow = name in ("add", "mul") and is_a(a, SEQUENCES) | is_a(b, SEQUENCES)
     if name == "or" and type(a) is dict and type(b) is dict:
         for key in (*a, *b):
             hashable(recorder, key)
@@ -108,7 +108,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     try:
         a, b = expose(recorder, a, shallow=shallow), expose(recorder, b, shallow=shallow)
     except NeedsPython:
-        if not isinstance(a, (list, tuple, str, bytes, dict, set)):
+        if not is_a(a, (list, tuple, str, bytes, dict, set)):
             return _OPERATORS[name](a, b)  # neither class has the method: raises
         raise refuse_operator(recorder, _SIGNS[name], a, b) from None
     return made(recorder, _OPERATORS[name](a, b))
@@ -138,16 +138,14 @@ _MOST = _count()
 
 def new_parts(recorder: Recorder, value: Any) -> None:
     """Containers inside of a new one that nobody else has."""
-    if isinstance(value, dict):
+    if is_a(value, dict):
         for key in value:
-            if isinstance(value[key], (list, tuple, dict, set)) and (
-                sys.getrefcount(value[key]) <= 2
-            ):
+            if is_a(value[key], (list, tuple, dict, set)) and (sys.getrefcount(value[key]) <= 2):
                 recorder.new(value[key])
                 new_parts(recorder, value[key])
-    if isinstance(value, (list, tuple)):
+    if is_a(value, (list, tuple)):
         for i in range(len(value)):
-            if isinstance(value[i], (list, tuple, dict, set)) and sys.getrefcount(value[i]) <= 2:
+            if is_a(value[i], (list, tuple, dict, set)) and sys.getrefcount(value[i]) <= 2:
                 recorder.new(value[i])
                 new_parts(recorder, value[i])
 
@@ -167,7 +165,7 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if is_python(recorder, method):
         found = call(recorder, method, (a, b), {})
         return binary(recorder, name, a, b) if found is NotImplemented else found
-    if isinstance(a, _IN_PLACE_WRITES):
+    if is_a(a, _IN_PLACE_WRITES):
         return _extend(recorder, name, a, b)
     if recorder.engine.owns(a) or recorder.engine.owns(b):
         return recorder.engine.call(_IN_PLACE[name], (a, b), {})
@@ -178,12 +176,12 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     method = getattr(type(a), f"__i{name}__")
-    if isinstance(a, (list, deque)) and name == "add":
+    if is_a(a, (list, deque)) and name == "add":
         b = list(iteration.native(recorder, b))
-    elif isinstance(a, list):
+    elif is_a(a, list):
         b = recorder.concrete(b)
         recorder.contents(a)
-    elif isinstance(a, dict):
+    elif is_a(a, dict):
         b = (
             dict(iteration.mapping(recorder, b))
             if hasattr(b, "keys")
@@ -192,8 +190,8 @@ def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     else:
         b = expose(recorder, b)
         recorder.contents(a)
-        b = set(b) if isinstance(b, set) else b
-    found = recorder.change(a, method, recorder.new(b) if isinstance(b, (list, dict, set)) else b)
+        b = set(b) if is_a(b, set) else b
+    found = recorder.change(a, method, recorder.new(b) if is_a(b, (list, dict, set)) else b)
     return found if found is NotImplemented else a
 
 
@@ -267,38 +265,38 @@ def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
-    alike = isinstance(a, (list, tuple)) and type(a) is type(b)
+    alike = is_a(a, (list, tuple)) and type(a) is type(b)
     if alike and any(map(engine.is_symbol, (*a, *b))):
         return _compare_sequences(recorder, name, a, b)
     try:
         a, b = expose(recorder, a), expose(recorder, b)
     except NeedsPython:
-        if type(a) is type(b) and isinstance(a, (list, tuple)):
+        if type(a) is type(b) and is_a(a, (list, tuple)):
             return _compare_sequences(recorder, name, a, b)
-        if isinstance(a, dict) and isinstance(b, dict) and name in ("eq", "ne"):
+        if is_a(a, dict) and is_a(b, dict) and name in ("eq", "ne"):
             return _same_items(recorder, a, b) == (name == "eq")
-        if name in ("eq", "ne") and not isinstance(a, (set, frozenset, dict, list, tuple)):
+        if name in ("eq", "ne") and not is_a(a, (set, frozenset, dict, list, tuple)):
             return _OPERATORS[name](a, b)
         raise refuse_operator(recorder, _SIGNS[name], a, b) from None
     if _holds_engines(recorder, a) or _holds_engines(recorder, b):
-        if type(a) is type(b) and isinstance(a, (list, tuple)):
+        if type(a) is type(b) and is_a(a, (list, tuple)):
             return _compare_sequences(recorder, name, a, b)
         raise refuse_operator(recorder, _SIGNS[name], a, b)
     return _OPERATORS[name](a, b)
 
 
 def _holds_engines(recorder: Recorder, value: Any) -> bool:
-    if isinstance(value, dict):
+    if is_a(value, dict):
         value = value.values()
-    elif not isinstance(value, (list, tuple, set, frozenset)):
+    elif not is_a(value, (list, tuple, set, frozenset)):
         return recorder.engine.owns(value)
     return any(_holds_engines(recorder, x) for x in value)
 
 
 def _compare_sequences(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     """Element by element, as C does it."""
-    recorder.contents(a) if isinstance(a, list) else None
-    recorder.contents(b) if isinstance(b, list) else None
+    recorder.contents(a) if is_a(a, list) else None
+    recorder.contents(b) if is_a(b, list) else None
     if name in ("eq", "ne") and len(a) != len(b):
         return name == "ne"
     for x, y in zip(a, b, strict=False):
@@ -327,12 +325,12 @@ def truth(recorder: Recorder, value: Any) -> bool:
         return bool(value)
     if type(value) in PLAIN or recorder.engine.is_symbol(value):
         return bool(value)
-    if isinstance(value, (list, dict, set, deque, bytearray)) and not can_change(type(value)):
+    if is_a(value, (list, dict, set, deque, bytearray)) and not can_change(type(value)):
         return bool(recorder.length(value))
     method = method_of(recorder, value, "__bool__")
     if is_python(recorder, method):
         found = call(recorder, method, (value,), {})
-        if not isinstance(found, bool):
+        if not is_a(found, bool):
             raise TypeError(f"__bool__ should return bool, returned {type(found).__name__}")
         return found
     if recorder.engine.owns(value):
@@ -386,7 +384,7 @@ def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
 
 def length(recorder: Recorder, value: Any) -> Any:
     """`len(value)`."""
-    if isinstance(value, IMMUTABLE) and not can_change(type(value)):
+    if is_a(value, IMMUTABLE) and not can_change(type(value)):
         return len(value)
     if recorder.engine.owns(value):
         return recorder.engine.length(value)
@@ -394,12 +392,12 @@ def length(recorder: Recorder, value: Any) -> Any:
     if is_python(recorder, method):
         found = call(recorder, method, (value,), {})
         return _valid_length(recorder, found)
-    if isinstance(value, (list, dict, set, deque, bytearray)):
+    if is_a(value, (list, dict, set, deque, bytearray)):
         return recorder.length(value)
-    if isinstance(value, _VIEWS):
+    if is_a(value, _VIEWS):
         held = recorder.views.get(id(value))
         return recorder.length(held[1]) if held else len(value)
-    if method is MISSING or recorder.is_fresh(value) or isinstance(value, IMMUTABLE):
+    if method is MISSING or recorder.is_fresh(value) or is_a(value, IMMUTABLE):
         return len(value)
     return recorder.guard(Answer(len, (value,)), len(value))
 

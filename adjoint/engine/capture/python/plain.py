@@ -42,6 +42,11 @@ BY_IDENTITY = (
 )
 
 
+def is_a(value: object, kinds: Any) -> bool:
+    """`isinstance` by the class alone: asking an object for it would run the user's code."""
+    return issubclass(type(value), kinds)
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is immutable through and through, and compared by its value."""
     kind = type(value)
@@ -57,7 +62,7 @@ def is_plain(value: Any) -> bool:
 def is_fixed(value: Any) -> bool:
     """Whether C code may read a value without anything to guard: plain, or immutable."""
     kind = type(value)
-    return kind in FIXED or is_plain(value) or isinstance(value, (enum.Enum, type))
+    return kind in FIXED or is_plain(value) or is_a(value, (enum.Enum, type))
 
 
 def same(now: Any, then: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import Refusal
-from .plain import FIXED, MISSING, can_change, is_plain
+from .plain import FIXED, MISSING, can_change, is_a, is_plain
 from .recorder import Recorder, cell_value, set_cell
 
 
@@ -128,7 +128,7 @@ class Describer:
             return Frozen(id(value), lambda made: slice(*made), parts)
         if kind is frozenset:
             return Frozen(id(value), frozenset, tuple(map(self.recipe, value)))
-        if isinstance(value, types.MethodType):
+        if is_a(value, types.MethodType):
             parts = (self.recipe(value.__func__), self.recipe(value.__self__))
             return Frozen(id(value), lambda made: types.MethodType(*made), parts)
         if not recorder.is_fresh(value):
@@ -143,10 +143,10 @@ class Describer:
 
     def _fresh(self, value: Any) -> Recipe:
         for cls, describe in _KINDS:
-            if isinstance(value, cls):
+            if is_a(value, cls):
                 return describe(self, value)
         kind: Any = type(value)
-        if kind.__new__ is object.__new__ or _reduces(kind):
+        if kind.__new__ is object.__new__ or _made_as_object(kind):
             return _instance(self, value, lambda: object.__new__(kind))
         raise self.refuse(value)
 
@@ -169,8 +169,12 @@ class Describer:
         return made
 
 
-def _reduces(kind: type) -> bool:
-    return kind.__basicsize__ == object.__basicsize__
+_HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
+
+
+def _made_as_object(kind: type) -> bool:
+    """Whether all that C knows of an instance is that it is an object."""
+    return next(c for c in kind.__mro__ if not c.__flags__ & _HEAP_TYPE) is object
 
 
 def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]:
@@ -181,7 +185,7 @@ def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]
         for cls in type(value).__mro__
         for name, held in vars(cls).items()
         if type(held) is types.MemberDescriptorType and hasattr(value, name)
-        and cls.__flags__ & (1 << 9)
+        and cls.__flags__ & _HEAP_TYPE
     ]  # fmt: skip
     return list(own), list(own.values()), [n for n, _ in slots], [v for _, v in slots]
 
@@ -326,7 +330,7 @@ def _bytes(describer: Describer, value: Any) -> Recipe:
 def _number(describer: Describer, value: Any) -> Recipe:
     """Numbers and text of a class of one's own."""
     kind = type(value)
-    base: Any = next(c for c in (int, float, str, bytes, complex) if isinstance(value, c))
+    base: Any = next(c for c in (int, float, str, bytes, complex) if is_a(value, c))
     if not can_change(kind):
         return Same(value)  # of a class of C's: nobody changes it
     if kind.__name__ == "Identity" and kind.__module__ == f"{__package__}.c.functions":
@@ -339,7 +343,7 @@ def _reference(describer: Describer, value: Any) -> Recipe:
     held = value()
     if held is None or type(value) not in (weakref.ref, weakref.KeyedRef):
         raise describer.refuse(value)
-    extra = [value.key] if isinstance(value, weakref.KeyedRef) else []
+    extra = [value.key] if is_a(value, weakref.KeyedRef) else []
     parts = tuple(map(describer.recipe, (held, value.__callback__, *extra)))
     return Frozen(id(value), lambda made: type(value)(*made), parts)
 

@@ -31,7 +31,7 @@ from .locations import (
     Table,
     members,
 )
-from .plain import MISSING, NUMBERS, PLAIN, can_change
+from .plain import MISSING, NUMBERS, PLAIN, can_change, is_a
 from .ways import Ways
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Recorder:
         self.most_frames = 1000
         self.catches = False  # whether observed code may end exceptions
         self.kept: list[Any] = []  # so that ids stay unique
+        self.shared: dict[Any, Any] = {}  # what handlers keep for the whole recording
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class Recorder:
     def guard(self, place: Location, value: Any) -> Any:
         """Have the recording depend on what a place holds."""
         reference = self.weakly.get(id(place.owner)) if self.weakly else None
-        if reference is not None and isinstance(place, (Kind, Slot, Table)):
+        if reference is not None and is_a(place, (Kind, Slot, Table)):
             place = Referred(reference, (type(place), place.key))
         token = place.token()
         if token not in self.guards:
@@ -226,7 +227,7 @@ class Recorder:
             return self.read(Length(container), now)
         if id(container) in self.journal.grown:
             return self.read(Length(container), len(original)) + (now - len(original))
-        if isinstance(container, dict):
+        if is_a(container, dict):
             self.keys(container)
         else:
             self.contents(container)
@@ -237,8 +238,8 @@ class Recorder:
         if not self.needs_guards(container):
             return
         before = self.journal.original(container)
-        mapping = isinstance(container, dict)
-        unordered = isinstance(container, (set, frozenset))
+        mapping = is_a(container, dict)
+        unordered = is_a(container, (set, frozenset))
         place = Contents(container, "items" if mapping else "set" if unordered else None)
         if place.token() in self.guards:
             return
@@ -293,7 +294,7 @@ class Recorder:
             table = object.__getattribute__(obj, "__dict__")
         except AttributeError:
             return None
-        if type(table) is not dict and not isinstance(table, dict):
+        if type(table) is not dict and not is_a(table, dict):
             return None
         if id(table) in self.tables:
             return table

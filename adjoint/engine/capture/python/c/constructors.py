@@ -17,7 +17,7 @@ from typing import Any
 from adjoint.engine.capture.python import attributes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, entered, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
-from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has
+from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has, is_a
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .texts import text
@@ -103,7 +103,7 @@ def _frozenset(recorder: Recorder, iterable: Any = (), /) -> Any:
 
 def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
     """The items a dict takes over: of a mapping, or pairs."""
-    if isinstance(given, dict) or hasattr(given, "keys"):
+    if is_a(given, dict) or hasattr(given, "keys"):
         return list(iteration.mapping(recorder, given).items())
     found = []
     for number, pair in enumerate(iteration.native(recorder, given)):
@@ -183,7 +183,7 @@ def _reversed(recorder: Recorder, value: Any, /) -> Any:
     found = operators.method_of(recorder, value, "__reversed__")
     if is_python(recorder, found):
         return call(recorder, found, (value,), {})
-    if isinstance(value, (list, tuple, str, bytes, range, dict, collections.deque)):
+    if is_a(value, (list, tuple, str, bytes, range, dict, collections.deque)):
         iteration.native(recorder, value)
         return recorder.new(reversed(value))
     if found is not MISSING and found is not None:
@@ -203,7 +203,7 @@ def _super(recorder: Recorder, *args: Any) -> Any:
     frame = recorder.frames[-1]
     code = frame.code
     own = frame.fast[0]
-    if isinstance(own, types.CellType):
+    if is_a(own, types.CellType):
         own = own.cell_contents
     place = len(frame.fast) - len(code.co_freevars) + code.co_freevars.index("__class__")
     cls = recorder.cell(frame.fast[place], "__class__")

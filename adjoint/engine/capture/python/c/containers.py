@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint.engine.capture.python import attributes, items, iteration, operators
 from adjoint.engine.capture.python.locations import Index, Length
-from adjoint.engine.capture.python.plain import MISSING, can_change
+from adjoint.engine.capture.python.plain import MISSING, can_change, is_a
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .constructors import pairs
@@ -57,7 +57,7 @@ def _dict_update(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -
 
 
 def _dict_init(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
-    if isinstance(table, collections.defaultdict) and args:
+    if is_a(table, collections.defaultdict) and args:
         attributes._put_field(recorder, table, "default_factory", args[0])
         args = args[1:]
     _dict_update(recorder, table, *args, **kwargs)
@@ -90,7 +90,7 @@ def _dict_clear(recorder: Recorder, table: Any, /) -> None:
 
 def _view(name: str) -> Handler:
     def handler(recorder: Recorder, table: Any, /) -> Any:
-        view = getattr(dict if not isinstance(table, collections.OrderedDict) else
+        view = getattr(dict if not is_a(table, collections.OrderedDict) else
                        collections.OrderedDict, name)(table)  # fmt: skip
         if recorder.needs_guards(table):
             recorder.views[id(view)] = view, table
@@ -102,7 +102,7 @@ def _view(name: str) -> Handler:
 
 
 def _iterated(recorder: Recorder, owner: Any, /) -> Any:
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
         recorder.keys(owner)
     else:
         recorder.contents(owner)
@@ -171,15 +171,15 @@ def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
         if held is value or operators.truth(
             recorder, operators.compare(recorder, "eq", held, value)
         ):
-            kind = collections.deque if isinstance(owner, collections.deque) else list
+            kind = collections.deque if is_a(owner, collections.deque) else list
             recorder.change(owner, kind.__delitem__, index)
             return
-    raise ValueError("list.remove(x): x not in list" if isinstance(owner, list) else
+    raise ValueError("list.remove(x): x not in list" if is_a(owner, list) else
                      "deque.remove(x): x not in deque")  # fmt: skip
 
 
 def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
-    if not isinstance(owner, tuple):
+    if not is_a(owner, tuple):
         recorder.contents(owner)
     bounds = tuple(recorder.concrete(x) for x in bounds)
     start, stop, _ = slice(
@@ -192,13 +192,13 @@ def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
         ):
             return index
     kind = type(owner).__name__
-    if isinstance(owner, list):
+    if is_a(owner, list):
         raise ValueError(f"{text(recorder, value, '__repr__', repr)} is not in list")
     raise ValueError(f"{kind}.index(x): x not in {kind}")
 
 
 def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
-    if not isinstance(owner, tuple):
+    if not is_a(owner, tuple):
         recorder.contents(owner)
     return sum(
         held is value or operators.truth(recorder, operators.compare(recorder, "eq", held, value))
@@ -228,7 +228,7 @@ def _length(recorder: Recorder, owner: Any, /) -> Any:
 
 
 def _item(recorder: Recorder, owner: Any, key: Any, /) -> Any:
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
         return items.dict_item(recorder, owner, key)
     return items.list_item(recorder, owner, key)
 

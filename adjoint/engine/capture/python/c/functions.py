@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
 import _collections  # type: ignore[import-not-found]
 import _functools  # type: ignore[import-not-found]
 import abc
@@ -20,7 +21,7 @@ from adjoint.engine.capture.python import attributes, classes, items, iteration,
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_plain
+from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .texts import WrittenText, text
@@ -49,7 +50,7 @@ def _iterate(recorder: Recorder, iterable: Any) -> Any:
 
 
 def _sum(recorder: Recorder, iterable: Any, /, start: Any = 0) -> Any:
-    if isinstance(start, (str, bytes, bytearray)):
+    if is_a(start, (str, bytes, bytearray)):
         return sum((), start)  # raises
     values = list(_iterate(recorder, iterable))
     if type(start) in PLAIN and all(type(x) in PLAIN for x in values):
@@ -165,7 +166,7 @@ def _isinstance(recorder: Recorder, value: Any, cls: Any, /) -> bool:
 
 
 def _issubclass(recorder: Recorder, value: Any, cls: Any, /) -> bool:
-    if isinstance(value, type):
+    if is_a(value, type):
         attributes.class_lookup(recorder, value, "__mro__")
     return _checked(recorder, value, cls, "__subclasscheck__")
 
@@ -173,7 +174,7 @@ def _issubclass(recorder: Recorder, value: Any, cls: Any, /) -> bool:
 def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
     if type(cls) is tuple:
         return any(_checked(recorder, value, x, name) for x in cls)
-    if isinstance(cls, types.UnionType):
+    if is_a(cls, types.UnionType):
         return any(_checked(recorder, value, x, name) for x in cls.__args__)
     if recorder.engine.stands(value):
         value = recorder.engine.present(value)
@@ -189,8 +190,22 @@ def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
     return isinstance(value, cls) if name == "__instancecheck__" else issubclass(value, cls)
 
 
+def _of_abstract(check: Any) -> Handler:
+    """What an abstract class's metaclass asks C; C remembers answers until the token changes."""
+
+    def handler(recorder: Recorder, cls: Any, value: Any, /) -> Any:
+        recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
+        if recorder.engine.stands(value):
+            value = recorder.engine.present(value)
+        else:
+            operators.is_instance(recorder, value, object)
+        return check(cls, value)
+
+    return handler
+
+
 def _getattr(recorder: Recorder, obj: Any, name: Any, /, *default: Any) -> Any:
-    if not isinstance(name, str):
+    if not is_a(name, str):
         return getattr(obj, name)  # raises
     try:
         return attributes.get(recorder, obj, name)
@@ -217,7 +232,7 @@ def _delattr(recorder: Recorder, obj: Any, name: str, /) -> None:
 
 
 def _callable(recorder: Recorder, obj: Any, /) -> bool:
-    if not isinstance(obj, (types.FunctionType, type)):
+    if not is_a(obj, (types.FunctionType, type)):
         operators.method_of(recorder, obj, "__call__")
     return callable(obj)
 
@@ -322,7 +337,7 @@ def _locals(recorder: Recorder) -> Any:
         return frame.names
     found: dict[str, Any] = {}
     for index, value in enumerate(frame.fast):
-        if isinstance(value, types.CellType):
+        if is_a(value, types.CellType):
             value = recorder.cell(value, variable_name(frame.code, index))
         if value is not MISSING:
             found[variable_name(frame.code, index)] = value
@@ -453,6 +468,8 @@ TABLE: dict[Any, Handler] = {
     sorted: _sorted,
     sum: _sum,
     vars: _vars,
+    _abc._abc_instancecheck: _of_abstract(_abc._abc_instancecheck),
+    _abc._abc_subclasscheck: _of_abstract(_abc._abc_subclasscheck),
     _collections._count_elements: _count_elements,
     _functools.reduce: _reduce,
     sys.exc_info: _exc_info,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import _random
 import _thread
 import collections
-import contextvars
 import copyreg
 import functools
+import gc
 import itertools
 import operator
 import random
@@ -23,7 +23,7 @@ from adjoint.engine.capture.python.calling import call, entered, unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
 from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.operators import made, pure
-from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_plain
+from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .containers import CONTAINERS, Handler, Table
@@ -45,16 +45,16 @@ def call_method(
         return recorder.engine.call(method, (bound, *args), kwargs)
     if is_iterator(bound):
         return _of_iterator(recorder, method, bound, args, kwargs)
-    fixed = type(bound) in FIXED or isinstance(bound, (int, float, str, bytes, complex, re.Match))
+    fixed = type(bound) in FIXED or is_a(bound, (int, float, str, bytes, complex, re.Match))
     fresh = recorder.is_fresh(bound)
-    container = isinstance(bound, (list, dict, set, collections.deque, bytearray))
-    if fixed or isinstance(bound, (tuple, frozenset)) or (container and name in READS):
+    container = is_a(bound, (list, dict, set, collections.deque, bytearray))
+    if fixed or is_a(bound, (tuple, frozenset)) or (container and name in READS):
         return _reading(recorder, method, bound, args, kwargs, name)
     if container and name in WRITES:
         return _writing(recorder, method, bound, args, name)
     if fresh and not can_change(type(bound)):
         return _reading(recorder, method, bound, args, kwargs, name)
-    if isinstance(bound, _LOCKS) or (isinstance(bound, (property, BaseException)) and fresh):
+    if is_a(bound, _LOCKS) or (is_a(bound, (property, BaseException)) and fresh):
         return made(recorder, method(bound, *args, **kwargs))
     if name in READS and recorder.engine.elements(bound) is not None:
         return _reading(recorder, method, bound, args, kwargs, name)
@@ -97,11 +97,11 @@ def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...],
     """C changes a container."""
     try:
         if name not in _BLIND:
-            deep = name in ("remove",) or isinstance(bound, set)
+            deep = name in ("remove",) or is_a(bound, set)
             expose(recorder, bound, shallow=not deep)
         if name in ("insert", "rotate", "pop", "__imul__", "remove"):
             args = tuple(expose(recorder, x) if i == 0 else x for i, x in enumerate(args))
-        elif isinstance(bound, set):
+        elif is_a(bound, set):
             args = tuple(
                 operators.hashable(recorder, x)
                 if name in ("add", "discard")
@@ -193,7 +193,7 @@ def _substitute(name: str) -> Handler:
     def handler(
         recorder: Recorder, pattern: Any, replace: Any, text: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        if not isinstance(replace, (str, bytes)):
+        if not is_a(replace, (str, bytes)):
             replace = entered(recorder, replace)
         return getattr(re.Pattern, name)(pattern, replace, text, *args, **kwargs)
 
@@ -212,7 +212,7 @@ def _object_delete(recorder: Recorder, obj: Any, name: str, /) -> None:
 
 
 def _object_get(recorder: Recorder, obj: Any, name: str, /) -> Any:
-    if isinstance(obj, type):
+    if is_a(obj, type):
         return attributes._of_class(recorder, obj, name)
     return attributes.generic(recorder, obj, name)
 
@@ -296,6 +296,23 @@ def _exception_text(recorder: Recorder, error: Any, /) -> Any:
     )  # fmt: skip
 
 
+# -- views of mappings -------------------------------------------------------------------------
+
+
+def _proxied(name: str) -> Handler:
+    """Methods of a view of a mapping: those of what it shows."""
+
+    def handler(recorder: Recorder, view: Any, /, *args: Any) -> Any:
+        _, owner = recorder.views.get(id(view), (None, None))
+        if not is_a(owner, type):
+            (held,) = gc.get_referents(view)
+            return call(recorder, attributes.get(recorder, held, name), args, {})
+        expose(recorder, view)
+        return recorder.new(getattr(view, name)(*[expose(recorder, x) for x in args]))
+
+    return handler
+
+
 # -- numbers drawn ----------------------------------------------------------------------------
 
 
@@ -329,7 +346,7 @@ def _seeded(generator: Any, read: Callable[[], Any]) -> None:
 
 
 def _keep_random(generator: Any) -> Callable[[], None]:
-    state = generator.getstate() if isinstance(generator, random.Random) else None
+    state = generator.getstate() if is_a(generator, random.Random) else None
     if state is None:
         raise NotImplementedError
     return lambda: generator.setstate(state)
@@ -364,10 +381,9 @@ TABLE: dict[Any, Table] = {
     property: {
         name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")
     },
-    contextvars.ContextVar: {
-        "get": lambda recorder, var, /, *args: recorder.guard(
-            Answer(var.get, args), var.get(*args)
-        ),
+    types.MappingProxyType: {
+        name: _proxied(name)
+        for name in "get keys values items copy __contains__ __iter__ __len__ __or__".split()
     },
     types.FunctionType: {"__get__": _unwatched(types.FunctionType.__get__)},
 }  # fmt: skip
@@ -399,9 +415,9 @@ def _itemgetter(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any)
 
 def _methodcaller(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     made_by, parts = fn.__reduce__()
-    named = made_by.keywords if isinstance(made_by, functools.partial) else {}
-    name = made_by.args[0] if isinstance(made_by, functools.partial) else parts[0]
-    given = parts if isinstance(made_by, functools.partial) else parts[1:]
+    named = made_by.keywords if is_a(made_by, functools.partial) else {}
+    name = made_by.args[0] if is_a(made_by, functools.partial) else parts[0]
+    given = parts if is_a(made_by, functools.partial) else parts[1:]
     return call(recorder, attributes.get(recorder, args[0], name), tuple(given), dict(named))
 
 
@@ -426,4 +442,5 @@ CALLABLES: dict[type, Handler] = {
     operator.itemgetter: _itemgetter,
     operator.methodcaller: _methodcaller,
     weakref.ReferenceType: _reference,
+    weakref.KeyedRef: _reference,
 }

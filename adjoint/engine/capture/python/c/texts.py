@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.capture.python import operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
-from adjoint.engine.capture.python.plain import PLAIN, is_plain
+from adjoint.engine.capture.python.plain import PLAIN, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 
@@ -20,7 +20,7 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
     found = operators.method_of(recorder, value, method)
     if is_python(recorder, found):
         said = call(recorder, found, (value,), {})
-        if not isinstance(said, str):
+        if not is_a(said, str):
             kind = type(said).__name__
             raise TypeError(f"{method} returned non-string (type {kind})")
         return said
@@ -28,14 +28,14 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
         return text(recorder, value, "__repr__", repr)
     if recorder.engine.owns(value):
         return recorder.engine.call(fn, (value,), {})
-    if isinstance(value, (list, tuple, dict, set, frozenset)):
+    if is_a(value, (list, tuple, dict, set, frozenset)):
         return fn(_spelled(recorder, value))
-    if found is object.__repr__ and (recorder.is_fresh(value) or not isinstance(value, type)):
+    if found is object.__repr__ and (recorder.is_fresh(value) or not is_a(value, type)):
         raise recorder.refuse(
             f"the text of a {type(value).__name__}", "it names an address in memory",
             "Give the class a __repr__.",
         )  # fmt: skip
-    if isinstance(value, BaseException):
+    if is_a(value, BaseException):
         args = tuple(_spelled(recorder, x) for x in value.args)
         if all(x is y for x, y in zip(args, value.args, strict=True)):
             return fn(value)

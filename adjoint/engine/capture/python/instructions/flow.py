@@ -129,14 +129,19 @@ def pop_except(frame: Frame, operand: Any) -> None:
         raise ended
 
 
-def check_exc_match(frame: Frame, operand: Any) -> None:
-    wanted = frame.stack.pop()
+def check_classes(wanted: Any) -> tuple[Any, ...]:
+    """The classes that a handler catches."""
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise TypeError(
                 "catching classes that do not inherit from BaseException is not allowed"
             )
+    return kinds
+
+
+def check_exc_match(frame: Frame, operand: Any) -> None:
+    kinds = check_classes(frame.stack.pop())
     error = frame.stack[-1]
     frame.stack.append(isinstance(error, kinds) and not isinstance(error, CaptureError))
 
@@ -297,5 +302,7 @@ def stop_iteration_error(frame: Frame) -> None:
 
 def refused(frame: Frame, operand: Any) -> None:
     raise frame.recorder.refuse(
-        "async or except*", "the recorder does not follow it", "Move it out of the function."
+        "async, a type parameter or a template",
+        "the recorder does not follow it",
+        "Move it out of the function.",
     )

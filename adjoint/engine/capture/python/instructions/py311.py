@@ -14,6 +14,7 @@ from adjoint.engine.capture.python.decoding import (
 
 from . import building as b
 from . import flow as f
+from . import groups as g
 from . import variables as v
 
 COMMON: Table = {
@@ -88,7 +89,7 @@ COMMON: Table = {
     "UNPACK_SEQUENCE": (b.unpack_sequence, raw),
     "WITH_EXCEPT_START": (f.with_except_start, raw),
     "YIELD_VALUE": (f.yield_value, raw),
-    "CHECK_EG_MATCH": (f.refused, raw),
+    "CHECK_EG_MATCH": (g.check_eg_match, raw),
     "END_ASYNC_FOR": (f.refused, raw),
     "GET_AITER": (f.refused, raw),
     "GET_ANEXT": (f.refused, raw),
@@ -124,7 +125,7 @@ TABLE: Table = COMMON | {
     "POP_JUMP_FORWARD_IF_NOT_NONE": (f.pop_jump_if_not_none, forward),
     "POP_JUMP_FORWARD_IF_TRUE": (f.pop_jump_if_true, forward),
     "PRECALL": (v.nothing, raw),
-    "PREP_RERAISE_STAR": (f.refused, raw),
+    "PREP_RERAISE_STAR": (g.prep_reraise_star, raw),
     "PRINT_EXPR": (f.refused, raw),
     "SEND": (f.send, forward),
     "UNARY_POSITIVE": (b.unary_positive, raw),

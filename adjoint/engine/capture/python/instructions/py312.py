@@ -14,6 +14,7 @@ from adjoint.engine.capture.python.decoding import (
 
 from . import building as b
 from . import flow as f
+from . import groups as g
 from . import variables as v
 from .py311 import COMMON as COMMON_311
 
@@ -22,7 +23,7 @@ COMMON: Table = COMMON_311 | {
     "BEFORE_WITH": (f.before_with, raw),
     "BINARY_SLICE": (b.binary_slice, raw),
     "CALL_INTRINSIC_1": (b.call_intrinsic_1, raw),
-    "CALL_INTRINSIC_2": (f.refused, raw),
+    "CALL_INTRINSIC_2": (g.call_intrinsic_2, raw),
     "CLEANUP_THROW": (f.cleanup_throw, raw),
     "END_SEND": (f.end_send, raw),
     "LOAD_ASSERTION_ERROR": (f.load_assertion_error, raw),

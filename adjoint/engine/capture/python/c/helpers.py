@@ -1,0 +1,78 @@
+"""Functions of the standard library that rest on C helpers, done by hand."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import json
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.python import iteration, operators
+from adjoint.engine.capture.python.calling import entered
+from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.plain import is_plain
+from adjoint.engine.capture.python.recorder import Recorder
+
+from .functions import PYTHON, TABLE, Handler, ranked
+
+
+def _outermost(reverse: bool) -> Handler:
+    """`heapq.nlargest` and `heapq.nsmallest`: the first of what is sorted."""
+
+    def handler(recorder: Recorder, n: Any, iterable: Any, key: Any = None) -> Any:
+        values = list(iteration.native(recorder, iterable))
+        count = max(recorder.concrete(n), 0)
+        return recorder.new(ranked(recorder, values, key, reverse)[:count])
+
+    return handler
+
+
+@functools.total_ordering
+class ComparedKey:
+    """A key for sorting whose order a function of two values decides."""
+
+    __slots__ = ("compare", "obj")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare, self.obj = compare, obj
+
+    def __lt__(self, other: ComparedKey) -> Any:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __eq__(self, other: object) -> Any:
+        return self.compare(self.obj, other.obj) == 0  # type: ignore[attr-defined]
+
+
+def _cmp_to_key(recorder: Recorder, mycmp: Any) -> Any:
+    return recorder.new(functools.partial(ComparedKey, entered(recorder, mycmp)))
+
+
+def _plainly(fn: Any) -> Handler:
+    """A function of plain values and containers of them."""
+
+    def handler(recorder: Recorder, given: Any, /, **options: Any) -> Any:
+        if not all(map(is_plain, options.values())):
+            raise _refusal(recorder, fn)
+        try:
+            found = fn(expose(recorder, given), **options)
+        except NeedsPython:
+            raise _refusal(recorder, fn) from None
+        return operators.made(recorder, found)
+
+    return handler
+
+
+def _refusal(recorder: Recorder, fn: Any) -> Exception:
+    return recorder.refuse(
+        f"{fn.__module__}.{fn.__name__}", "C would call Python code that is not observed",
+        "Pass plain values, lists and dicts, or call it outside.",
+    )  # fmt: skip
+
+
+PYTHON[heapq.nlargest] = _outermost(True)
+PYTHON[heapq.nsmallest] = _outermost(False)
+PYTHON[json.loads] = _plainly(json.loads)
+PYTHON[json.dumps] = _plainly(json.dumps)
+TABLE[functools.cmp_to_key] = _cmp_to_key
