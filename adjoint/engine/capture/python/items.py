@@ -35,7 +35,7 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if cls is list:
         return list_item(recorder, owner, key)
     if is_a(owner, IMMUTABLE) and not can_change(cls):
-        return owner[index(recorder, key)]  # type: ignore[index]
+        return owner[index(recorder, key)]
     if recorder.engine.owns(owner) and not is_python(
         recorder, method_of(recorder, owner, "__getitem__")
     ):

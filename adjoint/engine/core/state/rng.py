@@ -111,13 +111,13 @@ class Generator:
     def initial_seed(self) -> int:
         """The seed of the present stream; while a function is recorded, a number of each call."""
         if CONTEXT.capture is not None:
-            return CONTEXT.capture.now(self)[0]  # type: ignore[no-any-return]
+            return CONTEXT.capture.now(self)[0]
         return self._seed
 
     def get_offset(self) -> int:
         """The number of blocks taken; while a function is recorded, a number of each call."""
         if CONTEXT.capture is not None:
-            return CONTEXT.capture.now(self)[1]  # type: ignore[no-any-return]
+            return CONTEXT.capture.now(self)[1]
         return self._offset
 
     def position(self) -> tuple[int, int]:
