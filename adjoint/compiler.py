@@ -7,6 +7,7 @@ from adjoint.engine.capture.limits import set_recording_limit as set_recording_l
 from adjoint.engine.compiler.api import compile as compile
 from adjoint.engine.compiler.executors import list_backends as list_backends
 from adjoint.engine.compiler.executors import register_backend as register_backend
+from adjoint.engine.compiler.executors import register_compiler as register_compiler
 from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
 from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
 from adjoint.engine.compiler.marks import cudagraph_mark_step_begin as cudagraph_mark_step_begin

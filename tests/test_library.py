@@ -1,96 +1,373 @@
-"""Operations of one's own, operations by name, storages of files, dtypes for keeping."""
+"""Operations of one's own: eager, differentiated, batched and compiled they are what NumPy says."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint import library
-from adjoint.utils import _pytree as pytree
+from adjoint.library import CustomOpDef, cuda_kernel, custom_op, llvm_kernel, wrap_triton
+from adjoint.library.kernels import compiled_for
+from tests import toy_device
+
+Tensor = ad.Tensor
 
 
-@library.custom_op("tests::cube", mutates_args=())
-def cube(x: ad.Tensor, scale: float = 1.0) -> ad.Tensor:
-    """Third power."""
-    return x * x * x * scale
+@custom_op("tests::cubed", mutates_args=())
+def cubed(x: Tensor, by: float = 1.0) -> Tensor:
+    return ad.from_numpy(x.numpy() ** 3 * by)
+
+
+cubed.register_fake(lambda x, by: ad.empty_like(x))
 
 
 def keep(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(inputs[0])
-    ctx.scale = inputs[1]
+    ctx.by = inputs[1]
 
 
-def cube_backward(ctx: Any, g: ad.Tensor) -> Any:
-    (x,) = ctx.saved_tensors
-    return 3 * x * x * ctx.scale * g, None
+cubed.register_autograd(
+    lambda ctx, g: (g * 3 * ctx.by * ctx.saved_tensors[0] ** 2, None), setup_context=keep
+)
 
 
-def test_a_custom_operation_with_its_derivative() -> None:
-    cube.register_autograd(cube_backward, setup_context=keep)
-    x = ad.tensor([1.0, 2.0], requires_grad=True)
-    cube(x, scale=2.0).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [6.0, 24.0]
-    assert ad.ops.tests.cube(x.detach()).tolist() == [1.0, 8.0]
-    assert ad.ops.tests.cube.default is cube
+@custom_op("tests::both", mutates_args=())
+def both(xs: list[Tensor], flag: bool = True) -> tuple[Tensor, Tensor]:
+    """Their sum, and twice the first; what a list of tensors and two results need."""
+    x, y = (v.numpy() for v in xs)
+    return ad.from_numpy(x + y), ad.from_numpy(2 * x)
 
 
-def test_operations_by_name() -> None:
-    x = ad.tensor([-1.0, 2.0])
-    assert ad.ops.aten.relu.default(x).tolist() == [0.0, 2.0]
-    assert ad.ops.aten.add.Tensor(x, x).tolist() == [-2.0, 4.0]
-    with pytest.raises(NotImplementedError, match="aten::no_such"):
-        ad.ops.aten.no_such(x)
-    with pytest.raises(AttributeError, match="no_such"):
-        _ = ad.ops.tests.no_such
-    with pytest.raises(ValueError, match="namespace::name"):
-        library.custom_op("plain", lambda x: x)
+both.register_fake(lambda xs, flag: (ad.empty_like(xs[0]), ad.empty_like(xs[0])))
+both.register_autograd(lambda ctx, g, h: ([g + 2 * h, g], None))
+
+AXPY = """
+define void @axpy(ptr %x, ptr %y, ptr %out, i64 %n, double %a) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %px = getelementptr double, ptr %x, i64 %i
+  %py = getelementptr double, ptr %y, i64 %i
+  %po = getelementptr double, ptr %out, i64 %i
+  %u = load double, ptr %px
+  %v = load double, ptr %py
+  %w = fmul double %u, %a
+  %s = fadd double %w, %v
+  store double %s, ptr %po
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+"""
 
 
-@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"])
-def test_dtypes_for_keeping(name: str) -> None:
-    dtype = getattr(ad, name)
-    x = ad.tensor([0.0, 1.0, 2.0, 7.0]).to(dtype)
-    assert x.dtype is dtype
-    assert x.to(ad.float32).tolist() == [0.0, 1.0, 2.0, 7.0]
-    assert x[1:].clone().reshape(3, 1).to(ad.float64).tolist() == [[1.0], [2.0], [7.0]]
-    with pytest.raises(NotImplementedError, match=f"not implemented for {name}"):
-        x + x
-    if not name.startswith("float8"):
-        values = np.array([1, 2, np.iinfo(name).max], dtype=name)
-        assert ad.from_numpy(values).tolist() == values.tolist()
+@pytest.fixture(scope="module")
+def axpy() -> CustomOpDef:
+    kernel = llvm_kernel(AXPY, "axpy")
+
+    @custom_op("tests::axpy", mutates_args=())
+    def axpy(x: Tensor, y: Tensor, a: float) -> Tensor:
+        x, y = x.contiguous(), y.contiguous()
+        out = ad.empty_like(x)
+        kernel(x, y, out, x.numel(), a)
+        return out
+
+    axpy.register_fake(lambda x, y, a: ad.empty_like(x))
+    axpy.register_autograd(
+        lambda ctx, g: (g * ctx.a, g, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "a", inputs[2]),
+    )
+    found: CustomOpDef = axpy
+    return found
 
 
-def test_storages_of_files(tmp_path: Path) -> None:
-    file = tmp_path / "bytes"
-    file.write_bytes(bytes(range(16)))
-    storage = ad.UntypedStorage.from_file(str(file), shared=False, nbytes=16)
-    assert storage.untyped() is storage
-    assert storage[2:6].tolist() == [2, 3, 4, 5]
-    assert storage[3] == 3
-    part = ad.asarray(storage[4:12], dtype=ad.int32)
-    assert part.tolist() == np.frombuffer(bytes(range(4, 12)), np.int32).tolist()
-    part.zero_()
-    assert file.read_bytes() == bytes(range(16))  # a private map
-    shared = ad.UntypedStorage.from_file(str(file), shared=True, nbytes=16)
-    ad.asarray(shared, dtype=ad.uint8)[0] = 9
-    assert file.read_bytes()[0] == 9
-    with pytest.raises(RuntimeError, match="16 bytes"):
-        ad.UntypedStorage.from_file(str(file), shared=False, nbytes=17)
+def loss(x: Any, y: Any) -> Any:
+    """Something of all the operations, between others."""
+    total, twice = both([cubed(x * 2, by=0.5), y])
+    return (total.sin() * twice).sum(-1)
 
 
-def test_containers_of_ones_own_in_trees() -> None:
-    class Pair:
-        def __init__(self, left: Any, right: Any) -> None:
-            self.left, self.right = left, right
+def plain(x: Any, y: Any) -> Any:
+    """The same by Adjoint's own operations."""
+    c = (x * 2) ** 3 * 0.5
+    return ((c + y).sin() * 2 * c).sum(-1)
 
-    pytree.register_pytree_node(Pair, lambda p: ([p.left, p.right], "kept"), lambda c, _: Pair(*c))
-    doubled = pytree.tree_map(lambda x: x * 2, {"a": Pair(1, [2, 3])})
-    assert isinstance(doubled["a"], Pair)
-    assert (doubled["a"].left, doubled["a"].right) == (2, [4, 6])
-    with pytest.raises(ValueError, match="already registered"):
-        pytree.register_pytree_node(Pair, lambda p: ([], None), lambda c, _: None)
+
+def operands(*shape: int) -> tuple[Any, Any]:
+    ad.manual_seed(0)
+    return ad.randn(*shape, dtype=ad.float64), ad.randn(*shape, dtype=ad.float64)
+
+
+MODES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "eager": lambda fn: fn,
+    "compiled": lambda fn: ad.compile(fn),
+    "interpreted": lambda fn: ad.compile(fn, backend="interpret"),
+    "grad": lambda fn: ad.func.grad(lambda x, y: fn(x, y).sum(), argnums=(0, 1)),
+    "compiled grad": lambda fn: ad.compile(ad.func.grad(lambda x, y: fn(x, y).sum())),
+    "vmap": lambda fn: ad.vmap(fn),
+    "gradients of samples": lambda fn: ad.vmap(ad.func.grad(fn)),
+    "compiled vmap": lambda fn: ad.compile(ad.vmap(fn)),
+    "forward mode": lambda fn: lambda x, y: ad.func.jvp(fn, (x, y), (y, x)),
+    "hessian": lambda fn: ad.func.hessian(lambda x, y: fn(x, y).sum()),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode(mode: str) -> None:
+    x, y = operands(3, 4)
+    ad.testing.assert_close(MODES[mode](loss)(x, y), MODES[mode](plain)(x, y))
+
+
+def test_gradcheck() -> None:
+    x, y = (v.requires_grad_() for v in operands(2, 3))
+    assert ad.autograd.gradcheck(loss, (x, y))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_for_sizes_and_numbers(dynamic: bool) -> None:
+    compiled = ad.compile(lambda x, by: cubed(x * 1, by) + 1, dynamic=dynamic)
+    for n in (2, 3):
+        for by in (1.0, 2.5):
+            x = ad.arange(float(n))
+            ad.testing.assert_close(compiled(x, by), x**3 * by + 1)
+
+
+def test_a_training_step() -> None:
+    ends = []
+    for fn in (cubed, lambda x, by: x**3 * by):
+        for wrap in (lambda f: f, ad.compile):
+            ad.manual_seed(0)
+            net = ad.nn.Linear(3, 3)
+            optimizer = ad.optim.SGD(net.parameters(), lr=0.05)
+
+            def step(x: Any, fn: Any = fn, net: Any = net, optimizer: Any = optimizer) -> Any:
+                out = fn(net(x), 0.5).pow(2).mean()
+                optimizer.zero_grad()
+                out.backward()
+                optimizer.step()
+                return out.detach()
+
+            run = wrap(step)
+            ends.append([run(ad.ones(2, 3) * (i + 1)).item() for i in range(4)])
+    for other in ends[1:]:
+        assert other == pytest.approx(ends[0], rel=1e-5)
+
+
+def test_a_rule_for_batches() -> None:
+    calls = []
+
+    @custom_op("tests::rows", mutates_args=())
+    def rows(x: Tensor, y: Tensor) -> Tensor:
+        calls.append(tuple(x.shape))
+        return ad.from_numpy(x.numpy() * y.numpy())
+
+    rows.register_fake(lambda x, y: ad.empty_like(x))
+    x, y = operands(4, 3)
+    ad.testing.assert_close(ad.vmap(rows)(x, y), x * y)
+    assert calls == [(3,)] * 4
+    rows.register_vmap(lambda info, in_dims, x, y: (rows(x, y), 0))
+    ad.testing.assert_close(ad.vmap(rows, in_dims=(1, 1), out_dims=1)(x, y), x * y)
+    assert calls[4:] == [(3, 4)]
+
+
+def test_native_text(axpy: CustomOpDef) -> None:
+    x, y = operands(4, 5)
+    for mode in ("eager", "compiled", "grad", "vmap", "forward mode"):
+        got = MODES[mode](lambda x, y: axpy(x.t().t(), y, 3.0).sum(-1))(x, y)
+        want = MODES[mode](lambda x, y: (x * 3 + y).sum(-1))(x, y)
+        ad.testing.assert_close(got, want)
+
+
+def test_arguments_that_are_written() -> None:
+    @custom_op("tests::bump", mutates_args={"x"})
+    def bump(x: Tensor) -> None:
+        x.add_(1)
+
+    x = ad.zeros(2)
+    bump(x)
+    compiled = ad.compile(lambda x: bump(x))
+    _ = compiled(x), compiled(x)
+    assert x.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="Cannot register autograd formula for non-functional"):
+        bump.register_autograd(lambda ctx, g: g)
+
+
+def refused(fn: Callable[..., Any], fake: Callable[..., Any] | None = None) -> CustomOpDef:
+    made: CustomOpDef = custom_op(f"tests::refused{len(ad.library.OPERATIONS)}", fn)
+    if fake is not None:
+        made.register_fake(fake)
+    return made
+
+
+def writes(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x.clone()
+
+
+def raises(x: Tensor) -> Tensor:
+    raise KeyError("of its own")
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "writes": (lambda: refused(writes)(ad.ones(2)), ValueError, "read-only"),
+    "same": (lambda: refused(lambda x: x)(ad.ones(2)), RuntimeError, "may not alias any inputs"),
+    "view": (lambda: refused(lambda x: x[1:])(ad.ones(2)), RuntimeError, "may not alias"),
+    "number": (lambda: refused(lambda x: 1)(ad.ones(2)), TypeError, "must return a tensor"),
+    "own error": (lambda: refused(raises)(ad.ones(2)), KeyError, "of its own"),
+    "fake": (
+        lambda: refused(lambda x: x.clone(), lambda x: x.new_empty(3))(ad.ones(2)),
+        RuntimeError,
+        r"returned float32\[2\], where its fake says float32\[3\]",
+    ),
+    "no fake": (
+        lambda: ad.compile(refused(lambda x: ad.from_numpy(x.numpy() + 1)))(ad.ones(2)),
+        RuntimeError,
+        "cannot be told from tensors without elements.*register_fake",
+    ),
+    "no derivative": (
+        lambda: refused(lambda x: x * 2)(ad.ones(2, requires_grad=True)).sum().backward(),
+        RuntimeError,
+        "no autograd formula was registered",
+    ),
+    "name": (lambda: custom_op("nameless", lambda x: x), ValueError, "namespace::name"),
+    "strides": (
+        lambda: llvm_kernel(AXPY, "axpy")(ad.ones(2, 2).t()[:1], 1, 1, 1, 1.0),
+        RuntimeError,
+        "contiguous and on the CPU",
+    ),
+    "bad text": (lambda: llvm_kernel("define void @f( {", "f"), RuntimeError, "assemble"),
+    "not Triton's": (lambda: wrap_triton(print)[(1,)](ad.ones(1)), TypeError, "triton.jit"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    call, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+@pytest.mark.skipif(ad.cuda.is_available(), reason="there is a GPU")
+def test_kernels_say_that_there_is_no_gpu() -> None:
+    with pytest.raises(RuntimeError, match="cuda"):
+        cuda_kernel('extern "C" __global__ void f() {}', "f")[(1,), (1,)](ad.ones(1))
+
+
+# -- Triton ---------------------------------------------------------------------------------------
+
+
+def example_with_a_kernel() -> Any:
+    path = Path(__file__).parent.parent / "examples" / "own_kernel.py"
+    spec: Any = importlib.util.spec_from_file_location("own_kernel", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
+
+
+def interpret() -> None:
+    """A kernel of one's own in Triton's interpreter; called in a process that interprets."""
+    example = example_with_a_kernel()
+    example.swiglu.register_kernel("cpu", example.swiglu_on_gpu)
+    ad.manual_seed(0)
+    for n in (1, 1000, 3000):
+        x, y = ad.randn(n), ad.randn(n)
+        want = ad.nn.functional.silu(x) * y
+        ad.testing.assert_close(example.swiglu(x, y), want)
+        ad.testing.assert_close(ad.compile(example.swiglu)(x, y), want)
+        got = ad.func.grad(lambda x, y: example.swiglu(x, y).sum())(x, y)
+        right = ad.func.grad(lambda x, y: (ad.nn.functional.silu(x) * y).sum())(x, y)
+        ad.testing.assert_close(got, right)
+
+
+def test_a_triton_kernel_in_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets kernels")
+    code = "from tests.test_library import interpret; interpret()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_triton_kernel_compiles_without_a_gpu() -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    own_kernel = example_with_a_kernel()
+    x = ad.ones(4)
+    given = {"gate": x, "value": x, "out": x, "count": 4, "BLOCK": 64}
+    for capability in (80, 90):
+        made = compiled_for(own_kernel.swiglu_kernel, given, {}, capability)
+        assert made.asm["cubin"]
+    with pytest.raises(TypeError, match="'BLOCK' is missing"):
+        compiled_for(own_kernel.swiglu_kernel, {k: given[k] for k in list(given)[:4]}, {}, 90)
+    with pytest.raises(RuntimeError, match="on cpu, for which Triton makes no code"):
+        wrap_triton(own_kernel.swiglu_kernel)[(1,)](x, x, ad.empty(4), 4, BLOCK=64)
+
+
+# -- a device from outside --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy() -> Iterator[None]:
+    toy_device.register()
+    yield
+    toy_device.forget()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_device_from_outside() -> None:
+    ad.manual_seed(0)
+    x = ad.randn(6, 4)
+    there = x.to("toy")
+    assert (there.device.type, type(there._array)) == ("toy", toy_device.ToyArray)
+    ad.testing.assert_close((there @ there.T).softmax(-1).cpu(), (x @ x.T).softmax(-1))
+    with pytest.raises(RuntimeError, match="toy:0 and cpu"):
+        _ = there + x
+    with pytest.raises(NotImplementedError, match="no kernel of this operation for the device"):
+        ad.linalg.cholesky(ad.eye(2, device="toy"))
+    ad.manual_seed(1)
+    drawn = ad.randn(5, device="toy")
+    ad.manual_seed(1)
+    assert drawn.tolist() == ad.randn(5).tolist()
+    with pytest.raises(ValueError, match="own"):
+        ad.library.register_device("cuda", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_on_a_device_from_outside(compiled: bool) -> None:
+    def train(device: str) -> list[float]:
+        ad.manual_seed(0)
+        net = ad.nn.Sequential(
+            ad.nn.Linear(4, 8), ad.nn.LayerNorm(8), ad.nn.GELU(), ad.nn.Linear(8, 3)
+        )
+        net.to(device)
+        optimizer = ad.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        y = (ad.arange(6) % 3).to(device)
+
+        def step(x: Any) -> Any:
+            loss = ad.nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = ad.compile(step) if compiled else step
+        return [run(ad.randn(6, 4).to(device)).item() for _ in range(4)]
+
+    before = len(toy_device.PROGRAMS)
+    assert train("toy") == pytest.approx(train("cpu"), rel=1e-5)
+    assert (len(toy_device.PROGRAMS) > before) == compiled

@@ -1,19 +1,59 @@
-"""Array libraries by device: NumPy for cpu, CuPy for cuda, imported when first asked for."""
+"""Array libraries by device: NumPy for cpu, CuPy for cuda, imported when first asked for.
+
+A device from outside the package is one more row (`register_device`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 
 from adjoint.engine.core import switches
-from adjoint.engine.core.device import CPU, CURRENT_INDEX, Device
+from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.tensor.tensor import DEVICE_OF
 
 Array = Any
 _cupy: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayDevice:
+    """A type of device that eager execution reaches through a library like NumPy.
+
+    Kernels of the eager table are written for what NumPy and CuPy share, and are given `library`:
+    NumPy's functions, `asnumpy` for what is done on the host, and `special`, if it has SciPy's.
+    """
+
+    library: Any  # its functions take and return `arrays`
+    arrays: type  # the class of its arrays, which is no other device's
+    index_of: Callable[[Array], int]  # which device of the type an array is on
+    active: Callable[[int], AbstractContextManager[Any]]  # where new arrays land on one
+    current: Callable[[], int]  # the device that a type without an index means
+    to_host: Callable[[Array], np.ndarray[Any, Any]]
+    from_host: Callable[[np.ndarray[Any, Any]], Array]  # a new array, on the active device
+
+
+_OTHERS: dict[str, ArrayDevice] = {}
+
+
+def register_device(kind: str, device: ArrayDevice) -> None:
+    """Make a type of device known: `tensor.to(kind)` then works, and what follows from it.
+
+    Programs are interpreted there, until `compiler.register_compiler(kind, ...)` names a compiler.
+    """
+    if kind in ("cpu", "cuda", "meta"):
+        raise ValueError(f"register_device: {kind!r} is a device of Adjoint's own")
+    _OTHERS[kind] = device
+    KNOWN_TYPES.add(kind)
+    DEVICE_OF[device.arrays] = lambda array: Device(kind, device.index_of(array))
+    CURRENT_INDEX[kind] = device.current
 
 
 def cupy() -> Any:
@@ -43,6 +83,17 @@ def cupy() -> Any:
     return module
 
 
+def beside_cupy(xp: Any, name: str) -> Any:
+    """A module that goes with CuPy; arrays of other devices are refused."""
+    if xp is not _cupy:
+        kind = next((k for k, d in _OTHERS.items() if d.library is xp), xp)
+        raise NotImplementedError(
+            f"there is no kernel of this operation for the device {kind!r}. Do it on the CPU, "
+            "x.cpu(), and move the result back."
+        )
+    return importlib.import_module(name)
+
+
 def allow_tf32(precision: str) -> bool:
     """Have CuPy's float32 products use TF32 or not; False where there is no CUDA device."""
     try:
@@ -59,13 +110,17 @@ switches.APPLY["set_float32_matmul_precision"] = allow_tf32
 
 def library(device: Device) -> Any:
     """The array library that serves a device."""
-    return np if device.type == "cpu" else cupy()
+    if device.type == "cpu":
+        return np
+    return _OTHERS[device.type].library if device.type in _OTHERS else cupy()
 
 
 def active(device: Device) -> Any:
     """A context in which new arrays land on `device`."""
     if device.type == "cpu":
         return contextlib.nullcontext()
+    if device.type in _OTHERS:
+        return _OTHERS[device.type].active(device.index or 0)
     return cupy().cuda.Device(device.index)
 
 
@@ -74,14 +129,22 @@ def full_device(device: Any) -> Device:
     device = CPU if device is None else Device(device)
     if device.type == "cuda" and device.index is None:
         return Device("cuda", int(cupy().cuda.runtime.getDevice()))
+    if device.type in _OTHERS and device.index is None:
+        return Device(device.type, _OTHERS[device.type].current())
     return device
 
 
 def transfer(array: Array, device: Device) -> Array:
     """The array's elements on another device."""
+    other = next((d for d in _OTHERS.values() if type(array) is d.arrays), None)
+    if other is not None:
+        array = other.to_host(array)
     here = isinstance(array, np.ndarray)
     if device.type == "cpu":
         return array if here else _cupy.asnumpy(array)
+    if device.type in _OTHERS:
+        with active(device):
+            return _OTHERS[device.type].from_host(array if here else _cupy.asnumpy(array))
     with active(device):
         # CuPy keeps an array that is already on the current device; a new buffer is promised.
         return cupy().array(array, copy=True)

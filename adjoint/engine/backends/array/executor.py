@@ -245,6 +245,8 @@ def check(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> 
 
 def explain(record: Record, operands: Any, params: dict[str, Any], error: Exception) -> Exception:
     """The error `infer` states for these operands, else the kernel's own, named."""
+    if record.opaque:
+        return error
     if isinstance(error, MemoryError):
         shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x)[:40] for x in operands)
         held = told(largest_storages(), 8)

@@ -109,6 +109,7 @@ class Record:
     fails: str = ""  # "divisor": an integer zero; "values": what its operands hold
     draws: bool = False  # its results are random, whatever its operands are
     creates: bool = False  # it takes no tensors
+    opaque: bool = False  # a function of the user's, whose errors are passed on as they are
     pointwise: bool = False  # element by element, though of no such family
     never_negative_zero: bool = False  # -0.0 is not among its results
     logical: bool = False  # of a reduction: elements are true or false to it

@@ -19,7 +19,7 @@ def chosen(device: Any) -> Device:
     device = Device(device)
     if device.type == "meta":
         return Device("meta")  # one device, whatever its index
-    if device.type == "cuda" and device.index is None:
+    if device.type != "cpu" and device.index is None:
         return HOOKS.array.full_device(device)
     return device
 

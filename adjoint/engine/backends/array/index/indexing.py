@@ -191,7 +191,7 @@ def combine_at(xp: Any, ufunc: Any, x: Array, positions: Array, values: Array) -
             setattr(flat, part, sums)
     else:
         host = xp.asnumpy(flat)
-        name = ufunc.name.removeprefix("cupy_")
+        name = (getattr(ufunc, "name", None) or ufunc.__name__).removeprefix("cupy_")
         getattr(np, name).at(host, xp.asnumpy(positions), xp.asnumpy(values))
         flat = xp.asarray(host)
     return flat.reshape(x.shape).astype(x.dtype, copy=False)

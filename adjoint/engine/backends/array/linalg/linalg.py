@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.devices import beside_cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.linalg.lapack import each_matrix, lapack, lu_factor, refuse
 from adjoint.engine.backends.array.linalg.threaded import lowers
@@ -25,9 +26,7 @@ def _strict(xp: Any) -> Any:
     """A context in which CuPy, like NumPy, raises where a factorisation fails."""
     if xp is np:
         return nullcontext()
-    from cupyx import errstate
-
-    return errstate(linalg="raise")
+    return beside_cupy(xp, "cupyx").errstate(linalg="raise")
 
 
 def _no_info(xp: Any, x: Array) -> Array:
@@ -98,8 +97,7 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
 
 
 def _triangular_on_device(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
-    from cupyx.scipy.linalg import solve_triangular
-
+    solve_triangular = beside_cupy(xp, "cupyx.scipy.linalg").solve_triangular
     out = xp.empty(y.shape, y.dtype)
     for i in np.ndindex(x.shape[:-2]):
         out[i] = solve_triangular(x[i], y[i], lower=not upper, unit_diagonal=unit)

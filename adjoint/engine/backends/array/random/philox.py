@@ -90,6 +90,8 @@ def _device_kernel(xp: Any) -> Any:
 
 
 def _on_device(xp: Any, seed: int, counters: Array, retry: int) -> Array:
+    if not hasattr(xp, "ElementwiseKernel"):  # a device from outside: by the host
+        return xp.asarray(scattered(np, seed, xp.asnumpy(counters), retry))
     state = xp.empty((2, counters.size), _U64)
     key = np.uint32(seed & LOW), np.uint32(seed >> 32)
     _device_kernel(xp)(counters, np.uint32(retry), *key, state[0], state[1])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.devices import beside_cupy
 from adjoint.engine.backends.array.elementwise.kernels import pair
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.operations.record import Record
@@ -20,9 +21,9 @@ def special(xp: Any) -> Any:
         import scipy.special
 
         return scipy.special
-    import cupyx.scipy.special
-
-    return cupyx.scipy.special
+    if hasattr(xp, "special"):  # a device from outside
+        return xp.special
+    return beside_cupy(xp, "cupyx.scipy.special")
 
 
 def function(xp: Any, name: str) -> Callable[..., Any]:

@@ -1,0 +1,351 @@
+"""Operations made of functions: one record for all of them, which every mode of Adjoint knows.
+
+Note [custom operations]
+    A function of one's own is opaque: it may call NumPy, a library or a kernel. So it is one
+    operation, `CUSTOM`, whose parameters name it and say which of its arguments are tensors. What
+    else a record has is what the user registered: the shapes of results (`register_fake`), the
+    derivative (`register_autograd`), batching (`register_vmap`, else a call for each element).
+    Eager execution, the tape, transforms, recordings and compiled programs then do with it what
+    they do with any operation; a compiled program calls the function between its kernels.
+
+    Operands are handed over read-only, and results may not share memory with them: a program moves
+    memory about, and what a function wrote or kept of it would be another tensor's later.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.autodiff.levels.function import FunctionCtx
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT, concrete
+from adjoint.engine.ops.create.creation import empty, zeros_like
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.tensor.tensor import Tensor
+
+OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
+TENSOR, LIST, VALUE = "tensor", "list", "value"  # what an argument is, in a layout
+Layout = tuple[tuple[str, Any], ...]
+
+
+class CustomOpDef:
+    """An operation made of a function, with what was registered for it."""
+
+    def __init__(self, name: str, fn: Callable[..., Any] | None, mutates: Any, schema: Any) -> None:
+        if name.count("::") != 1:
+            raise ValueError(f"custom_op: the name must be 'namespace::name', received {name!r}")
+        self._qualname = name
+        self._init_fn = fn
+        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._mutates = tuple(mutates) if not isinstance(mutates, str) else mutates
+        self._schema = schema
+        self._fake: Callable[..., Any] | None = None
+        self._backward: Callable[..., Any] | None = None
+        self._setup: Callable[..., Any] | None = None
+        self._vmap: Callable[..., Any] | None = None
+        self._kind: type | None = None  # of its results: a tensor, a tuple or a list of them
+        self._signature = None if fn is None else inspect.signature(fn)
+        self.__name__ = name.split("::")[1]
+        self.__doc__ = None if fn is None else fn.__doc__
+        OPERATIONS[name] = self
+
+    @property
+    def default(self) -> CustomOpDef:
+        """Its one form."""
+        return self
+
+    def register_kernel(self, device_types: Any, func: Callable[..., Any] | None = None) -> Any:
+        """How to compute it on a device; as a decorator or directly."""
+
+        def take(fn: Callable[..., Any]) -> Callable[..., Any]:
+            kinds = (device_types,) if isinstance(device_types, str) else device_types or ("",)
+            for kind in kinds:
+                self._kernels[kind.lower()] = fn
+            return fn
+
+        return take if func is None else take(func)
+
+    def register_fake(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """What its results look like, for tensors without elements."""
+        self._fake = fn
+        return fn
+
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        /,
+        *,
+        setup_context: Callable[..., Any] | None = None,
+    ) -> None:
+        """Its derivative: `backward(ctx, *grads)`, with what `setup_context` kept."""
+        if self._mutates:
+            raise RuntimeError(
+                f"Cannot register autograd formula for non-functional operator {self._qualname}: "
+                f"it writes to its arguments (mutates_args={self._mutates!r}). Make an operation "
+                "that returns new tensors, and register the derivative there."
+            )
+        self._backward, self._setup = backward, setup_context
+
+    def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
+        """How to compute it for a batch: `func(info, in_dims, *args)` gives (results, out_dims)."""
+        if func is None:
+            return self.register_vmap
+        self._vmap = func
+        return func
+
+    register_torch_dispatch = register_kernel
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = self._bound(args, kwargs)
+        if self._mutates or self._returns_nothing():
+            return self._compute(values)
+        operands, layout = arranged(values)
+        outs = CUSTOM(*operands, op=self._qualname, layout=layout)
+        return outs[0] if self._kind is Tensor else (self._kind or tuple)(outs)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self._signature is None:
+            if kwargs:
+                raise TypeError(f"{self._qualname}: pass arguments by position")
+            return args
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return (*given.args, *given.kwargs.values())
+
+    def _returns_nothing(self) -> bool:
+        return self._signature is not None and self._signature.return_annotation in (None, "None")
+
+    def _compute(self, values: Sequence[Any]) -> Any:
+        """What the kernel for the operands' device, or the function, makes of the arguments."""
+        kind = next((x.device.type for x in _tensors(values)), "cpu")
+        if kind == "meta" and self._fake is not None:
+            return self._fake(*values)
+        kernel = self._kernels.get(kind, self._kernels.get("", self._init_fn))
+        if kernel is None:
+            raise NotImplementedError(f"{self._qualname}: no kernel is registered for {kind}")
+        return kernel(*values)
+
+    def _results(self, made: Any, by: str) -> tuple[Tensor, ...]:
+        """The tensors that a function returned, in a kind of container that never changes."""
+        kind = Tensor if isinstance(made, Tensor) else type(made)
+        many = (made,) if kind is Tensor else made
+        if kind not in (Tensor, tuple, list) or not all(isinstance(x, Tensor) for x in many):
+            raise TypeError(
+                f"{self._qualname}: {by} must return a tensor, or a tuple or list of tensors, "
+                f"received {type(made).__name__}"
+            )
+        if self._kind not in (None, kind):
+            raise RuntimeError(
+                f"{self._qualname}: {by} returned a {kind.__name__}, where it, or its fake, "
+                f"returned a {self._kind.__name__} before"
+            )
+        self._kind = kind
+        return tuple(many)
+
+    def _specs(self, specs: Sequence[Spec], layout: Layout) -> tuple[Spec, ...]:
+        """What results look like, by the fake, or by the function itself on empty operands."""
+        fake = self._fake or self._kernels.get("", self._init_fn)
+        try:
+            if fake is None:
+                raise NotImplementedError("it has no function")
+            with concrete(), CONTEXT.having(grad_enabled=False, autocast=None):
+                meta = [empty(s.shape, dtype=s.dtype, device="meta") for s in specs]
+                made = fake(*filled(layout, meta))
+        except Exception as error:
+            if self._fake is not None:
+                raise
+            raise RuntimeError(
+                f"{self._qualname}: what its results look like cannot be told from tensors without "
+                f"elements ({type(error).__name__}: {error}). Register it: "
+                f"@{self.__name__}.register_fake, a function of the same arguments that returns "
+                "empty tensors of the results' shapes and dtypes."
+            ) from error
+        return tuple(x._spec for x in self._results(made, "its fake"))
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+
+# -- arguments as operands and a layout ------------------------------------------------------------
+
+
+def arranged(values: Sequence[Any]) -> tuple[list[Tensor], Layout]:
+    """The tensors among arguments, and the rest with their places.
+
+    >>> import adjoint as ad
+    >>> arranged((ad.ones(1), 2, [ad.ones(1), ad.ones(1)]))[1]
+    (('tensor', None), ('value', 2), ('list', 2))
+    """
+    operands: list[Tensor] = []
+    layout: list[tuple[str, Any]] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            operands.append(value)
+            layout.append((TENSOR, None))
+        elif isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):
+            if not all(isinstance(x, Tensor) for x in value):
+                raise TypeError("custom_op: a list among the arguments mixes tensors and others")
+            operands += value
+            layout.append((LIST, len(value)))
+        else:
+            layout.append((VALUE, tuple(value) if isinstance(value, list) else value))
+    return operands, tuple(layout)
+
+
+def filled(layout: Layout, xs: Sequence[Any]) -> list[Any]:
+    """The arguments that a layout describes, with tensors (or what stands for them) in place."""
+    left = iter(xs)
+    return [
+        next(left)
+        if kind == TENSOR
+        else [next(left) for _ in range(held)]
+        if kind == LIST
+        else held
+        for kind, held in layout
+    ]
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    return arranged(values)[0]
+
+
+# -- the record ------------------------------------------------------------------------------------
+
+
+def _infer(*specs: Spec, op: str, layout: Layout) -> tuple[Spec, ...]:
+    found = OPERATIONS[op]._specs(specs, layout)
+    if not specs:
+        return found
+    return tuple(Spec(s.shape, s.dtype, specs[0].device) for s in found)
+
+
+def _joint(
+    gs: Sequence[Any], xs: Sequence[Any], outs: Sequence[Any], needed: Sequence[bool], params: Any
+) -> list[Any]:
+    """What `backward` makes of the cotangents, with the context that `setup_context` fills."""
+    operation, layout = OPERATIONS[params["op"]], params["layout"]
+    if operation._backward is None:
+        raise RuntimeError(
+            f"Trying to backward through {operation._qualname}.default but no autograd formula was "
+            "registered. Please use register_autograd to add one."
+        )
+    wanted = filled(tuple((k, None if k == VALUE else n) for k, n in layout), needed)
+    context = FunctionCtx(tuple(any(w) if isinstance(w, list) else bool(w) for w in wanted))
+    if operation._setup is not None:
+        inputs = tuple(filled(layout, xs))
+        output: Any = outs[0] if operation._kind is Tensor else tuple(outs)
+        if "keyword_only_inputs" in inspect.signature(operation._setup).parameters:
+            operation._setup(ctx=context, inputs=inputs, keyword_only_inputs={}, output=output)
+        else:
+            operation._setup(context, inputs, output)
+    grads = [
+        zeros_like(x) if g is None and context._materialize else g
+        for g, x in zip(gs, outs, strict=True)
+    ]
+    pulled = operation._backward(context, *grads)
+    return _by_operand(operation, layout, pulled if isinstance(pulled, tuple) else (pulled,))
+
+
+def _by_operand(operation: CustomOpDef, layout: Layout, pulled: tuple[Any, ...]) -> list[Any]:
+    """A derivative's results for the tensors among the arguments."""
+    if len(pulled) > len(layout):
+        raise RuntimeError(
+            f"{operation._qualname}: its derivative returned {len(pulled)} gradients for "
+            f"{len(layout)} arguments"
+        )
+    found: list[Any] = []
+    for (kind, held), g in zip(layout, (*pulled, *(None,) * len(layout)), strict=False):
+        if kind == TENSOR:
+            found.append(g)
+        elif kind == LIST:
+            found += [None] * held if g is None else list(g)
+    return found
+
+
+def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]:
+    """A batch by the registered rule, or one call for each of its elements."""
+    operation = OPERATIONS[op]
+    if operation._vmap is None:
+        rows = [CUSTOM(*[x.select(0, i) for x in full], op=op, layout=layout) for i in range(size)]
+        if not rows:
+            raise RuntimeError(
+                f"{op}: vmap over an empty batch needs a rule of its own. Register one with "
+                "register_vmap."
+            )
+        return tuple(stack(column) for column in zip(*rows, strict=True))
+    dims = [0 if kind == TENSOR else [0] * held if kind == LIST else None for kind, held in layout]
+    info = SimpleNamespace(batch_size=size, randomness="error")
+    made, where = operation._vmap(info, tuple(dims), *filled(layout, full))
+    outs = operation._results(made, "its vmap rule")
+    places = where if isinstance(where, (tuple, list)) else (where,) * len(outs)
+    return tuple(
+        out.expand((size, *out.shape)) if place is None else out.movedim(place, 0)
+        for out, place in zip(outs, places, strict=True)
+    )
+
+
+# CUSTOM(tensors..., op="namespace::name", layout=...): a function of the user's. Its results may
+# differ in number, so they are always a tuple; eager execution does not ask for the fake.
+CUSTOM = primitive(
+    "custom_op",
+    _infer,
+    operands=("*xs",),
+    outputs=0,
+    joint=_joint,
+    batch=_batch,
+    native_check=True,
+    fails="values",
+    opaque=True,
+)
+
+
+@lowers(CUSTOM)
+def custom(xp: Any, *arrays: Any, op: str, layout: Layout) -> tuple[Any, ...]:
+    """The function itself, on tensors that it can only read."""
+    operation = OPERATIONS[op]
+    operands = [HOOKS.array.wrap(_read_only(x)) for x in arrays]
+    values = filled(layout, operands)
+    with concrete(), CONTEXT.having(grad_enabled=False, autocast=None):
+        outs = operation._results(operation._compute(values), "its function")
+        _check(operation, operands, outs, layout)
+    return tuple(out._array for out in outs)
+
+
+def _read_only(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _check(
+    operation: CustomOpDef, operands: list[Tensor], outs: tuple[Tensor, ...], layout: Layout
+) -> None:
+    """Refuse results that share memory with operands, or look unlike what the fake said."""
+    for out in outs:
+        for x in operands:
+            shared = isinstance(x._array, np.ndarray) and np.may_share_memory(x._array, out._array)
+            if out is x or shared:
+                raise RuntimeError(
+                    f"{operation._qualname}: the output of this custom operator (1) must not also "
+                    "be an input to this custom operator and (2) may not alias any inputs to it. "
+                    "Return a clone, x.clone()."
+                )
+    if operation._fake is None:
+        return
+    told = operation._specs([x._spec for x in operands], layout)
+    if [(s.shape, s.dtype) for s in told] != [(tuple(o.shape), o.dtype) for o in outs]:
+        got = ", ".join(f"{o.dtype.name}{list(o.shape)}" for o in outs)
+        said = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in told)
+        raise RuntimeError(
+            f"{operation._qualname}: the function returned {got}, where its fake says {said}"
+        )
