@@ -19,6 +19,7 @@ from tests import tensor_programs
 from tests.programs import arrays as arrays
 from tests.programs import contents as contents
 from tests.programs import effects as effects
+from tests.programs import flags as flags
 from tests.programs import iterators as iterators
 from tests.programs import library as library
 from tests.programs import objects as objects

@@ -20,6 +20,7 @@ _GETATTRIBUTES = {
     dict.__getattribute__,
     list.__getattribute__,
 }
+_OF_FRAMES = frozenset({"gi_code", "gi_frame", "gi_yieldfrom"})
 _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -234,6 +235,11 @@ def _bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
 def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
     """An attribute that C keeps: a slot, `__dict__`, a part of a builtin object."""
     name = descriptor.__name__
+    if name in _OF_FRAMES and type(obj) is types.GeneratorType:
+        raise recorder.refuse(
+            f"{name} of a generator", "the recorder executes it in frames of its own",
+            "Look at the generator outside.",
+        )  # fmt: skip
     if name == "__dict__" and not is_a(obj, type):
         table = recorder.attributes(obj)
         if table is not None:

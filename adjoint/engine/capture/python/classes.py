@@ -12,7 +12,7 @@ from .calling import call, is_python, run_engines, unknown
 from .exposing import NeedsPython, expose
 from .frames import Frame
 from .plain import MISSING, can_change
-from .recorder import Recorder
+from .recorder import Recorder, cell_value
 
 _UNREAD = (object.__new__, BaseException.__new__)  # these look at no argument
 
@@ -36,6 +36,11 @@ def construct(recorder: Recorder, cls: type, args: tuple[Any, ...], kwargs: dict
         flags = cls.__dict__.get("__abstractmethods__")
         if flags is not None:
             class_lookup(recorder, cls, "__abstractmethods__")
+    if can_change(cls) and is_python(recorder, class_lookup(recorder, cls, "__del__")):
+        raise recorder.refuse(
+            f"{cls.__name__}()", "it has a __del__, and a call could not tell when to run it",
+            "Make the object outside, or give it a method that is called.",
+        )  # fmt: skip
     maker = class_lookup(recorder, cls, "__new__")
     starter = class_lookup(recorder, cls, "__init__")
     maker = getattr(maker, "__func__", maker)
@@ -139,9 +144,20 @@ def build_class(recorder: Recorder, body: Any, name: str, *bases: Any, **kwargs:
     else:
         cls = call(recorder, meta, (name, resolved, namespace), kwargs)
     recorder.new(cls)
-    if isinstance(cell, types.CellType) and attributes is not None:
-        assert cell.cell_contents is cls
+    if isinstance(cls, type) and isinstance(cell, types.CellType):
+        _check_cell(cls, cell_value(cell), name)
     return cls
+
+
+def _check_cell(cls: type, held: Any, name: str) -> None:
+    """Whether a metaclass passed on the variable `__class__` of the class's methods."""
+    if held is MISSING:
+        raise RuntimeError(
+            f"__class__ not set defining {name!r} as {cls!r}. Was __classcell__ propagated to "
+            "type.__new__?"
+        )
+    if held is not cls:
+        raise TypeError(f"__class__ set to {held!r} defining {name!r} as {cls!r}")
 
 
 def _class_fast(body: Any) -> list[Any]:

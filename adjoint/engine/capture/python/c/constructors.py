@@ -18,7 +18,7 @@ from adjoint.engine.capture.python import attributes, items, iteration, operator
 from adjoint.engine.capture.python.calling import call, entered, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has, is_a
-from adjoint.engine.capture.python.recorder import Recorder
+from adjoint.engine.capture.python.recorder import Recorder, cell_value
 
 from .texts import text
 
@@ -175,8 +175,9 @@ def _lazily(recorder: Recorder, value: Any) -> Any:
     return iteration.native(recorder, value)
 
 
-def _repeat(recorder: Recorder, obj: Any, *times: Any) -> Any:
-    return recorder.new(itertools.repeat(obj, *(recorder.concrete(x) for x in times)))
+def _repeat(recorder: Recorder, object: Any, *times: Any, **named: Any) -> Any:
+    given = {name: recorder.concrete(x) for name, x in named.items()}
+    return recorder.new(itertools.repeat(object, *map(recorder.concrete, times), **given))
 
 
 def _reversed(recorder: Recorder, value: Any, /) -> Any:
@@ -202,11 +203,19 @@ def _super(recorder: Recorder, *args: Any) -> Any:
         return recorder.new(super(*args))
     frame = recorder.frames[-1]
     code = frame.code
+    if not code.co_argcount:
+        raise RuntimeError("super(): no arguments")
     own = frame.fast[0]
-    if is_a(own, types.CellType):
-        own = own.cell_contents
+    if is_a(own, types.CellType) and code.co_varnames[0] in code.co_cellvars:
+        own = cell_value(own)
+    if own is MISSING:
+        raise RuntimeError("super(): arg[0] deleted")
+    if "__class__" not in code.co_freevars:
+        raise RuntimeError("super(): __class__ cell not found")
     place = len(frame.fast) - len(code.co_freevars) + code.co_freevars.index("__class__")
     cls = recorder.cell(frame.fast[place], "__class__")
+    if cls is MISSING:
+        raise RuntimeError("super(): empty __class__ cell")
     return recorder.new(super(cls, own))
 
 

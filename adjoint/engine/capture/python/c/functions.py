@@ -146,7 +146,10 @@ def _iter(recorder: Recorder, value: Any, /, *sentinel: Any) -> Any:
 
 def _until(recorder: Recorder, fn: Any, sentinel: Any) -> Any:
     while True:
-        value = call(recorder, fn, (), {})
+        try:
+            value = call(recorder, fn, (), {})
+        except StopIteration:
+            return
         if operators.truth(recorder, operators.compare(recorder, "eq", value, sentinel)):
             return
         yield value

@@ -302,6 +302,9 @@ def match_sequence(frame: Frame, operand: Any) -> None:
 
 def match_keys(frame: Frame, operand: Any) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise ValueError(f"mapping pattern checks duplicate key ({key!r})")
     get = attributes.get(frame.recorder, subject, "get")
     found = [calls.call(frame.recorder, get, (key, MISSING), {}) for key in keys]
     frame.stack.append(None if MISSING in map(_itself, found) else tuple(found))
@@ -351,7 +354,9 @@ def _matched(frame: Frame, subject: Any, cls: Any, count: int, names: tuple[str,
                     f"({count} given)"
                 )
             names = (*matched[:count], *names)
-    for name in names:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
         try:
             found.append(attributes.get(recorder, subject, name))
         except AttributeError:

@@ -129,6 +129,11 @@ def pop_except(frame: Frame, operand: Any) -> None:
         raise ended
 
 
+# Where groups of exceptions that handlers were given are kept, until one is raised by name: after
+# all handlers, those that are raised as they were go back to the group they are part of.
+PARTS = "parts of groups"
+
+
 def check_classes(wanted: Any) -> tuple[Any, ...]:
     """The classes that a handler catches."""
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -157,6 +162,7 @@ def raise_varargs(frame: Frame, count: int) -> None:
             raise RuntimeError("No active exception to reraise")
         raise current
     error = _exception(frame, stack.pop(), "exceptions must derive from BaseException")
+    recorder.shared.get(PARTS, {}).pop(id(error), None)
     if cause is not MISSING:
         error.__cause__ = cause
     raise_new(recorder, error)

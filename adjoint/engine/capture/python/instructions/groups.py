@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.core.errors import CaptureError
 
-from .flow import check_classes, refused
+from .flow import PARTS, check_classes, refused
 
 
 def check_eg_match(frame: Frame, operand: Any) -> None:
@@ -18,6 +18,8 @@ def check_eg_match(frame: Frame, operand: Any) -> None:
         raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
     rest, matched = _split(frame, error, kinds)
     frame.stack += [rest, matched]
+    parts = frame.recorder.shared.setdefault(PARTS, {})
+    parts |= {id(part): part for part in (rest, matched) if part is not None}
     if matched is not None:
         frame.handled = matched
 
@@ -59,20 +61,12 @@ def _raised(frame: Frame, original: Any, left: list[Any]) -> Any:
     if not isinstance(original, BaseExceptionGroup):
         return left[0]
     _check_own(frame, original)
-    new = [x for x in left if not _is_part(x, original)]
-    kept = _leaves([x for x in left if _is_part(x, original)])
+    parts = frame.recorder.shared.get(PARTS, {})
+    new = [x for x in left if id(x) not in parts]
+    kept = _leaves([x for x in left if id(x) in parts])
     rest = original.split(lambda x: id(x) in kept)[0] if kept else None
-    if not new:
-        return rest
-    return BaseExceptionGroup("", [*new, *([] if rest is None else [rest])])
-
-
-def _is_part(error: BaseException, original: BaseException) -> bool:
-    """Whether an exception is part of the one that was raised, by what it carries along."""
-    return all(
-        getattr(error, name, None) is getattr(original, name, None)
-        for name in ("__traceback__", "__cause__", "__context__")
-    )
+    raised = [*new, *([] if rest is None else [rest])]
+    return raised[0] if len(raised) == 1 else BaseExceptionGroup("", raised)
 
 
 def _leaves(errors: list[Any]) -> set[int]:
