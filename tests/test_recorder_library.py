@@ -77,12 +77,11 @@ def check(module: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for case in cases_of(unittest.defaultTestLoader.loadTestsFromModule(tests)):
         told = io.StringIO()
-        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                if outcome(case, follow=False) != "passed":
-                    continue
-                found = outcome(case, follow=True)
+        quiet = warnings.catch_warnings(action="ignore")
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told), quiet:
+            if outcome(case, follow=False) != "passed":
+                continue
+            found = outcome(case, follow=True)
         counts[found if found == "refused" else "passed"] += 1
         if case._testMethodName not in DIFFERENT:
             assert found in ("passed", "refused"), case.id()

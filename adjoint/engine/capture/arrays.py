@@ -263,5 +263,5 @@ functions.OTHERS[np.random.default_rng] = _made_generator(np.random.default_rng)
 functions.OTHERS[np.random.seed] = lambda recorder, *args: _Draws().get("seed")(
     recorder,
     np.random.mtrand._rand,
-    *args,  # type: ignore[attr-defined]
+    *args,
 )

@@ -12,7 +12,6 @@ Note [callbacks]
 
 from __future__ import annotations
 
-import copy
 import functools
 import sys
 import types
@@ -25,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.capture import arrays, late_arrays
+from adjoint.engine.capture import arrays as arrays  # fills the tables of functions
+from adjoint.engine.capture import late_arrays
+from adjoint.engine.capture.array_memory import ArrayMemory
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.python.calling import entered
@@ -33,11 +34,10 @@ from adjoint.engine.capture.python.calls import follow
 from adjoint.engine.capture.python.engine import elements_of
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
-from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.operators import new_parts
 from adjoint.engine.capture.python.plain import MISSING, has, is_plain, same
 from adjoint.engine.capture.python.recorder import DrawnNumber
-from adjoint.engine.core.errors import CaptureError, is_ours
+from adjoint.engine.core.errors import is_ours
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.places import (
     MODULE_CALLS,
@@ -106,7 +106,8 @@ class TensorEngine:
 
     def __init__(self, trace: Any, symbols: bool = False) -> None:
         self.trace = trace
-        self.recorder: Any = None  # set when it begins
+        self.recorder: Any = None  # set when it begins, as is the next
+        self.memory: ArrayMemory
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
@@ -123,11 +124,11 @@ class TensorEngine:
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
         self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments
-        self.before_writes: dict[int, tuple[Any, Any]] = {}  # arrays from outside, and copies
 
     def begin(self, recorder: Any) -> None:
         """An observation begins."""
         self.recorder = recorder
+        self.memory = ArrayMemory(recorder, self.trace)
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
         self.trace.assign = recorder.put
@@ -393,83 +394,20 @@ class TensorEngine:
         return value is again or (is_plain(value) and same(value, again))
 
     def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
-        """A change to something of C's: NumPy's arrays are put back and changed again."""
-        if arrays.is_array(owner):
-            root = arrays.root_of(owner)
-            if not recorder.is_fresh(root):
-                if id(root) not in self.before_writes:
-                    before = copy.copy(root)
-                    self.before_writes[id(root)] = root, before
-                    undo = arrays.restoring(root, before)
-                    recorder.journal.field(root, "elements", undo)
-                held = [x.copy() if issubclass(type(x), np.ndarray) else x for x in args[1:]]
-                recorder.effect(do, args[0], *held)  # they may change until the call ends
-            return do(*args)
-        raise recorder.refuse(
-            f"a change to a {type(owner).__name__}",
-            "it is C's, and a recording cannot undo it",
-            "Change it outside.",
-        )
+        """A change to something of C's: arrays are put back and changed again."""
+        return self.memory.change(owner, do, args)
 
     def guard_elements(self, recorder: Any, value: Any) -> None:
-        """Have what is in an array guarded, as it was before the function wrote to it."""
-        root = arrays.root_of(value)
-        if recorder.is_fresh(root):
-            return
-        if arrays.is_array(value):
-            self._check_tensors_on(value)
-            if id(root) in self.before_writes:
-                before = self.before_writes[id(root)][1]
-                recorder.guard(Answer(elements_of, (root,)), elements_of(before))
-                return
-        recorder.guard(Answer(elements_of, (value,)), elements_of(value))
+        """Have what is in an array guarded."""
+        self.memory.guard_elements(value)
 
     def is_changed(self, value: Any) -> bool:
         """Whether the function wrote to the elements of an array."""
-        if not arrays.is_array(value):
-            return False
-        self._check_tensors_on(value)
-        return id(arrays.root_of(value)) in self.before_writes
+        return self.memory.is_changed(value)
 
     def shares(self, value: Any) -> bool:
         """Whether a result of NumPy's shows the memory of an array from outside."""
-        if not issubclass(type(value), np.ndarray):
-            return False
-        root = arrays.root_of(value)
-        return root is not value and not self.recorder.is_fresh(root)
-
-    def is_written(self, tensor: Any) -> bool:
-        """Whether the function wrote to a tensor's memory."""
-        cell = self.trace.cells.get(tensor._storage.identity)
-        return cell is not None and cell.value is not cell.initial
-
-    def _check_tensors_on(self, array: Any) -> None:
-        """Refuse to read an array whose memory the recording wrote to as a tensor."""
-        if type(array) is not np.ndarray:
-            return
-        for cell in self.trace.cells.values():
-            held = None if cell.value is cell.initial else cell.storage.buffer
-            if isinstance(held, np.ndarray) and np.may_share_memory(held, array):
-                raise self.recorder.refuse(
-                    "a NumPy array", "it is read after a tensor on its memory was written to",
-                    "Read the tensor, or make the tensor of a copy.",
-                )  # fmt: skip
-
-    def check_written_arrays(self) -> None:
-        """Refuse arrays that the function wrote to and tensors of it show as well.
-
-        A call does what it did to arrays after the program has read its tensors.
-        """
-        held = [cell.storage.buffer for cell in self.trace.cells.values()]
-        shown = [*held, *[t._array for t in self.trace.arguments.values()]]
-        for root, _ in self.before_writes.values():
-            if type(root) is np.ndarray and any(
-                isinstance(x, np.ndarray) and np.may_share_memory(x, root) for x in shown
-            ):
-                raise CaptureError(
-                    "compile: a NumPy array that the function writes to is the memory of a tensor "
-                    "it uses. Write to the tensor instead, or make it of a copy."
-                )
+        return self.memory.shares(value)
 
     def stands(self, value: Any) -> bool:
         """Whether something stands for a number or an array of each call."""

@@ -84,7 +84,7 @@ class LateArray:
     def read(self) -> None:
         """Refuse to be read once tensors on the same memory were written to."""
         tensor = self.tensor if self.shared is None else self.shared
-        if tensor is not None and self.engine.is_written(tensor):
+        if tensor is not None and self.engine.memory.is_written(tensor):
             raise self.refuse("it is read after a tensor on its memory was written to")
 
     def refuse(self, why: str) -> Exception:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from . import attributes
 from .attributes import class_lookup
 from .c import constructors
 from .calling import call, is_python, run_engines, unknown

@@ -1,0 +1,292 @@
+"""Recording: what a function does on some arguments, made into a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from adjoint.engine.capture.breaks import RecordingFailed
+from adjoint.engine.capture.declared import declared, looked_at
+from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
+from adjoint.engine.capture.following import TensorEngine
+from adjoint.engine.capture.given import ARRAYS, array_places, containers
+from adjoint.engine.capture.inspection import Inspection
+from adjoint.engine.capture.moving import has_moved
+from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
+from adjoint.engine.capture.program.program import Program, build
+from adjoint.engine.capture.python import Guard, Location, Observation, observe
+from adjoint.engine.capture.python.c.upcoming import Upcoming
+from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
+from adjoint.engine.capture.python.locations import Slot as SlotPlace
+from adjoint.engine.capture.python.plain import NUMBERS
+from adjoint.engine.capture.retracing import name_of
+from adjoint.engine.capture.signature import share_counts, signature
+from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import stage
+from adjoint.engine.core.tree import TreeDef, flatten, unflatten
+from adjoint.engine.graph.execution import ExecutorFactory
+from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
+
+# Where a number or tensor may move.
+_PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)
+
+
+class Recordable(Inspection):
+    """A function that can be recorded: for arguments, for other floats, for other sizes."""
+
+    def __init__(
+        self, fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, whole: bool
+    ) -> None:
+        self.fn = fn
+        self.factory = factory  # makes what runs a program: the reference interpreter, or better
+        # Places whose numbers or tensors are read at each call: they were seen to change.
+        self.moving: dict[Location, str] = {}
+        self.programs: dict[Any, list[Program]] = {}
+        self.traces = 0
+        self.dynamic = dynamic
+        self.whole = whole  # whether what cannot be recorded is an error
+        self.free = FreeNumbers()
+        self.families = Families(name_of(fn), automatic=dynamic)
+
+    def _move(self, program: Program) -> bool:
+        """Have places read at each call whose numbers or tensors changed; whether there are any."""
+        dependence = program.dependence
+        changed = [] if dependence is None else dependence.failed()
+        return self._note_moving([(g, g.place.now()) for g in changed if _may_move(g)])
+
+    def _note_moving(self, changed: list[tuple[Guard, Any]]) -> bool:
+        """Note places that hold another number or tensor; whether any is new."""
+        known = len(self.moving)
+        for guard, now in changed:
+            before = guard.value
+            if type(now) is type(before) or (is_tensor(before) and is_tensor(now)):
+                self.moving.setdefault(guard.place, f"<{len(self.moving)}: {guard.way}>")
+        return len(self.moving) > known
+
+    def _with_free_numbers(
+        self, leaves: list[Any], structure: TreeDef, numbers: list[NumberSlot]
+    ) -> Program | None:
+        """A recording that reads float arguments at each call; None where it needs their values."""
+        try:
+            program = self.trace(leaves, structure, numbers)
+        except Exception:  # recorded for the values themselves, it may succeed, or say why not
+            return None
+        if program is not None and needs_values(program):
+            if program.restore is not None:
+                program.restore()
+            return None
+        return program
+
+    def _for_sizes(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
+        """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
+        if self.free.of(structure) or array_places(structure, leaves):
+            return None
+        program = self.families.find(key, leaves)
+        if program is None:
+            family = self.families.start(
+                key,
+                list(self.programs),
+                leaves,
+                lambda stand_ins: self.trace_specs(stand_ins, structure),
+            )
+            if family is None:
+                return None
+            self.traces += 1
+            program = self.families.find(key, leaves)
+        if program is not None:
+            program.prepare(leaves, self.factory)
+        return program
+
+    def _observed(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
+        """The function followed on these arguments: what it did, and its result."""
+        engine = TensorEngine(trace)
+        given = list(given)
+        for place in array_places(structure, given):
+            given[place] = engine.given_array(place, given[place])
+        args, kwargs = unflatten(structure, given)
+        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
+            del kwargs[name]
+        held = list(containers((args, kwargs)))
+        engine.given_paths = {id(container): path for container, path in held}
+        try:
+            with CONTEXT.having(capture=trace):
+                found = observe(
+                    self.fn,
+                    args,
+                    kwargs,
+                    engine=engine,
+                    moving=self.moving,
+                    given={id(container): container for container, _ in held},
+                )
+        except BaseException:
+            _all(engine.restores)
+            engine.forget()
+            raise
+        if isinstance(found.error, Exception):
+            self._take_back(found)
+            raise Raised(found.error)
+        return found
+
+    @staticmethod
+    def _take_back(found: Observation) -> None:
+        """Have Python's state as before a recording."""
+        found.roll_back()
+        engine: Any = found.recorder.engine
+        _all(engine.restores)
+        engine.forget()
+
+    @staticmethod
+    def _tensors(found: Observation) -> list[Any]:
+        """The tensors from outside that the recording met."""
+        met = [g.value for g in found.recorder.guards.values()]
+        met += [x for value in met if type(value) in (tuple, frozenset) for x in value]
+        return [x for x in met if is_tensor(x)]
+
+    def trace(
+        self, leaves: list[Any], structure: TreeDef, numbers: Sequence[NumberSlot] = ()
+    ) -> Program | None:
+        """Record the function for these arguments, leaving everything as it was.
+
+        None where places were found to move: the call is looked at again with them as arguments.
+        """
+        given = list(leaves)
+        for slot in numbers:
+            given[slot.place] = slot.scalar
+        self.traces += 1
+        counts = share_counts(leaves)
+        how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
+        while True:
+            trace = Trace(located=True)
+            try:
+                for i, leaf in enumerate(leaves):
+                    if is_tensor(leaf):
+                        trace.argument(i, leaf, how[leaf._storage.identity])
+                with stage(f"record {self.families.name}"):
+                    program = self._recorded(trace, structure, given, leaves)
+            except Realias as clash:
+                how[clash.storage.identity] = "state"
+                continue
+            except Raised:
+                raise
+            except Exception as error:
+                if isinstance(error, CaptureError):
+                    error.__traceback__ = None  # it names the line; the rest is the recorder's
+                if self.whole:
+                    raise error
+                raise RecordingFailed from error
+            finally:
+                trace.undo()
+            if program is None:
+                self.traces -= 1
+                return None
+            program.numbers += numbers
+            try:
+                program.prepare(leaves, self.factory)
+            except MemoryError:
+                if program.restore is not None:
+                    program.restore()
+                raise
+            return program
+
+    def _recorded(
+        self, trace: Trace, structure: TreeDef, given: list[Any], leaves: list[Any]
+    ) -> Program | None:
+        """The program of a trace; None where places turned out to move."""
+        found = self._observed(trace, structure, given)
+        try:
+            changed = [
+                (guard, now if is_tensor(now) else guard.value)
+                for guard in found.recorder.guards.values()
+                if _may_move(guard) and has_moved(guard.value, now := guard.place.now())
+            ]
+            if changed and self._note_moving(changed):
+                self._take_back(found)
+                return None
+            tensors = self._tensors(found)
+            engine: Any = found.recorder.engine
+            engine.memory.check_written()
+            with CONTEXT.having(capture=trace):
+                program = build(trace, found.result, leaves, found, tensors)
+        except BaseException:
+            self._take_back(found)
+            raise
+        found.roll_back()
+        engine.end()
+        program.numbers = [late.slot for late in engine.given_arrays]
+        program.modules = list(engine.roots.values())
+        restores = engine.restores
+        program.restore = partial(_all, restores) if restores else None
+        program.released = [node for node, _ in trace.released]
+        trace.undo()  # flags of tensors are looked at as they were
+        holders = list(engine.holders.values())
+        program.dependence = found.guards(HOOKS.guard, declared(holders, tensors))
+        met = {id(tensor): tensor for tensor in looked_at(holders, tensors)[1]}
+        program.pinned = [
+            (position, met[identity])
+            for identity, position in trace.positions.items()
+            if identity in met
+        ]
+        program.apart = frozenset(met.keys() - trace.positions.keys())
+        found.recorder.forget()
+        engine.forget()
+        return program
+
+    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+        """The program of a call, handed to the executor factory and not run.
+
+        Float arguments are numbers of each call where the function allows that. State that the
+        recording made (an optimizer's) stays until `program.restore` is called.
+        """
+        leaves, structure = flatten((args, kwargs))
+        numbers = slots(range(len(leaves)), leaves)
+        with TRACING, uncollected():
+            for _ in range(8):
+                key = signature(leaves, structure, self.free.of(structure))
+                made = None if numbers else self._for_sizes(key, leaves, structure)
+                if made is None and numbers:
+                    made = self._with_free_numbers(leaves, structure, numbers)
+                made = made or self.trace(leaves, structure)
+                if made is not None:
+                    return made
+        raise RuntimeError(
+            f"export: {name_of(self.fn)} puts other numbers or tensors where it reads them, each "
+            "time anew; pass them as arguments and return them."
+        )
+
+    def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
+        """Record the function for arguments of which only (spec, requires_grad) is known."""
+        trace = Trace(located=True)
+        leaves = [
+            trace.stand_in(i, x[0], requires_grad=x[1])
+            if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], Spec)
+            else x
+            for i, x in enumerate(stand_ins)
+        ]
+        try:
+            program = self._recorded(trace, structure, leaves, leaves)
+        finally:
+            trace.undo()
+        if program is None:
+            raise OnlyOnce
+        if not all(holds() for holds, _ in program.guards):
+            if program.restore is not None:
+                program.restore()
+            raise OnlyOnce
+        return program
+
+
+def _all(restores: list[Callable[[], None]]) -> None:
+    for restore in restores:
+        restore()
+
+
+def _may_move(guard: Guard) -> bool:
+    """Whether a place may be read at each call: it holds a number or a tensor."""
+    value = guard.value
+    number = type(value) in NUMBERS and type(value) is not bool
+    return (number or is_tensor(value)) and isinstance(guard.place, _PLACES)
