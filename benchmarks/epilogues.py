@@ -3,9 +3,9 @@
     python -m benchmarks.epilogues [--rounds 15]
 
 Processor time of one thread, the least of rounds in which both ways take turns. The ways are chosen
-by the limits of `compiler.loops.epilogues`, which this sets; nothing is read from disk. Convolutions
-have a template that takes no epilogue: beside the whole stands the convolution alone, and what lies
-between the two is the most that an epilogue could save.
+by the limits of `compiler.loops.epilogues`, which this sets; nothing is read from disk. A
+convolution's template takes no epilogue: beside the whole stands the convolution alone, and what
+lies between the two is the most that an epilogue could save.
 """
 
 from __future__ import annotations

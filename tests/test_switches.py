@@ -126,6 +126,16 @@ def test_scripts_that_freeze(name: str) -> None:
     getattr(ad.jit, name)(module)
 
 
+def test_programs_are_kept_by_what_decides_their_results() -> None:
+    f = ad.compile(lambda x: x @ x)
+    x = ad.ones(2, 2)
+    for asked, recorded in ((False, 1), (True, 2), (False, 2), (True, 2)):
+        ad.use_deterministic_algorithms(asked)
+        assert f(x).tolist() == [[2, 2], [2, 2]]
+        assert f.traces == recorded
+    ad.use_deterministic_algorithms(False)
+
+
 # -- completeness -----------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from adjoint.engine.core import dtype as dtypes
+from adjoint.engine.core import switches
 from adjoint.engine.core.errors import users_line
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
@@ -16,16 +17,17 @@ from adjoint.engine.tensor.tensor import Tensor
 
 
 def modes() -> tuple[Any, ...]:
-    """The settings of the thread that operations consult."""
-    context = CONTEXT
+    """The settings that operations consult: those of the thread, and precision switches."""
+    context, switched = CONTEXT, switches.computed_with
     if context.plain:
-        return (context.grad_enabled, False, None, context.device, dtypes._default)
+        return (context.grad_enabled, False, None, context.device, dtypes._default, switched)
     return (
         context.grad_enabled,
         context.inference,
         context.autocast,
         context.device,
         dtypes._default,
+        switched,
     )
 
 

@@ -24,6 +24,7 @@ class Switch:
     default: Any
     no_effect: str = ""
     honoured: tuple[Any, ...] = ()  # values that hold here anyway, beside the default
+    computes: bool = False  # what programs compute depends on it: part of their keys
 
 
 CUDNN = "cuDNN is not used; convolutions are Adjoint's own"
@@ -34,7 +35,9 @@ COMPILER = "see docs/compile.md for what compile does instead"
 
 SWITCHES: dict[str, Switch] = {
     "set_float32_matmul_precision": Switch(
-        "highest", "there is no CUDA device, and products on the CPU stay float32"
+        "highest",
+        "there is no CUDA device, and products on the CPU stay float32",
+        computes=True,
     ),
     "set_flush_denormal": Switch(
         False, "numbers below the smallest normal one are kept, so that results repeat everywhere"
@@ -42,7 +45,7 @@ SWITCHES: dict[str, Switch] = {
     "set_num_interop_threads": Switch(
         None, "operations run in the caller's thread; set_num_threads says how many share one"
     ),
-    "use_deterministic_algorithms": Switch(0),
+    "use_deterministic_algorithms": Switch(0, computes=True),
     "set_warn_always": Switch(False),
     "multiprocessing.set_sharing_strategy": Switch(
         "file_descriptor",
@@ -92,6 +95,8 @@ SWITCHES: dict[str, Switch] = {
     "_dynamo.config.verbose": Switch(False, COMPILER),
 }
 
+# The values of switches that decide what is computed, which every compiled call compares.
+computed_with = tuple(switch.default for switch in SWITCHES.values() if switch.computes)
 _VALUES: dict[str, Any] = {}  # what was set; the rest have their defaults
 _TOLD: set[str] = set()  # switches that have said that they have no effect
 # Filled by layers above: what a value changes there; False where it could change nothing.
@@ -110,10 +115,17 @@ def get(name: str) -> Any:
 def put(name: str, value: Any) -> None:
     """Set a switch; a value without effect is kept, and said once to have none."""
     switch = SWITCHES[name]
-    _VALUES[name] = value
+    _store(name, value)
     applied = name in APPLY and APPLY[name](value)
     if switch.no_effect and not applied and value not in (switch.default, *switch.honoured):
         tell(name, value)
+
+
+def _store(name: str, value: Any) -> None:
+    global computed_with
+    _VALUES[name] = value
+    if SWITCHES[name].computes:
+        computed_with = tuple(get(name) for name, switch in SWITCHES.items() if switch.computes)
 
 
 def tell(name: str, *values: Any) -> None:
@@ -141,7 +153,7 @@ class SwitchOverride:
 
     def __exit__(self, *_: object) -> None:
         for name, value in self._before.items():
-            _VALUES[name] = value
+            _store(name, value)
             if name in APPLY:
                 APPLY[name](value)
 
