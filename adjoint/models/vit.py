@@ -140,3 +140,8 @@ def vit_l_16(num_classes: int = 1000) -> VisionTransformer:
 def vit_l_32(num_classes: int = 1000) -> VisionTransformer:
     """ViT-L/32: 306,535,400 parameters."""
     return VisionTransformer(224, 32, 24, 16, 1024, 4096, num_classes=num_classes)
+
+
+def vit_h_14(num_classes: int = 1000) -> VisionTransformer:
+    """ViT-H/14: 632,045,800 parameters."""
+    return VisionTransformer(224, 14, 32, 16, 1280, 5120, num_classes=num_classes)

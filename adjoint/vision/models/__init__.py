@@ -1,121 +1,139 @@
-"""Networks under torchvision's names and arguments; weights come from files in the hub's folder."""
+"""Networks under torchvision's names and arguments; weights come from files in the hub's folder.
+
+Families load when one of their names is read.
+"""
 
 from __future__ import annotations
 
-import functools
+import fnmatch
+import importlib
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import adjoint.models as _models
-from adjoint import hub
-from adjoint.io.files import load
-from adjoint.models import VGG as VGG
-from adjoint.models import DenseNet as DenseNet
-from adjoint.models import MobileNetV2 as MobileNetV2
-from adjoint.models import ResNet as ResNet
-from adjoint.models import VisionTransformer as VisionTransformer
-from adjoint.vision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+from adjoint.vision.models.registry import BUILDERS as _BUILDERS
+from adjoint.vision.models.registry import Versions as _Versions
+from adjoint.vision.models.registry import Weights as Weights
+from adjoint.vision.models.registry import Weights as WeightsEnum  # noqa: F401
+
+# Module -> its networks; then its classes.
+_FAMILIES: dict[str, tuple[str, str]] = {
+    "alexnet": ("alexnet", "AlexNet"),
+    "convnext": ("convnext_tiny convnext_small convnext_base convnext_large", "ConvNeXt"),
+    "densenet": ("densenet121 densenet161 densenet169 densenet201", "DenseNet"),
+    "efficientnet": (
+        "efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 "
+        "efficientnet_b5 efficientnet_b6 efficientnet_b7 efficientnet_v2_s efficientnet_v2_m "
+        "efficientnet_v2_l",
+        "EfficientNet",
+    ),
+    "googlenet": ("googlenet", "GoogLeNet GoogLeNetOutputs"),
+    "inception": ("inception_v3", "Inception3 InceptionOutputs"),
+    "mnasnet": ("mnasnet0_5 mnasnet0_75 mnasnet1_0 mnasnet1_3", "MNASNet"),
+    "mobilenetv2": ("mobilenet_v2", "MobileNetV2"),
+    "mobilenetv3": ("mobilenet_v3_large mobilenet_v3_small", "MobileNetV3"),
+    "regnet": (
+        "regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf regnet_y_16gf "
+        "regnet_y_32gf regnet_y_128gf regnet_x_400mf regnet_x_800mf regnet_x_1_6gf regnet_x_3_2gf "
+        "regnet_x_8gf regnet_x_16gf regnet_x_32gf",
+        "RegNet",
+    ),
+    "resnet": (
+        "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d "
+        "resnext101_64x4d wide_resnet50_2 wide_resnet101_2",
+        "ResNet",
+    ),
+    "shufflenetv2": (
+        "shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0",
+        "ShuffleNetV2",
+    ),
+    "squeezenet": ("squeezenet1_0 squeezenet1_1", "SqueezeNet"),
+    "swin_transformer": (
+        "swin_t swin_s swin_b swin_v2_t swin_v2_s swin_v2_b",
+        "SwinTransformer",
+    ),
+    "vgg": ("vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn", "VGG"),
+    "vision_transformer": ("vit_b_16 vit_b_32 vit_h_14 vit_l_16 vit_l_32", "VisionTransformer"),
+    "segmentation.fcn": ("fcn_resnet50 fcn_resnet101", ""),
+    "segmentation.deeplabv3": (
+        "deeplabv3_resnet50 deeplabv3_resnet101 deeplabv3_mobilenet_v3_large",
+        "",
+    ),
+    "segmentation.lraspp": ("lraspp_mobilenet_v3_large", ""),
+}
+_NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}
+_CLASSES = {name: module for module, (_, names) in _FAMILIES.items() for name in names.split()}
 
 
-class Weights:
-    """Published weights of a network: a file in the hub's folder of checkpoints."""
-
-    def __init__(self, network: str, version: str) -> None:
-        self.network = network
-        self.name = version
-
-    def __repr__(self) -> str:
-        return f"{self.network}_Weights.{self.name}"
-
-    def path(self) -> Path:
-        """The file, which must be there: nothing is downloaded."""
-        folder = Path(hub.get_dir()) / "checkpoints"
-        found = sorted(folder.glob(f"{self.network}-*.pth"))
-        if not found:
-            raise FileNotFoundError(
-                f"{self!r}: no {self.network}-*.pth in {folder}. Nothing is downloaded: put "
-                "torchvision's file there."
-            )
-        return found[0]
-
-    def get_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The weights."""
-        return load(self.path())
-
-    def transforms(self) -> Any:
-        """What turns an image into the network's input."""
-        mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-        return Compose([Resize(256), CenterCrop(224), ToTensor(), Normalize(mean, std)])
+def _import(module: str) -> Any:
+    return importlib.import_module(f"{__name__}.{module}")
 
 
-class _Versions:
-    """`ResNet18_Weights`: any version's name gives the network's weights."""
-
-    def __init__(self, network: str) -> None:
-        self._network = network
-
-    def __getattr__(self, name: str) -> Weights:
-        if name != "DEFAULT" and not re.fullmatch(r"IMAGENET1K_\w+", name):
-            raise AttributeError(f"{self._network}_Weights has no attribute {name!r}", name=name)
-        return Weights(self._network, name)
-
-
-def _network(build: Callable[..., Any]) -> Callable[..., Any]:
-    name = build.__name__
-
-    @functools.wraps(build)
-    def make(
-        *args: Any, weights: Any = None, pretrained: bool = False, progress: bool = True,
-        **kwargs: Any,
-    ) -> Any:  # fmt: skip
-        if isinstance(weights, str):
-            weights = Weights(name, weights)
-        if args and isinstance(args[0], bool):  # resnet18(True), as it was once
-            pretrained, args = args[0], args[1:]
-        if pretrained and weights is None:
-            weights = Weights(name, "DEFAULT")
-        if weights is None:
-            return build(*args, **kwargs)
-        state = weights.get_state_dict()
-        model = build(*args, **kwargs)
-        model.load_state_dict(state)
-        return model
-
-    return make
+def list_models(
+    module: Any = None, include: str | list[str] | None = None,
+    exclude: str | list[str] | None = None,
+) -> list[str]:  # fmt: skip
+    """The names of the networks there are: of a module, that match one of some patterns."""
+    names = set(_NETWORKS)
+    if module is not None:
+        within = module.__name__.partition("models")[2].lstrip(".")
+        names = {name for name in names if _home(_NETWORKS[name]) == within}
+    for patterns, keep in ((include, True), (exclude, False)):
+        if patterns:
+            given = [patterns] if isinstance(patterns, str) else patterns
+            hit = {name for name in names for each in given if fnmatch.fnmatch(name, each)}
+            names = hit if keep else names - hit
+    return sorted(names)
 
 
-NAMES = """
-    resnet18 resnet34 resnet50 resnet101 resnet152 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn
-    vgg16_bn vgg19_bn densenet121 densenet161 densenet169 densenet201 mobilenet_v2 vit_b_16
-    vit_b_32 vit_l_16 vit_l_32
-""".split()
-for _name in NAMES:
-    if hasattr(_models, _name):
-        globals()[_name] = _network(getattr(_models, _name))
+def _home(module: str) -> str:
+    return module.partition(".")[0] if "." in module else ""
 
 
-def list_models(module: Any = None, **_: Any) -> list[str]:
-    """The names of the networks there are."""
-    return sorted(name for name in NAMES if name in globals())
+def get_model_builder(name: str) -> Callable[..., Any]:
+    """The function that builds a network of that name."""
+    key = name.lower()
+    if key not in _NETWORKS:
+        raise ValueError(f"Unknown model {name}")
+    _import(_NETWORKS[key])
+    return _BUILDERS[key]
 
 
 def get_model(name: str, **config: Any) -> Any:
-    """A network by its name."""
-    if name.lower() not in list_models():
-        raise ValueError(f"Unknown model {name}")
-    return globals()[name.lower()](**config)
+    """A network by its name.
+
+    >>> get_model("squeezenet1_1", num_classes=5).classifier[1].out_channels
+    5
+    """
+    return get_model_builder(name)(**config)
+
+
+def get_model_weights(name: Any) -> _Versions:
+    """The versions of a network's published weights."""
+    key = name if isinstance(name, str) else name.__name__
+    get_model_builder(key)
+    return _Versions(key.lower())
+
+
+def get_weight(name: str) -> Weights:
+    """Published weights by their full name, "ResNet50_Weights.IMAGENET1K_V2"."""
+    network, _, version = name.partition(".")
+    return getattr(__getattr__(network), version)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _NETWORKS and "." not in _NETWORKS[name]:
+        return getattr(_import(_NETWORKS[name]), name)
+    if name in _CLASSES:
+        return getattr(_import(_CLASSES[name]), name)
     match = re.fullmatch(r"(\w+)_Weights", name)
-    known = {re.sub("_", "", n): n for n in list_models()}
+    known = {re.sub("_", "", n): n for n in _NETWORKS}
     if match and (found := known.get(re.sub("_", "", match[1]).lower())):
         return _Versions(found)
     raise AttributeError(
-        f"module 'torchvision.models' has no attribute {name!r}",
-        name=name,
-        obj=sys.modules[__name__],
+        f"module 'torchvision.models' has no attribute {name!r}", name=name, obj=None
     )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NETWORKS, *_CLASSES})

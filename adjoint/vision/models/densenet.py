@@ -1,13 +1,15 @@
 """Densely connected networks, at torchvision's path."""
 
-from typing import Any
+from __future__ import annotations
 
+from adjoint.models import densenet as plain
 from adjoint.models.densenet import DenseBlock as _DenseBlock  # noqa: F401
 from adjoint.models.densenet import DenseLayer as _DenseLayer  # noqa: F401
 from adjoint.models.densenet import DenseNet as DenseNet
 from adjoint.models.densenet import Transition as _Transition  # noqa: F401
-from adjoint.vision import models as _models
+from adjoint.vision.models.registry import network
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(_models, name)
+densenet121 = network(plain.densenet121)
+densenet161 = network(plain.densenet161)
+densenet169 = network(plain.densenet169)
+densenet201 = network(plain.densenet201)

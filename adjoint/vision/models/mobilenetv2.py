@@ -1,11 +1,10 @@
 """MobileNetV2, at torchvision's path."""
 
-from typing import Any
+from __future__ import annotations
 
+from adjoint.models import mobilenet as plain
 from adjoint.models.mobilenet import InvertedResidual as InvertedResidual
 from adjoint.models.mobilenet import MobileNetV2 as MobileNetV2
-from adjoint.vision import models as _models
+from adjoint.vision.models.registry import network
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(_models, name)
+mobilenet_v2 = network(plain.mobilenet_v2)

@@ -1,12 +1,15 @@
 """Vision transformers, at torchvision's path."""
 
-from typing import Any
+from __future__ import annotations
 
+from adjoint.models import vit as plain
 from adjoint.models.vit import Encoder as Encoder
 from adjoint.models.vit import EncoderBlock as EncoderBlock
 from adjoint.models.vit import VisionTransformer as VisionTransformer
-from adjoint.vision import models as _models
+from adjoint.vision.models.registry import network
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(_models, name)
+vit_b_16 = network(plain.vit_b_16)
+vit_b_32 = network(plain.vit_b_32)
+vit_l_16 = network(plain.vit_l_16)
+vit_l_32 = network(plain.vit_l_32)
+vit_h_14 = network(plain.vit_h_14)
