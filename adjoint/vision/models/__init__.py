@@ -22,9 +22,11 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     "convnext": ("convnext_tiny convnext_small convnext_base convnext_large", "ConvNeXt"),
     "densenet": ("densenet121 densenet161 densenet169 densenet201", "DenseNet"),
     "efficientnet": (
-        "efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 "
-        "efficientnet_b5 efficientnet_b6 efficientnet_b7 efficientnet_v2_s efficientnet_v2_m "
-        "efficientnet_v2_l",
+        (
+            "efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 "
+            "efficientnet_b5 efficientnet_b6 efficientnet_b7 efficientnet_v2_s efficientnet_v2_m "
+            "efficientnet_v2_l"
+        ),
         "EfficientNet",
     ),
     "googlenet": ("googlenet", "GoogLeNet GoogLeNetOutputs"),
@@ -33,14 +35,18 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     "mobilenetv2": ("mobilenet_v2", "MobileNetV2"),
     "mobilenetv3": ("mobilenet_v3_large mobilenet_v3_small", "MobileNetV3"),
     "regnet": (
-        "regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf regnet_y_16gf "
-        "regnet_y_32gf regnet_y_128gf regnet_x_400mf regnet_x_800mf regnet_x_1_6gf regnet_x_3_2gf "
-        "regnet_x_8gf regnet_x_16gf regnet_x_32gf",
+        (
+            "regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf "
+            "regnet_y_16gf regnet_y_32gf regnet_y_128gf regnet_x_400mf regnet_x_800mf "
+            "regnet_x_1_6gf regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf"
+        ),
         "RegNet",
     ),
     "resnet": (
-        "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d "
-        "resnext101_64x4d wide_resnet50_2 wide_resnet101_2",
+        (
+            "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d "
+            "resnext101_64x4d wide_resnet50_2 wide_resnet101_2"
+        ),
         "ResNet",
     ),
     "shufflenetv2": (

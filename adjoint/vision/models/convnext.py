@@ -12,7 +12,7 @@ from adjoint.engine.ops.create.creation import ones
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models.registry import network
-from adjoint.vision.ops import StochasticDepth
+from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, Permute
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.models.registry import make_divisible, network
-from adjoint.vision.ops import StochasticDepth
+from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 

@@ -143,12 +143,12 @@ def _build(
     settings = []
     for at, (fan_in, kernel, between, out, *rest) in enumerate(plan):
         tail = at - (len(plan) - 3)  # the first block of the tail narrows, those after are narrow
-        row = [
+        row: list[Any] = [
             fan_in // (divide if tail > 0 else 1), kernel,
             between // (divide if tail > 0 else 1), out // (divide if tail >= 0 else 1),
         ]  # fmt: skip
         spread = dilation if tail >= 0 else 1
-        settings.append(InvertedResidualConfig(*row, *rest, spread, width_mult))
+        settings.append(InvertedResidualConfig(*[*row, *rest, spread, width_mult]))
     last = make_divisible(last // divide * width_mult)
     return MobileNetV3(settings, last, **options)
 

@@ -43,7 +43,7 @@ class Weights:
     def meta(self) -> dict[str, Any]:
         """Categories and scores, which Adjoint does not carry."""
         raise NotImplementedError(
-            f"{self!r}.meta: Adjoint does not carry the categories and scores of published weights; "
+            f"{self!r}.meta: categories and scores of published weights are not in Adjoint; "
             "torchvision's documentation lists them."
         )
 

@@ -16,7 +16,7 @@ from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models.registry import network
-from adjoint.vision.ops import StochasticDepth
+from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import MLP, Permute
 
 
@@ -143,7 +143,7 @@ class ShiftedWindowAttention(nn.Module):
 
 def _mask(height: int, width: int, window: Sequence[int], shift: Sequence[int]) -> Tensor:
     """-100 between elements that the shift brought together, (windows, size, size)."""
-    region = np.zeros((height, width), np.float32)
+    region: Any = np.zeros((height, width), np.float32)
     cuts = [
         [(0, full - size), (full - size, full - step), (full - step, full)]
         for full, size, step in zip((height, width), window, shift, strict=True)
@@ -174,7 +174,7 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
             self.qkv.bias[length : 2 * length].data.zero_()
         height, width = self.window_size
         spans = [np.arange(-(size - 1), size, dtype=np.float32) for size in (height, width)]
-        table = np.stack(np.meshgrid(*spans, indexing="ij"), -1)[None]
+        table: Any = np.stack(np.meshgrid(*spans, indexing="ij"), -1)[None]
         table = table / np.array([height - 1, width - 1], np.float32) * 8
         table = np.sign(table) * np.log2(np.abs(table) + 1.0) / 3.0
         self.register_buffer("relative_coords_table", from_numpy(table.astype(np.float32)))
@@ -191,7 +191,7 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
 
     def projections(self, x: Tensor) -> Tensor:
         """Queries, keys and values of windows, in one; keys have no bias."""
-        bias = self.qkv.bias
+        bias: Any = self.qkv.bias
         if bias is not None:
             length = bias.numel() // 3
             bias = cat([bias[:length], bias[length : 2 * length] * 0, bias[2 * length :]])

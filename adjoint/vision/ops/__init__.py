@@ -1,109 +1,41 @@
-"""Boxes, and a few functions of detection and deep networks."""
+"""Operations of detection and deep networks."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-
-from adjoint import nn
-from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.dtype import int64
-from adjoint.engine.ops.elementwise.bounds import maximum, minimum
-from adjoint.engine.ops.shape.join import stack
-from adjoint.engine.tensor.tensor import Tensor
-from adjoint.nn import functional as F
-
-
-def box_area(boxes: Tensor) -> Tensor:
-    """Areas of boxes (N, 4) given as (x1, y1, x2, y2)."""
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-
-
-def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
-    """Intersection over union of all pairs of boxes: (N, 4), (M, 4) -> (N, M).
-
-    Example:
-        >>> import adjoint as ad
-        >>> box_iou(ad.tensor([[0.0, 0, 2, 2]]), ad.tensor([[1.0, 0, 3, 2]]))
-        tensor([[0.3333]])
-    """
-    left_top = maximum(boxes1[:, None, :2], boxes2[:, :2])
-    right_bottom = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
-    sides = (right_bottom - left_top).clamp(min=0)
-    common = sides[..., 0] * sides[..., 1]
-    return common / (box_area(boxes1)[:, None] + box_area(boxes2) - common)
-
-
-def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
-    """Boxes (..., 4) from one of "xyxy", "xywh", "cxcywh" to another."""
-    a, b, c, d = boxes.unbind(-1)
-    if in_fmt == "xywh":
-        corners = (a, b, a + c, b + d)
-    elif in_fmt == "cxcywh":
-        corners = (a - c / 2, b - d / 2, a + c / 2, b + d / 2)
-    elif in_fmt == "xyxy":
-        corners = (a, b, c, d)
-    else:
-        raise ValueError(f"box_convert: unknown format {in_fmt!r}")
-    x1, y1, x2, y2 = corners
-    match out_fmt:
-        case "xyxy":
-            made = corners
-        case "xywh":
-            made = (x1, y1, x2 - x1, y2 - y1)
-        case "cxcywh":
-            made = ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
-        case _:
-            raise ValueError(f"box_convert: unknown format {out_fmt!r}")
-    return stack(made, -1)
-
-
-def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Indices of boxes kept, best first: none overlaps a better one by more than the threshold."""
-    overlaps = np.asarray(box_iou(boxes, boxes).detach().cpu().numpy())
-    order = np.argsort(-np.asarray(scores.detach().cpu().numpy()), kind="stable")
-    kept: list[int] = []
-    alive = np.ones(len(order), bool)
-    for i in order:
-        if alive[i]:
-            kept.append(int(i))
-            alive &= ~(overlaps[i] > iou_threshold)
-    return from_numpy(np.array(kept, np.int64)).to(boxes.device, int64)
-
-
-def sigmoid_focal_loss(
-    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
-) -> Tensor:
-    r"""Cross entropy of logits with easy examples weighted down by :math:`(1 - p_t)^\gamma`."""
-    p = inputs.sigmoid()
-    loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
-    loss = loss * (1 - (p * targets + (1 - p) * (1 - targets))) ** gamma
-    if alpha >= 0:
-        loss = (alpha * targets + (1 - alpha) * (1 - targets)) * loss
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"sigmoid_focal_loss: unknown reduction {reduction!r}")
-    return loss if reduction == "none" else getattr(loss, reduction)()
-
-
-def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """Zero rows (mode "row") or the whole batch ("batch") with a probability, while training."""
-    if not 0 <= p <= 1 or mode not in ("batch", "row"):
-        raise ValueError(f"stochastic_depth: p in [0, 1] and mode batch or row, got {p}, {mode!r}")
-    if not training or p == 0.0:
-        return input
-    size = [input.shape[0] if mode == "row" else 1] + [1] * (input.ndim - 1)
-    noise = input.new_empty(size).bernoulli_(1 - p)
-    return input * (noise / (1 - p) if p < 1 else noise)
-
-
-class StochasticDepth(nn.Module):
-    """`stochastic_depth` as a layer."""
-
-    def __init__(self, p: float, mode: str) -> None:
-        super().__init__()
-        self.p = p
-        self.mode = mode
-
-    def forward(self, input: Any) -> Tensor:
-        return stochastic_depth(input, self.p, self.mode, self.training)
+from adjoint.vision.ops.boxes import batched_nms as batched_nms
+from adjoint.vision.ops.boxes import box_area as box_area
+from adjoint.vision.ops.boxes import box_convert as box_convert
+from adjoint.vision.ops.boxes import box_iou as box_iou
+from adjoint.vision.ops.boxes import clip_boxes_to_image as clip_boxes_to_image
+from adjoint.vision.ops.boxes import complete_box_iou as complete_box_iou
+from adjoint.vision.ops.boxes import complete_box_iou_loss as complete_box_iou_loss
+from adjoint.vision.ops.boxes import distance_box_iou as distance_box_iou
+from adjoint.vision.ops.boxes import distance_box_iou_loss as distance_box_iou_loss
+from adjoint.vision.ops.boxes import generalized_box_iou as generalized_box_iou
+from adjoint.vision.ops.boxes import generalized_box_iou_loss as generalized_box_iou_loss
+from adjoint.vision.ops.boxes import masks_to_boxes as masks_to_boxes
+from adjoint.vision.ops.boxes import nms as nms
+from adjoint.vision.ops.boxes import remove_small_boxes as remove_small_boxes
+from adjoint.vision.ops.depth import StochasticDepth as StochasticDepth
+from adjoint.vision.ops.depth import stochastic_depth as stochastic_depth
+from adjoint.vision.ops.layers import DropBlock2d as DropBlock2d
+from adjoint.vision.ops.layers import DropBlock3d as DropBlock3d
+from adjoint.vision.ops.layers import FeaturePyramidNetwork as FeaturePyramidNetwork
+from adjoint.vision.ops.layers import drop_block2d as drop_block2d
+from adjoint.vision.ops.layers import drop_block3d as drop_block3d
+from adjoint.vision.ops.losses import sigmoid_focal_loss as sigmoid_focal_loss
+from adjoint.vision.ops.misc import MLP as MLP
+from adjoint.vision.ops.misc import Conv2dNormActivation as Conv2dNormActivation
+from adjoint.vision.ops.misc import Conv3dNormActivation as Conv3dNormActivation
+from adjoint.vision.ops.misc import FrozenBatchNorm2d as FrozenBatchNorm2d
+from adjoint.vision.ops.misc import Permute as Permute
+from adjoint.vision.ops.misc import SqueezeExcitation as SqueezeExcitation
+from adjoint.vision.ops.regions import DeformConv2d as DeformConv2d
+from adjoint.vision.ops.regions import MultiScaleRoIAlign as MultiScaleRoIAlign
+from adjoint.vision.ops.regions import PSRoIAlign as PSRoIAlign
+from adjoint.vision.ops.regions import PSRoIPool as PSRoIPool
+from adjoint.vision.ops.regions import RoIAlign as RoIAlign
+from adjoint.vision.ops.regions import RoIPool as RoIPool
+from adjoint.vision.ops.regions import deform_conv2d as deform_conv2d
+from adjoint.vision.ops.regions import ps_roi_align as ps_roi_align
+from adjoint.vision.ops.regions import ps_roi_pool as ps_roi_pool
+from adjoint.vision.ops.regions import roi_align as roi_align
+from adjoint.vision.ops.regions import roi_pool as roi_pool

@@ -103,6 +103,22 @@ class Conv2dNormActivation(ConvNormActivation):
     """The same for images."""
 
 
+class Conv3dNormActivation(ConvNormActivation):
+    """The same for volumes."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any = 3, stride: Any = 1,
+        padding: Any = None, groups: int = 1,
+        norm_layer: Callable[..., nn.Module] | None = nn.BatchNorm3d,
+        activation_layer: Callable[..., nn.Module] | None = nn.ReLU,
+        dilation: Any = 1, inplace: bool | None = True, bias: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, groups, norm_layer,
+            activation_layer, dilation, inplace, bias, nn.Conv3d,
+        )  # fmt: skip
+
+
 class SqueezeExcitation(nn.Module):
     """Channels weighted by what the whole image says of them.
 

@@ -11,6 +11,7 @@ from adjoint.data.transforms import PILToTensor as PILToTensor
 from adjoint.data.transforms import RandomChoice as RandomChoice
 from adjoint.data.transforms import ToTensor as ToTensor
 from adjoint.vision.transforms import functional as functional
+from adjoint.vision.transforms.augment import AutoAugmentPolicy as AutoAugmentPolicy
 from adjoint.vision.transforms.functional import InterpolationMode as InterpolationMode
 from adjoint.vision.transforms.layers import LAYERS
 from adjoint.vision.transforms.more import RandomOrder as RandomOrder
@@ -29,13 +30,25 @@ if TYPE_CHECKING:
     from adjoint.data.transforms import RandomGrayscale as RandomGrayscale
     from adjoint.data.transforms import RandomHorizontalFlip as RandomHorizontalFlip
     from adjoint.data.transforms import RandomResizedCrop as RandomResizedCrop
-    from adjoint.data.transforms import RandomRotation as RandomRotation
     from adjoint.data.transforms import RandomVerticalFlip as RandomVerticalFlip
     from adjoint.data.transforms import Resize as Resize
+    from adjoint.vision.transforms.augment import AugMix as AugMix
+    from adjoint.vision.transforms.augment import AutoAugment as AutoAugment
+    from adjoint.vision.transforms.augment import RandAugment as RandAugment
+    from adjoint.vision.transforms.augment import TrivialAugmentWide as TrivialAugmentWide
+    from adjoint.vision.transforms.more import ElasticTransform as ElasticTransform
     from adjoint.vision.transforms.more import FiveCrop as FiveCrop
     from adjoint.vision.transforms.more import GaussianBlur as GaussianBlur
+    from adjoint.vision.transforms.more import LinearTransformation as LinearTransformation
+    from adjoint.vision.transforms.more import RandomAdjustSharpness as RandomAdjustSharpness
     from adjoint.vision.transforms.more import RandomAffine as RandomAffine
+    from adjoint.vision.transforms.more import RandomAutocontrast as RandomAutocontrast
+    from adjoint.vision.transforms.more import RandomEqualize as RandomEqualize
     from adjoint.vision.transforms.more import RandomInvert as RandomInvert
+    from adjoint.vision.transforms.more import RandomPerspective as RandomPerspective
+    from adjoint.vision.transforms.more import RandomPosterize as RandomPosterize
+    from adjoint.vision.transforms.more import RandomRotation as RandomRotation
+    from adjoint.vision.transforms.more import RandomSolarize as RandomSolarize
     from adjoint.vision.transforms.more import TenCrop as TenCrop
 else:
     globals().update(LAYERS)

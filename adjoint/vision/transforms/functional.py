@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from adjoint.data.transforms import (
     CenterCrop,
-    ConvertImageDtype,
-    Grayscale,
     Normalize,
     Pad,
     PILToTensor,
@@ -20,25 +16,29 @@ from adjoint.data.transforms import (
     ToTensor,
 )
 from adjoint.data.transforms.basic import like, to_channels_first
-from adjoint.data.transforms.color import grey, shift_hue
-from adjoint.data.transforms.geometry import crop as _crop
-from adjoint.data.transforms.geometry import rotate as _rotate
-from adjoint.data.transforms.geometry import sample
-from adjoint.data.transforms.pillow import ADJUST, is_picture, picture, rotate_picture
+from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
+from adjoint.engine.core.dtype import float32, int32
 from adjoint.engine.core.libraries import need
-from adjoint.engine.tensor.tensor import Tensor, wrap
-
-
-class InterpolationMode(Enum):
-    """How pixels between pixels are found."""
-
-    NEAREST = "nearest"
-    NEAREST_EXACT = "nearest-exact"
-    BILINEAR = "bilinear"
-    BICUBIC = "bicubic"
-    BOX = "box"
-    HAMMING = "hamming"
-    LANCZOS = "lanczos"
+from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.transforms.kinds import InterpolationMode as InterpolationMode
+from adjoint.vision.transforms.kinds import bound_of, by_kind, image_ops, picture_fill
+from adjoint.vision.transforms.tones import adjust_brightness as adjust_brightness
+from adjoint.vision.transforms.tones import adjust_contrast as adjust_contrast
+from adjoint.vision.transforms.tones import adjust_gamma as adjust_gamma
+from adjoint.vision.transforms.tones import adjust_hue as adjust_hue
+from adjoint.vision.transforms.tones import adjust_saturation as adjust_saturation
+from adjoint.vision.transforms.tones import adjust_sharpness as adjust_sharpness
+from adjoint.vision.transforms.tones import autocontrast as autocontrast
+from adjoint.vision.transforms.tones import blurred, grey
+from adjoint.vision.transforms.tones import equalize as equalize
+from adjoint.vision.transforms.tones import invert as invert
+from adjoint.vision.transforms.tones import posterize as posterize
+from adjoint.vision.transforms.tones import solarize as solarize
+from adjoint.vision.transforms.warp import affine as affine
+from adjoint.vision.transforms.warp import elastic
+from adjoint.vision.transforms.warp import perspective as perspective
+from adjoint.vision.transforms.warp import rotate as rotate
 
 
 def to_tensor(pic: Any) -> Tensor:
@@ -62,9 +62,24 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     return picture(array, mode)
 
 
-def convert_image_dtype(image: Tensor, dtype: Any) -> Tensor:
-    """See `ConvertImageDtype`."""
-    return ConvertImageDtype(dtype)(image)
+def convert_image_dtype(image: Tensor, dtype: Any = float32) -> Tensor:
+    """The image in another dtype, with the range that goes with it."""
+    if image.dtype is dtype:
+        return image
+    if dtype.is_floating_point:
+        made = image.to(dtype)
+        return made if image.dtype.is_floating_point else made / bound_of(image)
+    top = int(bound_of(image.new_empty((), dtype=dtype)))
+    if image.dtype.is_floating_point:
+        if dtype.itemsize >= image.dtype.itemsize or (dtype is int32 and image.dtype is float32):
+            raise RuntimeError(
+                f"The cast from {image.dtype} to {dtype} cannot be performed safely."
+            )
+        return image.mul(top + 1 - 1e-3).to(dtype)
+    source = int(bound_of(image))
+    if source > top:
+        return image.div((source + 1) // (top + 1), rounding_mode="floor").to(dtype)
+    return image.to(dtype) * ((top + 1) // (source + 1))
 
 
 def normalize(
@@ -82,14 +97,32 @@ def resize(
     return Resize(size, interpolation, max_size, bool(antialias))(img)
 
 
-def pad(img: Any, padding: Any, fill: float = 0, padding_mode: str = "constant") -> Any:
+def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Any:
     """See `Pad`."""
-    return Pad(padding, fill, padding_mode)(img)
+    if is_picture(img) and padding_mode == "constant":
+        border = padding if isinstance(padding, int) else tuple(padding)
+        border = border[0] if isinstance(border, tuple) and len(border) == 1 else border
+        return image_ops().expand(img, border, **picture_fill(img, fill, "fill"))
+    return Pad(padding, fill or 0, padding_mode)(img)
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
-    """A rectangle of the image."""
-    return like(img, _crop(to_channels_first(img), top, left, height, width))
+    """A rectangle of the image, zeros where it reaches beyond."""
+    return by_kind(
+        img,
+        lambda p: p.crop((left, top, left + width, top + height)),
+        lambda t: _cut(t, top, left, height, width),
+    )
+
+
+def _cut(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+    h, w = img.shape[-2:]
+    part = img[..., max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]
+    beyond = [
+        max(min(left + width, 0) - left, 0), max(left + width - max(w, left), 0),
+        max(min(top + height, 0) - top, 0), max(top + height - max(h, top), 0),
+    ]  # fmt: skip
+    return pad_tensor(part, beyond) if any(beyond) else part
 
 
 def center_crop(img: Any, output_size: Any) -> Any:
@@ -116,135 +149,51 @@ def vflip(img: Any) -> Any:
     return like(img, to_channels_first(img).flip(-2))
 
 
-def rotate(
-    img: Any, angle: float, interpolation: Any = InterpolationMode.NEAREST,
-    expand: bool = False, center: Any = None, fill: Any = 0,
-) -> Any:  # fmt: skip
-    """The image turned counter-clockwise about its middle, or of a PIL image about a point.
-
-    Args:
-        img: the image.
-        angle: in degrees.
-        interpolation: nearest or bilinear.
-        expand: of a PIL image: make room for all of it.
-        center: of a PIL image: the point (x, y).
-        fill: what pixels from outside become.
-    """
-    mode = str(getattr(interpolation, "value", interpolation))
-    if is_picture(img):
-        return rotate_picture(img, angle, mode, _one(fill), expand, center)
-    if expand or center is not None:
-        raise NotImplementedError("rotate: expand and center are for PIL images only")
-    return like(img, _rotate(to_channels_first(img), angle, mode, _one(fill)))
-
-
-def _one(fill: Any) -> float:
-    if fill is None:
-        return 0.0
-    return float(fill[0] if isinstance(fill, (list, tuple)) else fill)
-
-
-def affine(
-    img: Any, angle: float, translate: Sequence[int], scale: float, shear: Any,
-    interpolation: Any = InterpolationMode.NEAREST, fill: Any = None, center: Any = None,
-) -> Any:  # fmt: skip
-    """The image turned (clockwise), scaled, sheared and shifted about its middle."""
-    if center is not None:
-        raise NotImplementedError("affine: center is not supported")
-    picture = to_channels_first(img)
-    shears = (shear, 0.0) if isinstance(shear, (int, float)) else tuple(shear)
-    turn, sx, sy = (math.radians(v) for v in (angle, *shears))
-    a = math.cos(turn - sy) / math.cos(sy)
-    b = -math.cos(turn - sy) * math.tan(sx) / math.cos(sy) - math.sin(turn)
-    c = math.sin(turn - sy) / math.cos(sy)
-    d = -math.sin(turn - sy) * math.tan(sx) / math.cos(sy) + math.cos(turn)
-    inverse = np.array([[d, -b], [-c, a]]) / scale
-    h, w = picture.shape[-2:]
-    y, x = np.mgrid[0:h, 0:w].astype(np.float64)
-    y, x = y - (h - 1) / 2 - translate[1], x - (w - 1) / 2 - translate[0]
-    source_x = inverse[0, 0] * x + inverse[0, 1] * y + (w - 1) / 2
-    source_y = inverse[1, 0] * x + inverse[1, 1] * y + (h - 1) / 2
-    mode = str(getattr(interpolation, "value", interpolation))
-    return like(img, sample(picture, source_y, source_x, mode, _one(fill)))
-
-
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
-    """See `Grayscale`."""
-    return Grayscale(num_output_channels)(img)
+    """The image without colour, in one channel or three equal ones."""
+    if num_output_channels not in (1, 3):
+        raise ValueError("num_output_channels should be either 1 or 3")
+
+    def tensor(given: Tensor) -> Tensor:
+        shade = grey(given)
+        shape = (*shade.shape[:-3], num_output_channels, *shade.shape[-2:])
+        return shade.expand(shape)
+
+    return by_kind(img, lambda p: grey_picture(p, num_output_channels), tensor)
 
 
 to_grayscale = rgb_to_grayscale
 
 
-def _pixels(img: Any) -> tuple[Any, float, Any]:
-    array = to_channels_first(img)._array
-    return array.astype(np.float32), 255.0 if array.dtype == np.uint8 else 1.0, array.dtype
-
-
-def _done(img: Any, pixels: Any, white: float, dtype: Any) -> Any:
-    return like(img, wrap(pixels.clip(0, white).astype(dtype)))
-
-
-def adjust_brightness(img: Any, brightness_factor: float) -> Any:
-    """All pixels times a factor."""
-    if is_picture(img):
-        return ADJUST["brightness"](img, brightness_factor)
-    pixels, white, dtype = _pixels(img)
-    return _done(img, pixels * brightness_factor, white, dtype)
-
-
-def adjust_contrast(img: Any, contrast_factor: float) -> Any:
-    """Away from, or towards, the mean grey."""
-    if is_picture(img):
-        return ADJUST["contrast"](img, contrast_factor)
-    pixels, white, dtype = _pixels(img)
-    mean = grey(pixels).mean((-3, -2, -1), keepdims=True)
-    return _done(img, contrast_factor * pixels + (1 - contrast_factor) * mean, white, dtype)
-
-
-def adjust_saturation(img: Any, saturation_factor: float) -> Any:
-    """Away from, or towards, grey."""
-    if is_picture(img):
-        return ADJUST["saturation"](img, saturation_factor)
-    pixels, white, dtype = _pixels(img)
-    mixed = saturation_factor * pixels + (1 - saturation_factor) * grey(pixels)
-    return _done(img, mixed, white, dtype)
-
-
-def adjust_hue(img: Any, hue_factor: float) -> Any:
-    """Colours turned around the circle."""
-    if is_picture(img):
-        return ADJUST["hue"](img, hue_factor)
-    pixels, white, dtype = _pixels(img)
-    return _done(img, shift_hue(pixels / white, hue_factor) * white, white, dtype)
-
-
-def invert(img: Any) -> Any:
-    """Black for white and white for black."""
-    pixels, white, dtype = _pixels(img)
-    return _done(img, white - pixels, white, dtype)
-
-
 def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
     """The image smoothed by a bell curve."""
-    sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
+    sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else (list(kernel_size) * 2)[:2]
     if any(k <= 0 or k % 2 == 0 for k in sizes):
         raise ValueError(f"gaussian_blur: kernel_size should be odd and positive, got {sizes}")
     if sigma is None:
         sigma = [0.15 * k + 0.35 for k in sizes]
-    sigmas = [sigma] * 2 if isinstance(sigma, (int, float)) else (list(sigma) * 2)[:2]
-    pixels, white, dtype = _pixels(img)
-    for axis, (k, s) in zip((-1, -2), zip(sizes, sigmas, strict=True), strict=True):
-        places = np.arange(k) - (k - 1) / 2
-        weights = np.exp(-0.5 * (places / s) ** 2)
-        weights = (weights / weights.sum()).astype(np.float32)
-        widths = [(0, 0)] * pixels.ndim
-        widths[axis] = (k // 2, k // 2)
-        padded = np.pad(pixels, widths, "reflect")
-        length = pixels.shape[axis]
-        pixels = sum(w * np.take(padded, range(i, i + length), axis) for i, w in enumerate(weights))
-    rounded = np.rint(pixels) if white == 255.0 else pixels
-    return _done(img, rounded, white, dtype)
+    sigmas = [float(sigma)] * 2 if isinstance(sigma, (int, float)) else (list(sigma) * 2)[:2]
+    if any(s <= 0 for s in sigmas):
+        raise ValueError(f"gaussian_blur: sigma should be positive, got {sigmas}")
+    return by_kind(
+        img,
+        lambda p: to_pil_image(blurred(pil_to_tensor(p), sizes, sigmas), p.mode),
+        lambda t: blurred(t, sizes, sigmas),
+    )
+
+
+def elastic_transform(
+    img: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+) -> Any:  # fmt: skip
+    """The image bent by displacements (1, H, W, 2), in parts of half its size."""
+    return by_kind(
+        img,
+        lambda p: to_pil_image(
+            elastic(pil_to_tensor(p), displacement, interpolation, fill), p.mode
+        ),
+        lambda t: elastic(t, displacement, interpolation, fill),
+    )
 
 
 def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = False) -> Tensor:
@@ -256,8 +205,20 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = F
 
 def get_image_size(img: Any) -> list[int]:
     """Width and height."""
-    shape = to_channels_first(img).shape
-    return [int(shape[-1]), int(shape[-2])]
+    return get_dimensions(img)[:0:-1]
+
+
+def get_dimensions(img: Any) -> list[int]:
+    """Channels, height and width."""
+    if is_picture(img):
+        return [len(img.getbands()), img.height, img.width]
+    tensor = img if isinstance(img, Tensor) else to_channels_first(img)
+    return [1 if tensor.ndim == 2 else int(tensor.shape[-3]), *(int(n) for n in tensor.shape[-2:])]
+
+
+def get_image_num_channels(img: Any) -> int:
+    """Channels."""
+    return get_dimensions(img)[0]
 
 
 def five_crop(img: Any, size: Any) -> tuple[Any, ...]:

@@ -6,12 +6,14 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.data import transforms as plain
-from adjoint.vision.transforms import more
+from adjoint.vision.transforms import augment, more
 
 NAMES = """
-    CenterCrop ColorJitter ConvertImageDtype FiveCrop GaussianBlur Grayscale Normalize Pad
-    RandomAffine RandomApply RandomCrop RandomErasing RandomGrayscale RandomHorizontalFlip
-    RandomInvert RandomResizedCrop RandomRotation RandomVerticalFlip Resize TenCrop
+    CenterCrop ColorJitter ConvertImageDtype ElasticTransform FiveCrop GaussianBlur Grayscale
+    LinearTransformation Normalize Pad RandomAdjustSharpness RandomAffine RandomApply
+    RandomAutocontrast RandomCrop RandomEqualize RandomErasing RandomGrayscale
+    RandomHorizontalFlip RandomInvert RandomPerspective RandomPosterize RandomResizedCrop
+    RandomRotation RandomSolarize RandomVerticalFlip Resize TenCrop
 """.split()
 
 
@@ -39,5 +41,5 @@ def as_layer(kind: Any) -> type[nn.Module]:
 
 
 LAYERS: dict[str, Any] = {
-    name: as_layer(getattr(plain, name, None) or getattr(more, name)) for name in NAMES
-}
+    name: as_layer(getattr(more, name, None) or getattr(plain, name)) for name in NAMES
+} | {name: as_layer(getattr(augment, name)) for name in augment.NAMES}

@@ -8,7 +8,10 @@ from adjoint.data.transforms.basic import ConvertImageDtype, Transform, to_chann
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import *  # noqa: F403
-from adjoint.vision.transforms import functional as functional
+from adjoint.vision.transforms.v2 import functional as functional
+from adjoint.vision.transforms.v2.functional import grayscale_to_rgb
+from adjoint.vision.transforms.v2.mixing import CutMix as CutMix
+from adjoint.vision.transforms.v2.mixing import MixUp as MixUp
 
 
 class ToImage(Transform):
@@ -34,3 +37,17 @@ class ToPureTensor(Transform):
 
     def __call__(self, image: Any) -> Any:
         return image
+
+
+class Identity(Transform):
+    """The image itself."""
+
+    def __call__(self, image: Any) -> Any:
+        return image
+
+
+class RGB(Transform):
+    """Three channels of one; what has three stays."""
+
+    def __call__(self, image: Any) -> Any:
+        return grayscale_to_rgb(image)
