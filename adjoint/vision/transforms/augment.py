@@ -81,7 +81,7 @@ class _Policy(Transform):
     interpolation: Any
     fill: Any
 
-    def apply(self, img: Any, name: str, magnitude: float) -> Any:
+    def alter(self, img: Any, name: str, magnitude: float) -> Any:
         """One change of an image."""
         return CHANGES[name](img, magnitude, self.interpolation, self.fill)
 
@@ -136,7 +136,7 @@ class RandAugment(_Policy):
             changes = self.space(img)
             name = list(changes)[integer(0, len(changes))]
             magnitudes, signed = changes[name]
-            img = self.apply(img, name, _pick(magnitudes, self.magnitude, signed))
+            img = self.alter(img, name, _pick(magnitudes, self.magnitude, signed))
         return img
 
 
@@ -185,7 +185,7 @@ class TrivialAugmentWide(_Policy):
         name = list(changes)[integer(0, len(changes))]
         magnitudes, signed = changes[name]
         index = integer(0, len(magnitudes)) if np.ndim(magnitudes) else 0
-        return self.apply(img, name, _pick(magnitudes, index, signed))
+        return self.alter(img, name, _pick(magnitudes, index, signed))
 
 
 class AugMix(_Policy):
@@ -254,7 +254,7 @@ class AugMix(_Policy):
                 name = list(changes)[integer(0, len(changes))]
                 magnitudes, signed = changes[name]
                 index = integer(0, self.severity) if np.ndim(magnitudes) else 0
-                out = self.apply(out, name, _pick(magnitudes, index, signed))
+                out = self.alter(out, name, _pick(magnitudes, index, signed))
             mixed = mixed + float(share) * out.float()
         made = mixed.to(img.dtype)
         if isinstance(orig_img, Tensor):
@@ -386,5 +386,5 @@ class AutoAugment(_Policy):
         for name, probability, strength in self.policies[integer(0, len(self.policies))]:
             if chance(probability):
                 magnitudes, signed = self.space(img)[name]
-                img = self.apply(img, name, _pick(magnitudes, max(strength, 0), signed))
+                img = self.alter(img, name, _pick(magnitudes, max(strength, 0), signed))
         return img
