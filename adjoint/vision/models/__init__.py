@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+# Functions named as their modules, which would take their names once imported.
+from adjoint.vision.models.alexnet import alexnet as alexnet
+from adjoint.vision.models.googlenet import googlenet as googlenet
 from adjoint.vision.models.registry import BUILDERS as _BUILDERS
 from adjoint.vision.models.registry import Versions as _Versions
 from adjoint.vision.models.registry import Weights as Weights

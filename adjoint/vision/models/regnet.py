@@ -140,7 +140,7 @@ def _builder(name: str, plan: tuple[Any, ...]) -> Callable[..., Any]:
     def build(**options: Any) -> RegNet:
         squeeze = 0.25 if name.startswith("regnet_y") else None
         options.setdefault("norm_layer", partial(nn.BatchNorm2d, eps=1e-05, momentum=0.1))
-        return RegNet(BlockParams(*plan, 1.0, squeeze), **options)
+        return RegNet(BlockParams(*[*plan, 1.0, squeeze]), **options)
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"RegNet{name[7].upper()} at {name[9:].replace('_', '.')} FLOPs."

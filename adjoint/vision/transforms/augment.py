@@ -376,7 +376,7 @@ class AutoAugment(_Policy):
         self.policy = policy
         self.interpolation = interpolation
         self.fill = fill
-        self.policies = _policy(POLICIES[getattr(policy, "value", policy)])
+        self.policies = _policy(POLICIES[policy.value])
 
     def space(self, img: Any) -> Space:
         """The changes with their magnitudes."""

@@ -59,7 +59,7 @@ def image_ops() -> Any:
 def picture_fill(img: Any, fill: Any, name: str = "fillcolor") -> dict[str, Any]:
     """A colour in the form that Pillow takes for this image."""
     bands = len(img.getbands())
-    colour = 0 if fill is None else fill
+    colour: Any = 0 if fill is None else fill
     if isinstance(colour, (int, float)):
         colour = (colour,) * bands if bands > 1 else colour
     else:

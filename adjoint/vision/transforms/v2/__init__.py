@@ -8,7 +8,7 @@ from adjoint.data.transforms.basic import ConvertImageDtype, Transform, to_chann
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import *  # noqa: F403
-from adjoint.vision.transforms.v2 import functional as functional
+from adjoint.vision.transforms.v2 import functional as functional  # type: ignore[no-redef]
 from adjoint.vision.transforms.v2.functional import grayscale_to_rgb
 from adjoint.vision.transforms.v2.mixing import CutMix as CutMix
 from adjoint.vision.transforms.v2.mixing import MixUp as MixUp

@@ -38,7 +38,7 @@ class _Mixing(nn.Module):
         share = float(source.beta(self.alpha, self.alpha))
         images, share = self.mix(images, share)
         if labels.ndim == 1:
-            labels = F.one_hot(labels, num_classes=self.num_classes)
+            labels = F.one_hot(labels, num_classes=self.num_classes or -1)
         labels = labels.float()
         mixed = labels.roll(1, 0) * (1.0 - share) + labels * share
         return type(given)((images, mixed)) if isinstance(given, (tuple, list)) else (images, mixed)
