@@ -460,6 +460,17 @@ class FragmentsLater:
 HOOKS.fragments = FragmentsLater()
 
 
+class UpdatesLater:
+    """Stands for `graph.updates` until the first update of something large."""
+
+    def run(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.updates").UPDATES.run(*args)
+
+
+HOOKS.updates = UpdatesLater()
+
+
 def put_workers_first() -> None:
     """Have NumPy's products run in the caller's thread."""
     brought("adjoint.engine.backends.threads").put_workers_first()

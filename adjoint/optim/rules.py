@@ -12,6 +12,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
+from adjoint.optim.large_parameters import LargeParameters
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
 from adjoint.optim.together import Plans
 
@@ -83,13 +84,16 @@ class RuleOptimizer(Optimizer):
             if self._together(group):
                 self._step_together(i, group)
                 continue
-            repeats = None
-            if CONTEXT.capture is not None and self._has_own_rule():
-                repeats = CONTEXT.capture.repeats()
+            repeats, whole = None, None
+            if self._has_own_rule():
+                if CONTEXT.capture is not None:
+                    repeats = CONTEXT.capture.repeats()
+                elif CONTEXT.plain and not CONTEXT.grad_enabled:
+                    whole = self._for_large(group)
             for p in group["params"]:
                 grad = p.grad
                 if grad is not None:
-                    self._apply(p, grad, group, repeats)
+                    self._apply(p, grad, group, repeats, whole)
         return loss
 
     def _together(self, group: ParamGroup) -> bool:
@@ -130,10 +134,20 @@ class RuleOptimizer(Optimizer):
             for p in held:
                 self._state_of(p, group)
             plan = self._plans.make(index, held)
+        whole = self._for_large(group)
+
+        def rule(p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+            if not whole.update(p, grad, state):
+                self._rule(p, grad, state, group)
+
         for bundle in plan.bundles:
-            bundle.run(lambda p, g, s: self._rule(p, g, s, group))
+            bundle.run(rule)
         for p in plan.rest:
-            self._apply(p, p.grad, group)
+            self._apply(p, p.grad, group, large=whole)
+
+    def _for_large(self, group: ParamGroup) -> LargeParameters:
+        """The group's rule for large parameters."""
+        return LargeParameters(type(self), self._rule, group, elementwise=bool(self.elementwise))
 
     def prepare_state(self) -> None:
         """Make the state of every parameter that has a gradient, as its first step would."""
@@ -152,7 +166,14 @@ class RuleOptimizer(Optimizer):
     def _rule(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         self.update(p, -grad if group.get("maximize") else grad, state, group)
 
-    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup, repeats: Any = None) -> None:
+    def _apply(
+        self,
+        p: Tensor,
+        grad: Tensor,
+        group: ParamGroup,
+        repeats: Any = None,
+        large: LargeParameters | None = None,
+    ) -> None:
         """The rule for one parameter; `repeats` records it once for those alike, in a capture."""
         if HOOKS.sparse is not None and grad.is_sparse:
             if not self.sparse:
@@ -162,6 +183,8 @@ class RuleOptimizer(Optimizer):
             return
         state = self._state_of(p, group)
         if not p.dtype.is_complex:
+            if large is not None and large.update(p, grad, state):
+                return
             entries = list(state.values())
             if repeats is None or not all(map(is_tensor, entries)):
                 self._rule(p, grad, state, group)

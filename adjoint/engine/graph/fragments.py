@@ -186,7 +186,7 @@ def compiled(
     except Exception as error:  # as it is, it succeeds or says what is wrong
         raise Unfit from error
     leaves, structure = flatten(out)
-    results, made = laid_out(body, leaves, given)
+    results, made = laid_out(body, leaves, given, lambda: fn(numbers))
     lifted = {id(held.value): held.source for held in body.lifted.values()}
     graph = body.finish(made)
     if any(root(value).node is None for value in graph.outputs):
@@ -207,39 +207,69 @@ def compiled(
         targets=(),
         shared=shared,
     )
-    executable = HOOKS.executor("native")(task)
+    executable = native(task, shared)
+    what = " ".join(dict.fromkeys([node.record.name for node in graph]))
+    return Fragment(executable, places, results, structure, what)
+
+
+def native(task: Task, shared: dict[str, Any]) -> Executable:
+    """The program of a task, all of it machine code."""
+    executable: Executable = HOOKS.executor("native")(task)
     if not shared.get("workers"):
         shared["workers"] = True
         HOOKS.put_workers_first()
     if getattr(executable, "calls_eager", False):
         raise Unfit  # it would only call the eager table
-    what = " ".join(dict.fromkeys([node.record.name for node in graph]))
-    return Fragment(executable, places, results, structure, what)
+    return executable
 
 
 def laid_out(
-    body: Recording, leaves: Sequence[Any], given: dict[int, int]
+    body: Recording, leaves: Sequence[Any], given: dict[int, int], again: Callable[[], Any]
 ) -> tuple[tuple[Result | None, ...], list[Tensor]]:
     """Which outputs make results that lie in memory as eager ones do; programs' are contiguous."""
     results: list[Result | None] = []
     made: list[Tensor] = []
-    for leaf in leaves:
-        x = leaf
+    for x, strides in zip(leaves, eager_strides(body, leaves, given, again), strict=True):
         if x is None:
             results.append(None)
             continue
-        if not is_tensor(x) or id(x) in given or in_doubt(body, x):
-            raise Unfit
-        order = sorted(range(x.ndim), key=lambda d: -x.stride(d))
+        order = memory_order(x.shape, strides)
         inverse = None
         if order != [*range(x.ndim)]:
             x = body.run(x.permute, *order)
             inverse = tuple([order.index(d) for d in range(x.ndim)])
-        if x.stride() != contiguous_strides(x.shape):
-            raise Unfit
         results.append(Result(len(made), inverse))
         made.append(x)
     return tuple(results), made
+
+
+def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """In which order dimensions lie in memory without gaps; that of single elements is no matter.
+
+    >>> memory_order((2, 3, 1), (1, 2, 1)), memory_order((1, 3), (1, 1))
+    ([1, 0, 2], [0, 1])
+    """
+    many = [d for d, size in enumerate(shape) if size != 1]
+    moved = iter(sorted(many, key=lambda d: -strides[d]))
+    order = [d if size == 1 else next(moved) for d, size in enumerate(shape)]
+    dense = contiguous_strides([shape[d] for d in order])
+    if any(strides[d] != dense[k] for k, d in enumerate(order) if shape[d] != 1):
+        raise Unfit
+    return order
+
+
+def eager_strides(
+    body: Recording, leaves: Sequence[Any], given: dict[int, int], again: Callable[[], Any]
+) -> list[tuple[int, ...]]:
+    """The strides that results have eagerly; where these are in doubt, it is tried (`again`)."""
+    for x in leaves:
+        if x is not None and (not is_tensor(x) or id(x) in given):
+            raise Unfit
+    if not any(x is not None and in_doubt(body, x) for x in leaves):
+        return [() if x is None else x.stride() for x in leaves]
+    with CONTEXT.having(grad_enabled=False, reference=True):
+        tried, _ = flatten(again())
+    return [() if x is None else x.stride() for x in tried]
 
 
 def in_doubt(body: Recording, tensor: Tensor) -> bool:

@@ -35,6 +35,7 @@ def _asked_for() -> int | None:
 
 
 _ASKED = _asked_for()
+UPDATED = COMPUTED if _ASKED is None else _ASKED  # of an optimizer's parameter; 0: never
 
 
 def large(name: str, family: str, cost: str, draws: bool) -> int:

@@ -1,0 +1,227 @@
+"""Updates: rules that write to large tensors in place, run as compiled programs.
+
+Note [updates]
+    An optimizer's rule reads and writes a parameter and its state a dozen times over, each time
+    the whole of them. As one program it passes over memory once, on every core. The rule itself is
+    recorded, as it is for `compile`: there is no second one. Its numbers (the learning rate, the
+    count of steps) are given to the program at each call; what the rule asks of them (whether
+    there is momentum) is asked again before a recording is used, which holds for the same answers.
+
+    Tensors given must lie apart in memory, row after row, and be writeable, so that what the
+    program writes is what the rule would have written. An error leaves them as they were.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.fragments import FRAGMENTS, Recording, Unfit, native, root
+from adjoint.engine.graph.record.body import LiftedInput
+from adjoint.engine.graph.record.sources import Argument
+from adjoint.engine.graph.sizing import Example
+from adjoint.engine.tensor.tensor import Tensor
+
+KEPT = 1024  # kinds, the one used last at the end
+ANSWERS = 8  # recordings of one kind, each for other answers
+Numbers = Sequence[float]
+Rule = Callable[[Sequence[Tensor], Numbers], None]
+
+
+class UpdateRecording(Recording):
+    """Of a rule that writes to its operands and computes with numbers of the host."""
+
+    def __init__(self, numbers: Numbers, numbered: dict[int, int]) -> None:
+        super().__init__(None, "an update")
+        self.given = [HostScalar(_constant(x), key=("given", i)) for i, x in enumerate(numbers)]
+        self.numbered = numbered  # of stand-ins that count: which number is their value
+        self.counted: dict[int, int] = {}
+        self.tests: dict[Any, tuple[HostScalar, Any]] = {}
+        self.hosts: list[HostScalar] = []
+
+    def operand(self, x: Any) -> Any:
+        if type(x) is HostScalar and x.key not in self.lifted:
+            value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
+            self.lifted[x.key] = LiftedInput(x, value)
+            self.hosts.append(x)
+        return super().operand(x)
+
+    def guard_host(self, test: HostScalar, outcome: Any) -> None:
+        self.tests[test.key] = test, outcome
+
+    def guard(self, holds: Callable[[], bool], reason: str) -> None:
+        raise Unfit(reason)
+
+    def count(self, counter: Tensor) -> HostScalar:
+        number = self.numbered[id(counter)]
+        self.counted[number] = self.counted.get(number, 0) + 1
+        return self.given[number] + self.counted[number]
+
+
+def _constant(x: float) -> Callable[[], float]:
+    return lambda: x
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A compiled rule for tensors of one kind and numbers of which the same is true."""
+
+    executable: Executable
+    places: tuple[int, ...]  # which of the tensors and, after them, hosts are its inputs
+    hosts: tuple[HostScalar, ...]  # numbers made of those given
+    tests: tuple[tuple[HostScalar, Any], ...]  # of them, and how they came out
+    written: tuple[int, ...]  # which tensors are
+    counts: tuple[int, ...]  # how often
+
+    def fits(self, known: dict[Any, Any]) -> bool:
+        """Whether the rule would ask the same of these numbers and get the same answers."""
+        return all(_same(value_of(test, known), outcome) for test, outcome in self.tests)
+
+    def __call__(self, tensors: Sequence[Tensor], known: dict[Any, Any]) -> None:
+        arrays = [t._array for t in tensors]
+        given = [*arrays, *[value_of(host, known) for host in self.hosts]]
+        targets = [arrays[k] for k in self.written]
+        self.executable([given[k] for k in self.places], targets)
+        for k, count in zip(self.written, self.counts, strict=True):
+            tensors[k]._storage.version += count
+
+
+def value_of(x: Any, known: dict[Any, Any]) -> Any:
+    """A host scalar's number, made of those known, which are by key."""
+    if type(x) is not HostScalar:
+        return x
+    found = known.get(x.key)
+    if found is None:
+        fn, args = x.parts  # type: ignore[misc]  # the others are given
+        found = known[x.key] = fn(*[value_of(arg, known) for arg in args])
+    return found
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    return bool(mine.__class__ is theirs.__class__ and mine == theirs)
+
+
+class Updates:
+    """The compiled rules of this process, by kind; None for kinds that run as they are."""
+
+    def __init__(self) -> None:
+        self.held: OrderedDict[Any, list[Update] | None] = OrderedDict()
+
+    def run(
+        self,
+        key: Any,
+        tensors: Sequence[Tensor],
+        numbers: Numbers,
+        counters: dict[int, int],
+        rule: Rule,
+    ) -> bool:
+        """Do what `rule(tensors, numbers)` does; False: call it, nothing has been done.
+
+        `key` is hashable, and with the tensors' kinds decides what the rule does, but for numbers.
+        `counters` says of a tensor that counts steps which number is its value.
+        """
+        kind = (key, *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]])
+        try:
+            found = self.held[kind]
+            self.held.move_to_end(kind)
+        except KeyError:
+            while len(self.held) >= KEPT:
+                self.held.popitem(last=False)
+            found = self.held[kind] = []
+        if found is None:
+            return False
+        known: dict[Any, Any] = {("given", i): x for i, x in enumerate(numbers)}
+        for update in found:
+            if update.fits(known):
+                update(tensors, known)
+                return True
+        made = self.make(key, tensors, numbers, counters, rule) if len(found) < ANSWERS else None
+        if made is None:
+            self.held[kind] = None
+            return False
+        found.append(made)
+        made(tensors, known)
+        return True
+
+    def make(
+        self,
+        key: Any,
+        tensors: Sequence[Tensor],
+        numbers: Numbers,
+        counters: dict[int, int],
+        rule: Rule,
+    ) -> Update | None:
+        """A compiled rule, if it can be one."""
+        try:
+            return compiled(tensors, numbers, counters, rule)
+        except Unfit:
+            return None
+        except Exception as error:
+            warn_user(
+                f"{key[0]}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
+                f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
+            )
+            return None
+
+    def forget(self) -> None:
+        """Make every one anew."""
+        self.held.clear()
+
+
+def compiled(
+    tensors: Sequence[Tensor], numbers: Numbers, counters: dict[int, int], rule: Rule
+) -> Update:
+    """Record and compile what a rule does to tensors."""
+    stand_ins: list[Tensor] = []
+    body = UpdateRecording(numbers, {})
+    try:
+        with CONTEXT.having(grad_enabled=False):
+            stand_ins += [body.entered(t) for t in tensors]
+            body.numbered.update({id(stand_ins[k]): number for k, number in counters.items()})
+            body.run(rule, stand_ins, body.given)
+    except Exception as error:  # as it is, it succeeds or says what is wrong
+        raise Unfit from error
+    values = [body.cells[t._storage.identity].value for t in stand_ins]
+    inputs = [body.lifted[id(t)].value for t in tensors]
+    written = [k for k, value in enumerate(values) if value is not inputs[k]]
+    graph = body.graph
+    graph.outputs = [values[k] for k in written]
+    if not written or any(root(value).node is None for value in graph.outputs):
+        raise Unfit
+    given = {id(value): k for k, value in enumerate(inputs)}
+    given |= {id(body.lifted[h.key].value): len(tensors) + k for k, h in enumerate(body.hosts)}
+    places = tuple([given[id(value)] for value in graph.inputs])
+    known: dict[Any, Any] = {("given", i): x for i, x in enumerate(numbers)}
+    examples: list[Any] = [Example(a.shape, a.strides, a.dtype) for a in [t._array for t in tensors]]
+    examples += [value_of(host, known) for host in body.hosts]
+    task = Task(
+        graph=graph,
+        sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
+        writes=tuple([(Argument(places.index(k), whole=False), n) for n, k in enumerate(written)]),
+        returned=frozenset(),
+        examples=tuple([examples[k] for k in places]),
+        targets=tuple([examples[k] for k in written]),
+        shared=FRAGMENTS.shared,
+    )
+    executable = native(task, FRAGMENTS.shared)
+    return Update(
+        executable,
+        places,
+        tuple(body.hosts),
+        tuple(body.tests.values()),
+        tuple(written),
+        tuple([stand_ins[k]._storage.version for k in written]),
+    )
+
+
+UPDATES = Updates()
+HOOKS.updates = UPDATES

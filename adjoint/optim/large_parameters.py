@@ -1,0 +1,122 @@
+"""Large parameters: an update rule as one program that writes them and their state in place.
+
+See Note [updates] in `engine/graph/updates.py`. What cannot be one (tensors among the options,
+memory that is shared, not in rows, or not to be written) is updated by the rule as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.backends.array.apart import apart
+from adjoint.engine.core.operations import large
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.tree import flatten
+from adjoint.engine.graph.ir import frozen
+from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.optim.groups import ParamGroup, _is_host
+
+State = dict[str, Any]
+Rule = Callable[[Tensor, Tensor, State, Any], None]
+_NOT_OPTIONS = ("params", "param_names")
+
+
+class LargeParameters:
+    """A group's rule for its large parameters, with the numbers of this step."""
+
+    def __init__(self, owner: type, rule: Rule, group: ParamGroup, *, elementwise: bool) -> None:
+        self.rule = rule
+        self.elementwise = elementwise  # whether it does the same to tensors of every shape
+        self.options: dict[str, Any] = {}
+        self.names: list[str] = []
+        self.lengths: list[int | None] = []  # of tuples
+        self.numbers: list[float] = []
+        for name, value in group.items():
+            if name in _NOT_OPTIONS:
+                continue
+            if not _is_host(name, value):
+                self.options[name] = value
+                continue
+            many = isinstance(value, tuple)
+            self.names.append(name)
+            self.lengths.append(len(value) if many else None)
+            self.numbers += map(float, value if many else (value,))
+        self.key: Any = None  # None: for any parameter the rule runs as it is
+        if not any(map(is_tensor, flatten(self.options)[0])):
+            try:
+                key = (owner.__name__, owner, frozen(self.options), *self.names, *self.lengths)
+                hash(key)
+                self.key = key
+            except TypeError:  # an option of the user's own, without a hash
+                pass
+
+    def update(self, p: Tensor, grad: Tensor, state: State) -> bool:
+        """Apply the rule, and say so; False: nothing was done."""
+        if not 0 < large.UPDATED <= p._array.size or self.key is None:
+            return False
+        held = list(state.values())
+        if not all(map(is_tensor, held)):
+            return False
+        tensors = self.laid_flat([p, grad, *held])
+        if tensors is None:
+            return False
+        arrays = [t._array for t in tensors]
+        if not apart([arrays[0], *arrays[2:]], arrays[1:2]):
+            return False
+        places = [k for k, a in enumerate(arrays) if not a.shape]
+        counters = {k: len(self.numbers) + i for i, k in enumerate(places)}
+        counts = [arrays[k].item() for k in places]
+        names = tuple(state)
+        key = (*self.key, *names)
+        done = HOOKS.updates.run(
+            key, tensors, [*self.numbers, *counts], counters, self.on_stand_ins(names)
+        )
+        if done:
+            for tensor in (p, *held):
+                tensor._storage.version += 1
+        return bool(done)
+
+    def laid_flat(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
+        """The tensors as rows of elements one after the other; None where they are not."""
+        arrays = [t._array for t in tensors]
+        if any(a.__class__ is not ndarray for a in arrays):
+            return None
+        flags = [a.flags for a in arrays]
+        if not all(f.writeable for f in (flags[0], *flags[2:])):
+            return None
+        if any(t._storage.version < 0 for t in tensors):
+            return None
+        if not self.elementwise:
+            return [*tensors] if all(f.c_contiguous for f in flags) else None
+        shape = arrays[0].shape
+        if any(a.shape not in (shape, ()) for a in arrays):
+            return None
+        if all(f.c_contiguous for f in flags):
+            flat = [a.reshape(-1) if a.shape else a for a in arrays]
+        elif all(f.f_contiguous for f in flags):
+            flat = [a.T.reshape(-1) if a.shape else a for a in arrays]
+        else:
+            return None
+        return [*map(wrap, flat)]
+
+    def on_stand_ins(self, names: Sequence[str]) -> Any:
+        """The rule as a function of tensors and numbers."""
+
+        def rule(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> None:
+            given = iter(numbers)
+            group = dict(self.options)
+            for name, length in zip(self.names, self.lengths, strict=True):
+                if length is None:
+                    group[name] = next(given)
+                else:
+                    group[name] = tuple([next(given) for _ in range(length)])
+            p, grad, *held = tensors
+            state = dict(zip(names, held, strict=True))
+            self.rule(p, grad, state, group)
+            if [*map(id, state.values())] != [*map(id, held)]:
+                raise RuntimeError("the rule put something else into the state")
+
+        return rule
