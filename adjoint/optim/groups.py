@@ -12,15 +12,15 @@ from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.optim.options import CONSTANT
 
 
-def _is_number(key: Any, value: Any) -> bool:
+def _is_one_number(key: Any, value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and key not in CONSTANT
 
 
-def _is_host(key: Any, value: Any) -> bool:
+def is_number(key: Any, value: Any) -> bool:
     """Whether an option is a number (or a pair of numbers) the host may change between calls."""
     if isinstance(value, tuple):
-        return bool(value) and all(_is_number(key, v) for v in value)
-    return _is_number(key, value)
+        return bool(value) and all(_is_one_number(key, v) for v in value)
+    return _is_one_number(key, value)
 
 
 def _read(group: ParamGroup, key: str, held: Any) -> Any:
@@ -41,7 +41,7 @@ class ParamGroup(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         value = dict.__getitem__(self, key)
-        if CONTEXT.capture is None or is_host(value) or not _is_host(key, value):
+        if CONTEXT.capture is None or is_host(value) or not is_number(key, value):
             return value  # a number of each call: it was set in the recorded function
         read = partial(_read, self, key, value)
         if isinstance(value, tuple):
@@ -71,9 +71,9 @@ class ParamGroup(dict[str, Any]):
 
     def capture_watch(self) -> list[tuple[Any, ...]]:
         """The same as places: what must stay identical there; of numbers, their kind."""
-        kinds = [("kind" if _is_host(k, v) else "item", self, k) for k, v in self.items()]
+        kinds = [("kind" if is_number(k, v) else "item", self, k) for k, v in self.items()]
         return [("length", self), *kinds]
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: all but the numbers it reads at each call."""
-        return ((k, v) for k, v in self.items() if not _is_host(k, v))
+        return ((k, v) for k, v in self.items() if not is_number(k, v))

@@ -17,41 +17,52 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, wrap
-from adjoint.optim.groups import ParamGroup, _is_host
+from adjoint.optim.groups import ParamGroup, is_number
 
 State = dict[str, Any]
 Rule = Callable[[Tensor, Tensor, State, Any], None]
-_NOT_OPTIONS = ("params", "param_names")
 
 
 class LargeParameters:
-    """A group's rule for its large parameters, with the numbers of this step."""
+    """A group's rule for its large parameters, as long as the group has the same options."""
 
     def __init__(self, owner: type, rule: Rule, group: ParamGroup, *, elementwise: bool) -> None:
         self.rule = rule
         self.elementwise = elementwise  # whether it does the same to tensors of every shape
-        self.options: dict[str, Any] = {}
-        self.names: list[str] = []
-        self.lengths: list[int | None] = []  # of tuples
+        self.options = {k: v for k, v in group.items() if not is_number(k, v)}
+        for name in ("params", "param_names"):
+            self.options.pop(name, None)
+        self.lengths = {  # of tuples of numbers; None: a number
+            k: len(v) if isinstance(v, tuple) else None for k, v in group.items() if is_number(k, v)
+        }
         self.numbers: list[float] = []
-        for name, value in group.items():
-            if name in _NOT_OPTIONS:
-                continue
-            if not _is_host(name, value):
-                self.options[name] = value
-                continue
-            many = isinstance(value, tuple)
-            self.names.append(name)
-            self.lengths.append(len(value) if many else None)
-            self.numbers += map(float, value if many else (value,))
         self.key: Any = None  # None: for any parameter the rule runs as it is
         if not any(map(is_tensor, flatten(self.options)[0])):
             try:
-                key = (owner.__name__, owner, frozen(self.options), *self.names, *self.lengths)
+                key = (owner.__name__, owner, frozen(self.options), *self.lengths.items())
                 hash(key)
                 self.key = key
             except TypeError:  # an option of the user's own, without a hash
                 pass
+
+    def read(self, group: ParamGroup) -> bool:
+        """Take the numbers of this step; False where other options have changed."""
+        if any(group.get(k) is not v for k, v in self.options.items()):
+            return False
+        self.numbers = []
+        for name, length in self.lengths.items():
+            value = group.get(name)
+            if not is_number(name, value):
+                return False
+            if length is None and not isinstance(value, tuple):
+                self.numbers.append(float(value))
+            elif isinstance(value, tuple) and len(value) == length:
+                self.numbers += map(float, value)
+            else:
+                return False
+        return len(group) == len(self.options) + len(self.lengths) + sum(
+            name in group for name in ("params", "param_names")
+        )
 
     def update(self, p: Tensor, grad: Tensor, state: State) -> bool:
         """Apply the rule, and say so; False: nothing was done."""
@@ -108,7 +119,7 @@ class LargeParameters:
         def rule(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> None:
             given = iter(numbers)
             group = dict(self.options)
-            for name, length in zip(self.names, self.lengths, strict=True):
+            for name, length in self.lengths.items():
                 if length is None:
                     group[name] = next(given)
                 else:

@@ -41,7 +41,7 @@ _HOOK_TABLES = (
 _PLAIN = (bool, int, float, str, type(None))
 # Attributes a captured step does not depend on, or reads at each call; hooks are added apart.
 _NOT_CAPTURED = frozenset(
-    {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "defaults"}
+    {*_HOOK_TABLES, "step", "_opt_called", "_step_count", "_plans", "_large", "defaults"}
 )
 
 

@@ -56,6 +56,7 @@ class RuleOptimizer(Optimizer):
     sparse: ClassVar[bool] = False  # whether `update_sparse` is stated
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
     _plans: Plans | None = None
+    _large: dict[int, LargeParameters] | None = None  # by group
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         """The state of a parameter before its first step."""
@@ -89,7 +90,7 @@ class RuleOptimizer(Optimizer):
                 if CONTEXT.capture is not None:
                     repeats = CONTEXT.capture.repeats()
                 elif CONTEXT.plain and not CONTEXT.grad_enabled:
-                    whole = self._for_large(group)
+                    whole = self._for_large(i, group)
             for p in group["params"]:
                 grad = p.grad
                 if grad is not None:
@@ -124,17 +125,18 @@ class RuleOptimizer(Optimizer):
     def _step_together(self, index: int, group: ParamGroup) -> None:
         if self._plans is None or self._plans.state is not self.state:
             self._plans = Plans(self.state, self.numbers)
+        plans = self._plans
         held = [p for p in group["params"] if p._meta is not None and p._meta.grad is not None]
         if HOOKS.sparse is not None:
             for p in [p for p in held if p._meta.grad.is_sparse]:
                 self._apply(p, p.grad, group)
                 held = [other for other in held if other is not p]
-        plan = self._plans.find(index, held)
+        plan = plans.find(index, held)
         if plan is None:
             for p in held:
                 self._state_of(p, group)
-            plan = self._plans.make(index, held)
-        whole = self._for_large(group)
+            plan = plans.make(index, held)
+        whole = self._for_large(index, group)
 
         def rule(p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
             if not whole.update(p, grad, state):
@@ -145,9 +147,18 @@ class RuleOptimizer(Optimizer):
         for p in plan.rest:
             self._apply(p, p.grad, group, large=whole)
 
-    def _for_large(self, group: ParamGroup) -> LargeParameters:
+    def _for_large(self, index: int, group: ParamGroup) -> LargeParameters:
         """The group's rule for large parameters."""
-        return LargeParameters(type(self), self._rule, group, elementwise=bool(self.elementwise))
+        if self._large is None:
+            self._large = {}
+        held = self._large
+        found = held.get(index)
+        if found is None or not found.read(group):
+            found = held[index] = LargeParameters(
+                type(self), self._rule, group, elementwise=bool(self.elementwise)
+            )
+            found.read(group)
+        return found
 
     def prepare_state(self) -> None:
         """Make the state of every parameter that has a gradient, as its first step would."""

@@ -81,12 +81,14 @@ class SparseAdam(RuleOptimizer):
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         return {"step": 0, "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
-    def _apply(self, p: Tensor, grad: Tensor, group: ParamGroup, repeats: Any = None) -> None:
+    def _apply(
+        self, p: Tensor, grad: Tensor, group: ParamGroup, repeats: Any = None, large: Any = None
+    ) -> None:
         if not grad.is_sparse:
             raise RuntimeError(
                 "SparseAdam does not support dense gradients, please consider Adam instead"
             )
-        super()._apply(p, grad, group, repeats)
+        super()._apply(p, grad, group, repeats, large)
 
     def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
         state["step"] += 1

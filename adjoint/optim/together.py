@@ -7,8 +7,8 @@ Note [together]
     Their state stays in vectors from step to step: what `state[p]` holds are tensors on pieces of
     them, each a storage of its own, so that state dicts and captures see nothing of this. Step
     counts and other single numbers of the state are kept likewise; parameters go together only
-    while these agree. A large parameter gains nothing by it (nor by being cut into stretches that
-    fit the cache: NumPy's loops are no faster there) and is updated by itself.
+    while these agree. A large parameter gains nothing by it and is updated by itself; that, and a
+    vector that is large, are updated by a program (`large_parameters.py`).
 """
 
 from __future__ import annotations

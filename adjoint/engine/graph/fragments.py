@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
@@ -61,12 +63,14 @@ class Fragment:
     executable: Executable
     places: tuple[int, ...]  # which of the tensors and, after them, numbers are its inputs
     results: tuple[Result | None, ...]
-    structure: Any
+    structure: Any  # None: the first result alone
     what: str  # the operations it is made of, for people
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
         given = [*[t._array for t in tensors], *numbers]
         arrays = self.executable([given[k] for k in self.places], [])
+        if self.structure is None:
+            return self.results[0].of(arrays)  # type: ignore[union-attr]
         found = [None if result is None else result.of(arrays) for result in self.results]
         return unflatten(self.structure, found)
 
@@ -94,19 +98,12 @@ class Fragments:
 
     def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find(key, tensors, (), lambda _: rule())
+        return self.find(frozen(key), tensors, (), lambda _: rule())
 
     def find(self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work) -> Any:
         """What `fn(numbers)` gives, decided by `key` and the tensors; None: do it as it is."""
+        kind = (key, *layout(tensors))
         try:
-            names = [*map(id, tensors)]
-            told = frozen(key)
-            kind = (
-                told,
-                *map(names.index, names),  # which are the same
-                *[t._spec.device for t in tensors],
-                *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]],
-            )
             fragment = self.held[kind]
             self.held.move_to_end(kind)
         except KeyError:
@@ -152,15 +149,22 @@ class Fragments:
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a large operation, without the tape; None where it runs as it is."""
-        tensors = [x for x in operands if isinstance(x, Tensor)]
         # Floats may differ at each call (an optimizer's corrections), so programs are given them;
         # those of functions stay, since much depends on them (the exponent of a power).
-        open_ = record.family == "elementwise" and record.cost != "function"
-        numbers = [x for x in operands if type(x) is float] if open_ else []
-        literals = [
-            None if isinstance(x, Tensor) else float if open_ and type(x) is float else x
-            for x in operands
-        ]
+        is_open = record.family == "elementwise" and record.cost != "function"
+        tensors: list[Tensor] = []
+        numbers: list[float] = []
+        literals: list[Any] = []  # what stands in the place of each operand
+        for x in operands:
+            if isinstance(x, Tensor):
+                tensors.append(x)
+                literals.append(None)
+            elif is_open and type(x) is float:
+                numbers.append(x)
+                literals.append(float)
+            else:
+                literals.append((frozen(x),))
+        key = (record, *literals, frozen(params)) if params else (record, *literals)
 
         def work(hosts: Sequence[Any]) -> Any:
             left = iter(hosts)
@@ -170,7 +174,19 @@ class Fragments:
             ]
             return record(*given, **params)
 
-        return self.find((record, literals, params), tensors, numbers, work)
+        return self.find(key, tensors, numbers, work)
+
+
+def layout(tensors: Sequence[Tensor]) -> list[Any]:
+    """How tensors lie: all that a recording may look at, and which of them are the same."""
+    arrays = [t._array for t in tensors]
+    told: list[Any] = [(a.dtype, a.shape, a.strides) for a in arrays]
+    if len(arrays) > 1:
+        names = [*map(id, tensors)]
+        told += map(names.index, names)
+    if any(a.__class__ is not ndarray for a in arrays):
+        told += [t._spec.device for t in tensors]
+    return told
 
 
 def compiled(
@@ -209,7 +225,7 @@ def compiled(
     )
     executable = native(task, shared)
     what = " ".join(dict.fromkeys([node.record.name for node in graph]))
-    return Fragment(executable, places, results, structure, what)
+    return Fragment(executable, places, results, None if is_tensor(out) else structure, what)
 
 
 def native(task: Task, shared: dict[str, Any]) -> Executable:

@@ -77,37 +77,52 @@ class Update:
 
     executable: Executable
     places: tuple[int, ...]  # which of the tensors and, after them, hosts are its inputs
-    hosts: tuple[HostScalar, ...]  # numbers made of those given
-    tests: tuple[tuple[HostScalar, Any], ...]  # of them, and how they came out
+    numbers: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]  # answers and hosts, of those
+    answers: tuple[Any, ...]  # how the rule's questions came out
     written: tuple[int, ...]  # which tensors are
     counts: tuple[int, ...]  # how often
 
-    def fits(self, known: dict[Any, Any]) -> bool:
-        """Whether the rule would ask the same of these numbers and get the same answers."""
-        return all(_same(value_of(test, known), outcome) for test, outcome in self.tests)
-
-    def __call__(self, tensors: Sequence[Tensor], known: dict[Any, Any]) -> None:
+    def attempt(self, tensors: Sequence[Tensor], numbers: Numbers) -> bool:
+        """Run, if the rule would get the same answers from these numbers."""
+        answers, hosts = self.numbers(*numbers)
+        if answers != self.answers or [*map(type, answers)] != [*map(type, self.answers)]:
+            return False
         arrays = [t._array for t in tensors]
-        given = [*arrays, *[value_of(host, known) for host in self.hosts]]
-        targets = [arrays[k] for k in self.written]
-        self.executable([given[k] for k in self.places], targets)
+        given = [*arrays, *hosts]
+        self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])
         for k, count in zip(self.written, self.counts, strict=True):
             tensors[k]._storage.version += count
+        return True
 
 
-def value_of(x: Any, known: dict[Any, Any]) -> Any:
-    """A host scalar's number, made of those known, which are by key."""
-    if type(x) is not HostScalar:
-        return x
-    found = known.get(x.key)
-    if found is None:
-        fn, args = x.parts  # type: ignore[misc]  # the others are given
-        found = known[x.key] = fn(*[value_of(arg, known) for arg in args])
-    return found
+def written_out(
+    tests: Sequence[HostScalar], hosts: Sequence[HostScalar], count: int
+) -> Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """A function of the numbers given that works out host scalars, each part of them once."""
+    names: dict[Any, str] = {("given", i): f"given{i}" for i in range(count)}
+    scope: dict[str, Any] = {}
+    lines: list[str] = []
 
+    def constant(x: Any) -> str:
+        name = f"constant{len(scope)}"
+        scope[name] = x
+        return name
 
-def _same(mine: Any, theirs: Any) -> bool:
-    return bool(mine.__class__ is theirs.__class__ and mine == theirs)
+    def named(x: Any) -> str:
+        if type(x) is not HostScalar:
+            return constant(x)
+        if x.key not in names:
+            fn, args = x.parts  # type: ignore[misc]  # the others are given
+            text = f"{constant(fn)}({', '.join(map(named, args))})"
+            names[x.key] = f"made{len(lines)}"
+            lines.append(f" {names[x.key]} = {text}")
+        return names[x.key]
+
+    both = [f"({''.join(f'{named(x)}, ' for x in xs)})" for xs in (tests, hosts)]
+    head = f"def numbers({', '.join(f'given{i}' for i in range(count))}):"
+    exec("\n".join([head, *lines, f" return {', '.join(both)}"]), scope)
+    made: Callable[..., Any] = scope.pop("numbers")
+    return made
 
 
 class Updates:
@@ -139,18 +154,14 @@ class Updates:
             found = self.held[kind] = []
         if found is None:
             return False
-        known: dict[Any, Any] = {("given", i): x for i, x in enumerate(numbers)}
-        for update in found:
-            if update.fits(known):
-                update(tensors, known)
-                return True
+        if any(update.attempt(tensors, numbers) for update in found):
+            return True
         made = self.make(key, tensors, numbers, counters, rule) if len(found) < ANSWERS else None
         if made is None:
             self.held[kind] = None
             return False
         found.append(made)
-        made(tensors, known)
-        return True
+        return made.attempt(tensors, numbers)
 
     def make(
         self,
@@ -200,9 +211,12 @@ def compiled(
     given = {id(value): k for k, value in enumerate(inputs)}
     given |= {id(body.lifted[h.key].value): len(tensors) + k for k, h in enumerate(body.hosts)}
     places = tuple([given[id(value)] for value in graph.inputs])
-    known: dict[Any, Any] = {("given", i): x for i, x in enumerate(numbers)}
-    examples: list[Any] = [Example(a.shape, a.strides, a.dtype) for a in [t._array for t in tensors]]
-    examples += [value_of(host, known) for host in body.hosts]
+    tests = [*body.tests.values()]
+    working_out = written_out([test for test, _ in tests], body.hosts, len(numbers))
+    examples: list[Any] = [
+        Example(a.shape, a.strides, a.dtype) for a in [t._array for t in tensors]
+    ]
+    examples += working_out(*numbers)[1]
     task = Task(
         graph=graph,
         sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
@@ -216,8 +230,8 @@ def compiled(
     return Update(
         executable,
         places,
-        tuple(body.hosts),
-        tuple(body.tests.values()),
+        working_out,
+        tuple([outcome for _, outcome in tests]),
         tuple(written),
         tuple([stand_ins[k]._storage.version for k in written]),
     )

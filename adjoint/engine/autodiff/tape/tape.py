@@ -62,21 +62,27 @@ class RecordNode(TapeNode):
         if not (plan.elementwise or plan.record.compose is not None):
             return None  # of a product or convolution, which are fragments themselves
         least = plan.record.large
-        if not any(g is not None and g._array.size >= least for g in grads):
+        if plan.elementwise and not any(g is not None and g._array.size >= least for g in grads):
             return None
-        return self.apply_once(HOOKS.fragments, grads, needed)
+        values = [*self.loaded(None), *grads]  # of a loss, the cotangent is one number
+        if not any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]
+            return None
+        return self.apply_once(HOOKS.fragments, values, grads, needed)
 
     def apply_captured(
         self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any]:
         """The rules, recorded once for tensors alike (Note [repeats])."""
-        return self.apply_once(pulls, grads, needed)
+        return self.apply_once(pulls, [*self.loaded(None), *grads], grads, needed)
 
     def apply_once(
-        self, repeats: Any, grads: Sequence[Any], needed: Sequence[bool] | None
+        self,
+        repeats: Any,
+        values: Sequence[Any],
+        grads: Sequence[Any],
+        needed: Sequence[bool] | None,
     ) -> Sequence[Any]:
-        """The rules by what knows them for tensors alike."""
-        values = [*self.loaded(None), *grads]
+        """The rules by what knows them for tensors alike; `values` is all that they see."""
         literals = [x for x in values if not isinstance(x, TensorBase)]
         tensors = [x for x in values if isinstance(x, TensorBase)]
         specs = None if self.specs is None else tuple(self.specs)

@@ -1,29 +1,37 @@
 """From how many elements on an eager operation runs as a compiled fragment (Note [fragments]).
 
-A fragment costs about eight microseconds a call, so the more an operation does with an element,
-the fewer are enough. `ADJOINT_FRAGMENTS` in the environment sets one number for all of them: 0 has
-every operation run by the eager table, 1 every one that can be a fragment be one.
+A fragment costs about ten microseconds a call, so the more an operation does with an element, the
+fewer are enough; one that is composed of many saves a call of NumPy for each of them.
+`ADJOINT_FRAGMENTS` in the environment sets one number for all: 0 has every operation run by the
+eager table, 1 every one that can be a fragment be one.
 """
 
 from __future__ import annotations
 
 import os
 
-STREAMED, COMPUTED = 1 << 17, 1 << 13
+STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
 _REDUCED = "sum amax amin"
 _WHOLE = (
     "matmul linear convolution convolution_transpose convolution_weight max_pool "
-    "scaled_dot_product_attention scaled_dot_product_attention_backward "
     "lstm_gates lstm_gates_backward gru_gates gru_gates_backward "
-    "var std p_norm softmax log_softmax logsumexp gelu silu mish softplus log_sigmoid elu glu "
+    "gelu silu mish softplus log_sigmoid elu glu "
     "softsign tanhshrink leaky_relu hardtanh hardsigmoid hardswish softshrink "
+)
+_COMPOSED = (
+    "scaled_dot_product_attention scaled_dot_product_attention_backward "
+    "var std p_norm softmax log_softmax logsumexp "
     "layer_norm rms_norm group_norm batch_norm instance_norm batch_norm_inference "
     "mse_loss l1_loss huber_loss smooth_l1_loss poisson_nll_loss nll_loss cross_entropy "
     "binary_cross_entropy binary_cross_entropy_with_logits kl_div cosine_similarity"
 )
 
-_LARGE = {**dict.fromkeys(_REDUCED.split(), STREAMED), **dict.fromkeys(_WHOLE.split(), COMPUTED)}
+_LARGE = {
+    **dict.fromkeys(_REDUCED.split(), STREAMED),
+    **dict.fromkeys(_WHOLE.split(), COMPUTED),
+    **dict.fromkeys(_COMPOSED.split(), COMPOSED),
+}
 
 
 def _asked_for() -> int | None:
@@ -35,7 +43,8 @@ def _asked_for() -> int | None:
 
 
 _ASKED = _asked_for()
-UPDATED = COMPUTED if _ASKED is None else _ASKED  # of an optimizer's parameter; 0: never
+# Of an optimizer's parameter, or of several that are updated together; 0: never
+UPDATED = 2 * COMPOSED if _ASKED is None else _ASKED
 
 
 def large(name: str, family: str, cost: str, draws: bool) -> int:

@@ -1,0 +1,189 @@
+"""Optimizers' rules on large parameters run as programs, and do what they do by the eager table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.core.operations import large
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.graph.updates import UPDATES
+
+optim = ad.optim
+RULES: dict[str, Callable[..., Any]] = {
+    "sgd": lambda p: optim.SGD(p, lr=0.1),
+    "nesterov": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "ascent": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, maximize=True),
+    "adam": lambda p: optim.Adam(p, lr=0.1, weight_decay=0.1, amsgrad=True),
+    "adamw": lambda p: optim.AdamW(p, lr=0.1),
+    "one by one": lambda p: optim.AdamW(p, lr=0.1, foreach=False),
+    "adagrad": lambda p: optim.Adagrad(p, lr=0.1, lr_decay=0.1),
+    "adadelta": optim.Adadelta,
+    "adamax": lambda p: optim.Adamax(p, lr=0.1),
+    "asgd": lambda p: optim.ASGD(p, lr=0.1, t0=2),
+    "nadam": lambda p: optim.NAdam(p, lr=0.1, decoupled_weight_decay=True, weight_decay=0.1),
+    "radam": lambda p: optim.RAdam(p, lr=0.1),
+    "rmsprop": lambda p: optim.RMSprop(p, lr=0.1, centered=True, momentum=0.9),
+    "rprop": lambda p: optim.Rprop(p, lr=0.1),
+    "lion": lambda p: optim.Lion(p, lr=0.1, weight_decay=0.1),
+    "adafactor": lambda p: optim.Adafactor(p, lr=0.1),
+    "lamb": lambda p: optim.LAMB(p, lr=0.1),
+    "muon": lambda p: optim.Muon(p, lr=0.1),
+}
+SUMS = {"adafactor", "lamb", "muon"}  # sums of many elements depend on their order
+
+
+@pytest.fixture(autouse=True)
+def made_anew() -> Iterator[None]:
+    yield
+    UPDATES.forget()
+
+
+def train(
+    make: Callable[..., Any], least: int, monkeypatch: pytest.MonkeyPatch, dtype: Any, seed: int
+) -> list[Any]:
+    """Parameters and state after some steps, during which a scheduler changes the numbers."""
+    monkeypatch.setattr(large, "UPDATED", least)
+    rng = np.random.default_rng(seed)
+    shapes = [(int(rng.integers(1, 9)), int(rng.integers(1, 9))) for _ in range(3)]
+    params = [ad.tensor(rng.standard_normal(s)).to(dtype).requires_grad_() for s in shapes]
+    params[0] = params[0].detach().t().requires_grad_()
+    optimizer = make(params)
+    for step in range(5):
+        for p in params:
+            p.grad = ad.tensor(rng.standard_normal(p.shape)).to(dtype)
+        if step == 3:
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.5
+                if "betas" in group:
+                    group["betas"] = (0.5, 0.9)
+        optimizer.step()
+    held = [v for p in params for v in optimizer.state[p].values()]
+    return [x.detach().double().numpy() for x in (*params, *held)]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.bfloat16])
+@pytest.mark.parametrize("name", RULES)
+def test_programs_do_what_the_rules_do(
+    name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = [*RULES].index(name)
+    got = train(RULES[name], 1, monkeypatch, dtype, seed)
+    assert any(UPDATES.held.values()), "nothing ran as a program"
+    want = train(RULES[name], 0, monkeypatch, dtype, seed)
+    least = {ad.bfloat16: 2e-2, ad.float32: 2e-5, ad.float64: 1e-12}[dtype]
+    for mine, theirs in zip(got, want, strict=True):
+        if name in SUMS or dtype is ad.bfloat16:
+            np.testing.assert_allclose(mine, theirs, rtol=least, atol=least)
+        else:
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def one_step(p: Any, grad: Any, **options: Any) -> Any:
+    p.grad = grad
+    optimizer = optim.SGD([p], lr=0.5, **options)
+    optimizer.step()
+    return optimizer
+
+
+def test_numbers_change_without_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "UPDATED", 1)
+    p = ad.zeros(8, requires_grad=True)
+    optimizer = optim.SGD([p], lr=1.0)
+    for lr in (0.5, 0.25, 0.125):
+        optimizer.param_groups[0]["lr"] = lr
+        p.grad = ad.ones(8)
+        optimizer.step()
+    assert p.tolist() == [-0.875] * 8
+    (made,) = UPDATES.held.values()
+    assert made is not None
+    assert len(made) == 1
+
+
+def test_what_the_rule_asks_of_numbers_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program made without weight decay is not used with it."""
+    monkeypatch.setattr(large, "UPDATED", 1)
+    p = ad.ones(8, requires_grad=True)
+    optimizer = optim.SGD([p], lr=0.5)
+    for rate, want in ((0.0, 0.5), (1.0, -0.25), (0.0, -0.75)):
+        optimizer.param_groups[0]["weight_decay"] = rate
+        p.grad = ad.ones(8)
+        optimizer.step()
+        assert p.tolist() == [want] * 8
+    (made,) = UPDATES.held.values()
+    assert made is not None
+    assert len(made) == 2
+
+
+def test_shared_memory_is_left_to_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "UPDATED", 1)
+    memory = np.ones(9, np.float32)
+    p = ad.from_numpy(memory[:8]).requires_grad_()
+    one_step(p, ad.from_numpy(memory[1:]))
+    assert not UPDATES.held
+    assert memory.tolist() == [0.5] * 8 + [1.0]
+
+
+def test_memory_that_must_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.ones(8, np.float32)
+    values.flags.writeable = False
+    p = ad.from_numpy(values).requires_grad_()
+    outcomes = []
+    for least in (0, 1):
+        monkeypatch.setattr(large, "UPDATED", least)
+        with pytest.raises((RuntimeError, ValueError)) as raised:
+            one_step(p, ad.ones(8))
+        outcomes.append((type(raised.value), str(raised.value)))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_versions_tell_of_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "UPDATED", 1)
+    p = ad.ones(8, requires_grad=True)
+    kept = (p * p).sum()
+    before = p._version
+    one_step(p, ad.ones(8))
+    assert p._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+
+
+def test_options_that_are_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "UPDATED", 1)
+    p = ad.ones(8, requires_grad=True)
+    p.grad = ad.ones(8)
+    optim.Adam([p], lr=ad.tensor(0.5), capturable=True).step()
+    np.testing.assert_allclose(p.detach().numpy(), 0.5, rtol=1e-6)
+    assert not UPDATES.held
+
+
+def test_a_users_rule_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "UPDATED", 1)
+
+    class Shy(optim.SGD):  # type: ignore[misc, name-defined]
+        def update(self, p: Any, grad: Any, state: Any, group: Any) -> None:
+            assert p.is_leaf
+            p.sub_(grad)
+
+    p = ad.ones(8, requires_grad=True)
+    p.grad = ad.ones(8)
+    Shy([p], lr=0.5).step()
+    assert p.tolist() == [0.0] * 8
+    assert not UPDATES.held
+
+
+def test_a_failed_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> Any:
+        raise NotImplementedError("no such target")
+
+    monkeypatch.setattr(large, "UPDATED", 1)
+    monkeypatch.setattr(HOOKS, "executor", fail)
+    p = ad.ones(8, requires_grad=True)
+    with pytest.warns(UserWarning, match="SGD.*could not be compiled.*no such target"):
+        one_step(p, ad.ones(8))
+    one_step(p, ad.ones(8))  # without a second warning
+    assert p.tolist() == [0.0] * 8
