@@ -151,7 +151,9 @@ class Fragments:
         """The results of a large operation, without the tape; None where it runs as it is."""
         # Floats may differ at each call (an optimizer's corrections), so programs are given them;
         # those of functions stay, since much depends on them (the exponent of a power).
+        # So are the seed and the place of a draw.
         is_open = record.family == "elementwise" and record.cost != "function"
+        kinds = (int,) if record.draws else (float,) if is_open else ()
         tensors: list[Tensor] = []
         numbers: list[float] = []
         literals: list[Any] = []  # what stands in the place of each operand
@@ -159,9 +161,9 @@ class Fragments:
             if isinstance(x, Tensor):
                 tensors.append(x)
                 literals.append(None)
-            elif is_open and type(x) is float:
+            elif type(x) in kinds:
                 numbers.append(x)
-                literals.append(float)
+                literals.append(float)  # to be given
             else:
                 literals.append((frozen(x),))
         key = (record, *literals, frozen(params)) if params else (record, *literals)

@@ -72,7 +72,7 @@ def _constant(x: float) -> Callable[[], float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class CompiledRule:
     """A compiled rule for tensors of one kind and numbers of which the same is true."""
 
     executable: Executable
@@ -129,7 +129,7 @@ class Updates:
     """The compiled rules of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[Any, list[Update] | None] = OrderedDict()
+        self.held: OrderedDict[Any, list[CompiledRule] | None] = OrderedDict()
 
     def run(
         self,
@@ -170,7 +170,7 @@ class Updates:
         numbers: Numbers,
         counters: dict[int, int],
         rule: Rule,
-    ) -> Update | None:
+    ) -> CompiledRule | None:
         """A compiled rule, if it can be one."""
         try:
             return compiled(tensors, numbers, counters, rule)
@@ -190,7 +190,7 @@ class Updates:
 
 def compiled(
     tensors: Sequence[Tensor], numbers: Numbers, counters: dict[int, int], rule: Rule
-) -> Update:
+) -> CompiledRule:
     """Record and compile what a rule does to tensors."""
     stand_ins: list[Tensor] = []
     body = UpdateRecording(numbers, {})
@@ -227,7 +227,7 @@ def compiled(
         shared=FRAGMENTS.shared,
     )
     executable = native(task, FRAGMENTS.shared)
-    return Update(
+    return CompiledRule(
         executable,
         places,
         working_out,

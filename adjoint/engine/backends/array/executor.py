@@ -6,6 +6,7 @@ the dtype pattern, look up the plan for that pattern, call the kernel, wrap, rec
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
+    if record.creates and record.large and params["device"] is CPU:
+        most = prod(params["shape"])
     if 0 < record.large <= most and may_be_whole(record, tracked):
         out = HOOKS.fragments.forward(record, operands, params)
         if out is not None:

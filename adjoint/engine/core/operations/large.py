@@ -14,7 +14,7 @@ STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
 _REDUCED = "sum amax amin"
 _WHOLE = (
-    "matmul linear convolution convolution_transpose convolution_weight max_pool "
+    "random matmul linear convolution convolution_transpose convolution_weight max_pool "
     "lstm_gates lstm_gates_backward gru_gates gru_gates_backward "
     "gelu silu mish softplus log_sigmoid elu glu "
     "softsign tanhshrink leaky_relu hardtanh hardsigmoid hardswish softshrink "
