@@ -14,13 +14,13 @@ STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
 _REDUCED = "sum amax amin"
 _WHOLE = (
-    "random matmul linear convolution convolution_transpose convolution_weight max_pool "
+    "matmul linear convolution convolution_transpose convolution_weight max_pool "
     "lstm_gates lstm_gates_backward gru_gates gru_gates_backward "
     "gelu silu mish softplus log_sigmoid elu glu "
     "softsign tanhshrink leaky_relu hardtanh hardsigmoid hardswish softshrink "
 )
 _COMPOSED = (
-    "scaled_dot_product_attention scaled_dot_product_attention_backward "
+    "random scaled_dot_product_attention scaled_dot_product_attention_backward "
     "var std p_norm softmax log_softmax logsumexp "
     "layer_norm rms_norm group_norm batch_norm instance_norm batch_norm_inference "
     "mse_loss l1_loss huber_loss smooth_l1_loss poisson_nll_loss nll_loss cross_entropy "

@@ -1,0 +1,152 @@
+"""The operations that `benchmarks.ops` times: operands, the call, and the least work it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+Shape = tuple[int, ...]
+Make = Callable[..., Callable[[], Any]]
+SIZES = {"float32": 4, "float64": 8, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operation on operands of given shapes."""
+
+    name: str
+    group: str
+    dtype: str
+    shapes: tuple[Shape, ...]
+    make: Make  # (framework, *operands) -> the call
+    flops: float = 0.0  # of products and convolutions; else memory is what counts
+    bytes: float = 0.0  # read and written at least
+    random: bool = False  # nothing to compare with
+
+
+def product(fw: Any, x: Any, y: Any) -> Callable[[], Any]:
+    return lambda: x @ y
+
+
+def convolution(fw: Any, x: Any, w: Any) -> Callable[[], Any]:
+    pad = w.shape[-1] // 2
+    return lambda: fw.nn.functional.conv2d(x, w, padding=pad)
+
+
+def attention(fw: Any, q: Any, k: Any, v: Any) -> Callable[[], Any]:
+    return lambda: fw.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def with_gradient(call: Callable[[Any, Any], Any]) -> Make:
+    """Forward and backward."""
+
+    def make(fw: Any, x: Any) -> Callable[[], Any]:
+        x.requires_grad_()
+
+        def run() -> Any:
+            x.grad = None
+            call(fw, x).sum().backward()
+            return x.grad
+
+        return run
+
+    return make
+
+
+def of(call: Callable[[Any, Any], Any]) -> Make:
+    """A call of one operand."""
+    return lambda fw, x: lambda: call(fw, x)
+
+
+def _gemms() -> list[Case]:
+    found = []
+    for dtype in ("float32", "float64", "bfloat16"):
+        for m, n, k in ((1024, 1024, 1024), (256, 256, 256), (97, 101, 103), (128, 512, 784),
+                        (2048, 96, 384), (64, 64, 64), (1, 1024, 1024)):  # fmt: skip
+            found.append(
+                Case(
+                    f"product {m}x{n}x{k} {dtype}", "gemm", dtype, ((m, k), (k, n)), product,
+                    flops=2.0 * m * n * k, bytes=SIZES[dtype] * (m * k + k * n + m * n),
+                )
+            )  # fmt: skip
+    return found
+
+
+def _convolutions() -> list[Case]:
+    found = []
+    for batch, c, size, out, kernel in ((32, 32, 28, 64, 3), (8, 64, 56, 64, 1), (1, 64, 56, 64, 3),
+                                        (7, 13, 31, 17, 5)):  # fmt: skip
+        x, w = (batch, c, size, size), (out, c, kernel, kernel)
+        found.append(
+            Case(
+                f"convolution {batch}x{c}x{size}x{size} to {out}, {kernel}x{kernel}", "conv",
+                "float32", (x, w), convolution,
+                flops=2.0 * batch * size * size * prod(w),
+                bytes=4.0 * (prod(x) + prod(w) + batch * out * size * size),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _attentions() -> list[Case]:
+    found = []
+    for batch, heads, length, width in ((8, 4, 256, 32), (2, 8, 1024, 64), (1, 3, 127, 48)):
+        shape = (batch, heads, length, width)
+        found.append(
+            Case(
+                f"causal attention {batch}x{heads}x{length}x{width}", "attention", "float32",
+                (shape,) * 3, attention,
+                flops=2.0 * batch * heads * length * length * width, bytes=16.0 * prod(shape),
+            )
+        )  # fmt: skip
+    return found
+
+
+PASSES: dict[str, tuple[str, Callable[[Any, Any], Any], float]] = {  # and how often x is passed
+    "layer_norm": ("norms", lambda fw, x: fw.nn.functional.layer_norm(x, x.shape[-1:]), 2),
+    "rms_norm": ("norms", lambda fw, x: fw.nn.functional.rms_norm(x, x.shape[-1:]), 2),
+    "softmax": ("softmax", lambda fw, x: fw.softmax(x, -1), 2),
+    "log_softmax": ("softmax", lambda fw, x: fw.log_softmax(x, -1), 2),
+    "add": ("elementwise", lambda fw, x: x + x, 2),
+    "exp": ("elementwise", lambda fw, x: x.exp(), 2),
+    "tanh": ("elementwise", lambda fw, x: x.tanh(), 2),
+    "gelu": ("elementwise", lambda fw, x: fw.nn.functional.gelu(x), 2),
+    "relu": ("elementwise", lambda fw, x: x.relu(), 2),
+    "sum": ("reductions", lambda fw, x: x.sum(-1), 1),
+    "column sum": ("reductions", lambda fw, x: x.sum(0), 1),
+    "amax": ("reductions", lambda fw, x: x.amax(-1), 1),
+    "var": ("reductions", lambda fw, x: x.var(-1), 1),
+    "sort": ("sort", lambda fw, x: fw.sort(x, -1)[0], 2),
+    "topk": ("sort", lambda fw, x: fw.topk(x, 5, -1)[0], 1),
+    "rand": ("random", lambda fw, x: fw.rand(*x.shape, dtype=x.dtype), 1),
+    "randn": ("random", lambda fw, x: fw.randn(*x.shape, dtype=x.dtype), 1),
+    "dropout": ("random", lambda fw, x: fw.nn.functional.dropout(x, 0.1), 2),
+}
+GRADIENTS = ("softmax", "layer_norm", "gelu")
+
+
+def _passes() -> list[Case]:
+    found = []
+    for dtype in ("float32", "float64"):
+        for name, (group, call, passes) in PASSES.items():
+            for shape in ((2048, 1024), (257, 509), (32, 32)):
+                found.append(
+                    Case(
+                        f"{name} {shape[0]}x{shape[1]} {dtype}", group, dtype, (shape,), of(call),
+                        bytes=passes * SIZES[dtype] * prod(shape), random=group == "random",
+                    )
+                )  # fmt: skip
+    for name in GRADIENTS:
+        group, call, passes = PASSES[name]
+        found.append(
+            Case(
+                f"{name} 2048x1024 float32, forward and backward", group, "float32",
+                ((2048, 1024),), with_gradient(call), bytes=3 * passes * 4.0 * 2048 * 1024,
+            )
+        )  # fmt: skip
+    return found
+
+
+CASES = {c.name: c for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes())}
