@@ -128,16 +128,15 @@ GRADIENTS = ("softmax", "layer_norm", "gelu")
 
 
 def _passes() -> list[Case]:
-    found = []
-    for dtype in ("float32", "float64"):
-        for name, (group, call, passes) in PASSES.items():
-            for shape in ((2048, 1024), (257, 509), (32, 32)):
-                found.append(
-                    Case(
-                        f"{name} {shape[0]}x{shape[1]} {dtype}", group, dtype, (shape,), of(call),
-                        bytes=passes * SIZES[dtype] * prod(shape), random=group == "random",
-                    )
-                )  # fmt: skip
+    found = [
+        Case(
+            f"{name} {shape[0]}x{shape[1]} {dtype}", group, dtype, (shape,), of(call),
+            bytes=passes * SIZES[dtype] * prod(shape), random=group == "random",
+        )
+        for dtype in ("float32", "float64")
+        for name, (group, call, passes) in PASSES.items()
+        for shape in ((2048, 1024), (257, 509), (32, 32))
+    ]  # fmt: skip
     for name in GRADIENTS:
         group, call, passes = PASSES[name]
         found.append(

@@ -4,8 +4,8 @@
     python -m benchmarks.ops --from FILE --readme README.md
 
 Each framework runs in a process of its own and they take turns, round by round, on fresh random
-numbers; a time is the least of all rounds, of processor time if one thread is asked for. The peak is
-what the fastest of all products (arithmetic) and of all passes over memory (bytes) of this run
+numbers; a time is the least of all rounds, of processor time if one thread is asked for. The peak
+is what the fastest of all products (arithmetic) and of all passes over memory (bytes) of this run
 reached, by whichever framework. Results are compared with float64 on the eager table: where
 Adjoint's error is more than a few times PyTorch's, the run ends with an error.
 """
@@ -184,8 +184,9 @@ def table(found: Row) -> str:
         if peak
     )
     measure = "processor time" if found["threads"] == 1 else "time"
+    threads = found["threads"] or "all"
     lines = [
-        f"{found['machine']}; {found['threads'] or 'all'} threads, {measure}; peak of the run: {peaks}.",
+        f"{found['machine']}; {threads} threads, {measure}; peak of the run: {peaks}.",
         "",
         "| operation | Adjoint us | PyTorch us | ratio | share of peak |",
         "|---|---|---|---|---|",
