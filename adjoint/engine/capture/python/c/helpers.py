@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from adjoint.engine.capture.python import iteration, operators
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
-from adjoint.engine.capture.python.plain import is_plain
+from adjoint.engine.capture.python.locations import Answer
+from adjoint.engine.capture.python.plain import MISSING, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .functions import PYTHON, TABLE, Handler, ranked
@@ -71,6 +73,21 @@ def _refusal(recorder: Recorder, fn: Any) -> Exception:
     )  # fmt: skip
 
 
+def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> Any:
+    """What is found without asking anybody: the guard looks again, past all code of the user's."""
+    own = recorder.attributes(obj)
+    if own is not None and id(own) in recorder.journal.copies:
+        raise recorder.refuse(
+            "inspect.getattr_static", "the function wrote to the object", "Use getattr."
+        )
+    place = Answer(inspect.getattr_static, (obj, name, *default))
+    found = place.now()
+    if not recorder.is_fresh(obj):
+        recorder.guard(place, found)
+    return inspect.getattr_static(obj, name, *default) if found is MISSING else found
+
+
+PYTHON[inspect.getattr_static] = _getattr_static
 PYTHON[heapq.nlargest] = _outermost(True)
 PYTHON[heapq.nsmallest] = _outermost(False)
 PYTHON[json.loads] = _plainly(json.loads)

@@ -246,6 +246,15 @@ def _object_str(recorder: Recorder, obj: Any, /) -> Any:
     return text(recorder, obj, "__repr__", repr)
 
 
+def _field_get(recorder: Recorder, descriptor: Any, obj: Any, owner: Any = None, /) -> Any:
+    """`descriptor.__get__(obj)` of a field that C keeps."""
+    if obj is None:
+        return descriptor
+    if is_a(obj, type):
+        return attributes._class_field(recorder, obj, descriptor.__name__)
+    return attributes.field(recorder, obj, descriptor)
+
+
 HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 
 
@@ -386,6 +395,8 @@ TABLE: dict[Any, Table] = {
         for name in "get keys values items copy __contains__ __iter__ __len__ __or__".split()
     },
     types.FunctionType: {"__get__": _unwatched(types.FunctionType.__get__)},
+    types.GetSetDescriptorType: {"__get__": _field_get},
+    types.MemberDescriptorType: {"__get__": _field_get},
 }  # fmt: skip
 
 

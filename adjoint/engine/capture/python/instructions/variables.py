@@ -272,18 +272,22 @@ def delete_attr(frame: Frame, name: str) -> None:
     attributes.drop(frame.recorder, frame.stack.pop(), name)
 
 
-def _super_attribute(frame: Frame, name: str) -> Any:
+_TWO_ARGUMENTS = 2  # the flag of `super(a, b)`; `super()` of another name is given none
+
+
+def _super_attribute(frame: Frame, name: str, flags: int) -> Any:
     stack = frame.stack
     owner, cls, made = stack.pop(), stack.pop(), stack.pop()
     if made is not super:
-        found = call(frame.recorder, made, (cls, owner), {})
+        given = (cls, owner) if flags & _TWO_ARGUMENTS else ()
+        found = call(frame.recorder, made, given, {})
         return attributes.get(frame.recorder, found, name)
     return attributes.get(frame.recorder, frame.recorder.new(super(cls, owner)), name)
 
 
 def load_super_attr(frame: Frame, operand: tuple[str, int]) -> None:
     name, flags = operand
-    found = _super_attribute(frame, name)
+    found = _super_attribute(frame, name, flags)
     if flags & 1:
         frame.stack.append(NULL)
     frame.stack.append(found)
@@ -291,7 +295,7 @@ def load_super_attr(frame: Frame, operand: tuple[str, int]) -> None:
 
 def load_super_attr_null_after(frame: Frame, operand: tuple[str, int]) -> None:
     name, flags = operand
-    frame.stack.append(_super_attribute(frame, name))
+    frame.stack.append(_super_attribute(frame, name, flags))
     if flags & 1:
         frame.stack.append(NULL)
 
