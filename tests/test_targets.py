@@ -8,6 +8,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.compiler import executors
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.schedule.steps import EagerCall, whole
@@ -46,6 +47,41 @@ def test_programs_equal_eager(name: str) -> None:
         ad.manual_seed(seed)
         x = ad.randn(*shape)
         ad.testing.assert_close(compiled(x), fn(x))
+
+
+class ReversedTarget(small_target.SmallTarget):
+    """Has what its loops make lie with the first dimension innermost, as Fortran does."""
+
+    name = "reversed"
+
+    def order(self, value: Any) -> tuple[int, ...] | None:
+        return tuple(reversed(range(len(value.spec.shape))))
+
+
+PLANS: list[Any] = []
+
+
+def _reversed_maker(mode: str, options: dict[str, Any]) -> Any:
+    def executable(task: Any) -> Any:
+        program = small_target.SmallProgram(task, chosen(mode, options), ReversedTarget())
+        PLANS.append(program.plan)
+        return program
+
+    return executable
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_target_chooses_how_values_lie(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(executors._MAKERS, "reversed", _reversed_maker)
+    fn, shape = PROGRAMS[name]
+    compiled = ad.compile(
+        lambda x: fn(x.sin() @ ad.ones(x.shape[-1], x.shape[-1])), backend="reversed"
+    )
+    ad.manual_seed(0)
+    x = ad.randn(*shape)
+    ad.testing.assert_close(compiled(x), fn(x.sin() @ ad.ones(shape[-1], shape[-1])))
+    kept = [p for p in PLANS[-1].places.values() if p.buffer.kind == "arena" and len(p.shape) > 1]
+    assert any(p.strides[0] == 1 and not p.contiguous for p in kept)
 
 
 def test_a_training_step_equals_eager() -> None:

@@ -2,8 +2,8 @@
 
 Note [targets]
     The compiler names no backend. A target says which dtypes its kernels compute in, which
-    operations they know, which nodes have templates, what composites it wants whole, and how a
-    loop kernel is scheduled into a launch; everything else, from passes to the arrangement of
+    operations they know, which nodes have templates, what composites it wants whole, how values
+    should lie and how a loop kernel is scheduled into a launch; everything else, from passes to the arrangement of
     memory, is the compiler's and the same for all. A target stands above the compiler and is
     loaded when somebody asks for it (`executors`).
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import Place, in_order
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -75,6 +75,14 @@ class Target(ABC):
         """The graph as its templates want it; after the passes, before anything is planned."""
         return graph
 
+    def order(self, value: Value) -> tuple[int, ...] | None:
+        """How a value that loops make should lie: its dimensions, outermost first; None: in order.
+
+        Results and state lie as their users see them, copies in row-major order, and what a
+        template makes as it says; a template's operands are copied where it does not take them.
+        """
+        return None
+
     @abstractmethod
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         """Whether kernels know an elementwise operation in a dtype."""
@@ -117,6 +125,12 @@ class Setting:
     def template(self, name: str) -> Template:
         """The template of a record that has one."""
         return self.target.templates[name]
+
+    def laid_out(self, place: Place, value: Value) -> Place:
+        """The row-major place of a value that loops make, in the order that the target prefers."""
+        copied = value.node is not None and value.node.record.name == "clone"
+        order = None if copied else self.target.order(value)
+        return place if order is None else in_order(place.buffer, place.shape, order)
 
     def knows(self, value: Value) -> bool:
         """Whether kernels can load and store a value, or be told it where it is the host's."""

@@ -119,7 +119,9 @@ class Legal:
     def settle(self, node: Node, kind: str) -> None:
         self.kinds[node] = kind
         for value in node.outputs:
-            self.layout[value] = virtual(value)
+            place = virtual(value)
+            loops = kind not in (TEMPLATE, CALL)
+            self.layout[value] = self.setting.laid_out(place, value) if loops else place
 
     def made(self, value: Value, kind: str) -> Value:
         assert value.node is not None

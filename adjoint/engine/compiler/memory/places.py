@@ -73,6 +73,15 @@ def row_major(buffer: Buffer, shape: Shape) -> Place:
     return Place(buffer, shape, contiguous_strides(shape))
 
 
+def in_order(buffer: Buffer, shape: Shape, order: Shape) -> Place:
+    """The whole of a buffer with its dimensions in another order, outermost first."""
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= shape[d]
+    return Place(buffer, shape, tuple(strides))
+
+
 def virtual(value: Value) -> Place:
     """Where a value would lie: in row-major order in memory of its own."""
     size = prod(value.spec.shape)

@@ -129,8 +129,6 @@ class Placing:
                 continue
             if maker.epilogue is not None:
                 continue
-            if maker.epilogue is not None:
-                continue
             place: Place | None = target
             for view in reversed(views):
                 if view.record.name == "permute":
@@ -182,7 +180,9 @@ class Placing:
         if value not in self.places:
             size = prod(value.spec.shape)
             buffer = Buffer(ARENA, value.spec.dtype, size, name=value.name)
-            self.places[value] = row_major(buffer, value.spec.shape)
+            place = row_major(buffer, value.spec.shape)
+            loops = self.fusion.unit_of[value].kind == "loop"
+            self.places[value] = self.setting.laid_out(place, value) if loops else place
 
     def place_of(self, value: Value) -> Place:
         """Where a realised value, or a view of one, lies."""
@@ -218,7 +218,7 @@ class Placing:
             place = row_major(buffer, value.spec.shape)
             base, views = self.fusion.rooted(value)
             own = self.places.get(base)
-            if own is not None and not views and own.buffer.kind == ARENA:
+            if own is not None and not views and own.buffer.kind == ARENA and own.contiguous:
                 self.places[value] = place  # made in place
             else:
                 self.last.insert(0, (value, place))
@@ -253,7 +253,7 @@ class Placing:
         own = self.places.get(base)
         if views or unit is None or own is None or own.buffer.kind != ARENA:
             return False
-        if unit.kind == "call" or not place.contiguous:
+        if unit.kind == "call" or not place.contiguous or not own.contiguous:
             return False
         at = self.position[unit.index]
         if any(c >= at for c in calls):
