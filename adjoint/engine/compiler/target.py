@@ -3,9 +3,9 @@
 Note [targets]
     The compiler names no backend. A target says which dtypes its kernels compute in, which
     operations they know, which nodes have templates, what composites it wants whole, how values
-    should lie and how a loop kernel is scheduled into a launch; everything else, from passes to the arrangement of
-    memory, is the compiler's and the same for all. A target stands above the compiler and is
-    loaded when somebody asks for it (`executors`).
+    should lie, and how a loop kernel is scheduled into a launch; everything else, from passes to
+    the arrangement of memory, is the compiler's and the same for all. A target stands above the
+    compiler and is loaded when somebody asks for it (`executors`).
 
     A `Setting` goes through all stages: the target, the options of `compile`, and the planner
     itself, by which bodies of loops are planned as programs are.
