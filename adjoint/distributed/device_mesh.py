@@ -133,6 +133,18 @@ class DeviceMesh:
             _groups=[self._groups[dim]],
         )
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceMesh):
+            return NotImplemented
+        return (
+            self.device_type == other.device_type
+            and np.array_equal(self._ranks, other._ranks)
+            and self.mesh_dim_names == other.mesh_dim_names
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, self._ranks.tobytes(), self._ranks.shape))
+
     def __repr__(self) -> str:
         return f"DeviceMesh({self.device_type!r}, {self._ranks.tolist()}, {self.mesh_dim_names})"
 

@@ -49,6 +49,10 @@ class Parameter(Tensor, metaclass=_ParameterType):
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor, received {type(data).__name__}")
+        if hasattr(type(data), "__tensor_flatten__"):  # made of other tensors: it knows how
+            made = data.detach()
+            made._is_param = True
+            return made.requires_grad_(requires_grad)
         kind: type[Tensor] = cls
         if type(data) is not Tensor and not isinstance(data, Parameter):
             kind = type(data)  # a subclass of the user's stays one

@@ -77,7 +77,7 @@ class TCPStore(Store):
         world_size: how many processes will use it; kept for programs that ask.
         is_master: whether this process keeps it.
         timeout: how long `get`, `wait` and connecting wait.
-        wait_for_workers: with `world_size`, whether to wait here until all have come.
+        wait_for_workers: with `world_size` and `is_master`, whether to wait until all have come.
         secret: what both ends must know; the job's unless given.
 
     Example:
@@ -116,7 +116,8 @@ class TCPStore(Store):
     def _gather(self, world_size: int) -> None:
         if self.add("store/arrived", 1) == world_size:
             self.set("store/all", b"")
-        self.wait(["store/all"])
+        if self.server is not None:  # only the keeper waits, as in PyTorch
+            self.wait(["store/all"])
 
     def _ask(self, command: str, *fields: str | bytes) -> list[bytes]:
         try:

@@ -1,0 +1,190 @@
+"""How a tensor lies on a mesh of processes, and how it is moved from one layout to another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from adjoint.distributed.device_mesh import DeviceMesh
+from adjoint.distributed.tensor.moves import COPIED, DIVIDED, GATHERED, SUMMED
+from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
+from adjoint.engine.core.spec import Size
+from adjoint.engine.ops.image.pad_modes import pad
+from adjoint.engine.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The whole tensor's shape, and its placement along each dimension of a mesh.
+
+    `order` says which mesh dimension cuts first where two cut the same tensor dimension: the
+    mesh's own order, but for a module that was divided by `parallelize_module` before
+    `fully_shard` divided the parts again.
+    """
+
+    mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+    shape: Size
+    order: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if len(self.placements) != self.mesh.ndim:
+            raise ValueError(
+                f"DTensor: {len(self.placements)} placements for a mesh of {self.mesh.ndim} "
+                "dimension(s); give one for each"
+            )
+        if not self.order:
+            object.__setattr__(self, "order", tuple(range(self.mesh.ndim)))
+        fixed = tuple(self._counted(p) for p in self.placements)
+        object.__setattr__(self, "placements", fixed)
+
+    def _counted(self, placement: Placement) -> Placement:
+        """A placement whose dimension counts from the front."""
+        if not isinstance(placement, Shard):
+            return placement
+        ndim = len(self.shape)
+        if not -ndim <= placement.dim < ndim:
+            raise ValueError(
+                f"DTensor: {placement} of a tensor with {ndim} dimension(s) {tuple(self.shape)}"
+            )
+        return Shard(placement.dim % ndim)
+
+    def with_placements(self, placements: Sequence[Placement]) -> Layout:
+        """The same tensor placed otherwise."""
+        return replace(self, placements=tuple(placements))
+
+    def like(self, placements: Sequence[Placement], shape: Sequence[int]) -> Layout:
+        """Another tensor's layout on the same mesh."""
+        return Layout(self.mesh, tuple(placements), Size(shape), self.order)
+
+    def replicated(self, shape: Sequence[int] | None = None) -> Layout:
+        """The layout of a tensor that is whole everywhere."""
+        whole = self.shape if shape is None else shape
+        return self.like([Replicate()] * self.mesh.ndim, whole)
+
+    def cuts(self) -> list[tuple[int, int]]:
+        """(mesh dimension, tensor dimension) of each cut, in the order in which they are made."""
+        found = []
+        for at in self.order:
+            placement = self.placements[at]
+            if isinstance(placement, Shard):
+                found.append((at, placement.dim))
+        return found
+
+    def sizes(self) -> list[tuple[int, ...]]:
+        """The local shape after none, one, ... of the cuts; the last is what this process has."""
+        found: list[tuple[int, ...]] = [tuple(self.shape)]
+        for at, dim in self.cuts():
+            shape = list(found[-1])
+            start, stop = chunk_of(shape[dim], self.mesh.size(at), self.mesh.get_local_rank(at))
+            shape[dim] = stop - start
+            found.append(tuple(shape))
+        return found
+
+    def starts(self) -> tuple[int, ...]:
+        """Where this process's part begins in the whole, where its cuts are of one dimension each.
+
+        >>> from adjoint.distributed import DeviceMesh, destroy_process_group, init_process_group
+        >>> init_process_group("gloo")
+        >>> Layout(DeviceMesh("cpu", [0]), (Shard(0),), Size((4, 2))).starts()
+        (0, 0)
+        >>> destroy_process_group()
+        """
+        found = [0] * len(self.shape)
+        for (at, dim), before in zip(self.cuts(), self.sizes(), strict=False):
+            start, _ = chunk_of(before[dim], self.mesh.size(at), self.mesh.get_local_rank(at))
+            found[dim] += start
+        return tuple(found)
+
+    @property
+    def divided(self) -> bool:
+        """Whether some process has less than the whole."""
+        return any(not isinstance(p, Replicate) for p in self.placements)
+
+    def group(self, at: int) -> str:
+        """The name of the group along a dimension of the mesh."""
+        return str(self.mesh.get_group(at).group_name)
+
+
+def chunk_of(length: int, parts: int, number: int) -> tuple[int, int]:
+    """Which elements part `number` has, as `chunk` cuts: the first parts are full.
+
+    >>> [chunk_of(5, 3, i) for i in range(3)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    each = math.ceil(length / parts)
+    return min(number * each, length), min((number + 1) * each, length)
+
+
+def _padded(x: Tensor, dim: int, length: int) -> Tensor:
+    missing = length - x.shape[dim]
+    if not missing:
+        return x
+    return pad(x, [0, 0] * (x.ndim - 1 - dim) + [0, missing])  # the last dimension comes first
+
+
+def gather(x: Tensor, dim: int, whole: int, parts: int, group: str) -> Tensor:
+    """Everybody's parts along a dimension, joined to its `whole` length."""
+    each = math.ceil(whole / parts)
+    if each == 0:
+        return x
+    joined = GATHERED(_padded(x, dim, each).contiguous(), dim=dim, group=group)
+    return joined.narrow(dim, 0, whole)
+
+
+def divide(x: Tensor, dim: int, parts: int, number: int, group: str) -> Tensor:
+    """This process's part along a dimension."""
+    whole = x.shape[dim]
+    each = math.ceil(whole / parts)
+    start, stop = chunk_of(whole, parts, number)
+    if each == 0:
+        return x
+    part = DIVIDED(_padded(x, dim, each * parts).contiguous(), dim=dim, group=group)
+    return part.narrow(dim, 0, stop - start)
+
+
+def move(local: Tensor, now: Layout, then: Layout) -> Tensor:
+    """This process's part of a tensor in another layout, from its part in this one."""
+    if now.mesh != then.mesh:
+        raise NotImplementedError(
+            f"redistribute: from {now.mesh} to another mesh, {then.mesh}, is not supported. Take "
+            "the whole with full_tensor() and distribute it."
+        )
+    for at, (old, new) in enumerate(zip(now.placements, then.placements, strict=True)):
+        if isinstance(new, Partial) and old != new:
+            raise RuntimeError(
+                f"redistribute: from {old} to {new} (mesh dimension {at}) is not possible: a sum "
+                "that is made cannot be taken apart"
+            )
+        if isinstance(old, Partial) and old != new:
+            local = _summed(local, old, now.mesh.size(at), now.group(at))
+    have, want = now.cuts(), then.cuts()
+    kept = 0
+    while kept < min(len(have), len(want)) and have[kept] == want[kept]:
+        kept += 1
+    sizes = now.sizes()
+    for position in reversed(range(kept, len(have))):
+        at, dim = have[position]
+        local = gather(local, dim, sizes[position][dim], now.mesh.size(at), now.group(at))
+    for at, dim in want[kept:]:
+        number = then.mesh.get_local_rank(at)
+        local = divide(local, dim, then.mesh.size(at), number, then.group(at))
+    return local
+
+
+def _summed(local: Tensor, partial: Partial, size: int, group: str) -> Tensor:
+    if partial.reduce_op not in ("sum", "avg"):
+        raise NotImplementedError(f"redistribute: {partial} is not supported; use sum or avg")
+    total = SUMMED(local, group=group)
+    return total / size if partial.reduce_op == "avg" else total
+
+
+def shared(local: Tensor, layout: Layout, dims: Sequence[int]) -> Tensor:
+    """A whole operand of work that is divided over mesh dimensions: its cotangents are summed."""
+    if not local.requires_grad:
+        return local
+    for at in dims:
+        local = COPIED(local, group=layout.group(at))
+    return local

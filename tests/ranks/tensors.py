@@ -1,0 +1,203 @@
+"""DTensors: every function on parts against the same function on whole tensors."""
+
+from __future__ import annotations
+
+import copy
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+from adjoint.distributed.tensor import (
+    DTensor,
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+    zeros,
+)
+from adjoint.distributed.tensor import randn as drandn
+from tests.ranks.checks import run, same
+
+F = ad.nn.functional
+A, B, C = (ad.arange(n).double().mul(0.37).cos().float() for n in (35, 35, 42))
+X, Y, W = A.view(5, 7), (B + 1.5).view(5, 7).exp(), C.view(7, 6)
+BIAS, LAST = ad.arange(6).float(), ad.arange(7).float() + 1
+PLACES: list[Placement] = [Replicate(), Shard(0), Shard(1)]
+
+ONE: dict[str, Callable[..., Any]] = {
+    "relu": ad.relu, "scaled": lambda x: x * 2 + 1, "from one": lambda x: 1 - x,
+    "sum": ad.sum, "rows": lambda x: x.sum(0), "columns": lambda x: x.sum(1, keepdim=True),
+    "mean": lambda x: x.mean(), "mean of rows": lambda x: x.mean(dim=-1),
+    "softmax": lambda x: x.softmax(1), "log_softmax": lambda x: F.log_softmax(x, dim=0),
+    "t": lambda x: x.t(), "transpose": lambda x: x.transpose(0, 1), "permute": lambda x: x.permute(1, 0),
+    "norm": lambda x: x.norm(), "max": lambda x: x.max(), "max of rows": lambda x: x.max(1).values,
+    "view": lambda x: x.reshape(7, 5), "flatten": lambda x: x.flatten(), "index": lambda x: x[1:3],
+    "gelu": F.gelu, "where": lambda x: ad.where(x > 0, x, x * 0.1), "chunk": lambda x: x.chunk(2, 1)[1],
+    "layer_norm": lambda x: F.layer_norm(x, (7,)), "std": lambda x: x.std(), "cat": lambda x: ad.cat([x, x]),
+    "clamp": lambda x: x.clamp(-0.5, 0.5), "masked": lambda x: x.masked_fill(x > 0.5, 0.0),
+    "triangle": lambda x: x.tril(), "cumsum": lambda x: x.cumsum(1), "partial": lambda x: x.sum(0).relu() * 3,
+}  # fmt: skip
+TWO: dict[str, tuple[Callable[..., Any], ad.Tensor, ad.Tensor]] = {
+    "add": (ad.add, X, Y), "div": (ad.div, X, Y), "broadcast": (ad.mul, X, LAST),
+    "column": (lambda x, y: x * y.sum(1, keepdim=True), X, Y), "matmul": (ad.matmul, X, W),
+    "linear": (F.linear, X, W.t().contiguous()), "where": (lambda x, y: ad.where(x > y, x, y), X, Y),
+    "mse": (F.mse_loss, X, Y), "sums": (lambda x, y: x.sum(0) + y.sum(0), X, Y),
+    "rmatmul": (lambda x, w: (x @ w).relu() @ w.t(), X, W), "lerp": (lambda x, y: x.lerp(y, 0.3), X, Y),
+}  # fmt: skip
+
+
+def close(x: ad.Tensor, y: ad.Tensor, what: str) -> None:
+    try:
+        same(x, y, 1e-5)
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from None
+
+
+def mesh() -> Any:
+    return dist.init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def compare(name: str, function: Callable[..., Any], wholes: list[ad.Tensor], places: Any) -> None:
+    plain = [w.clone().requires_grad_() for w in wholes]
+    parts = [
+        distribute_tensor(w, mesh(), [p]).requires_grad_()
+        for w, p in zip(wholes, places, strict=True)
+    ]
+    wanted, got = function(*plain), function(*parts)
+    assert isinstance(got, DTensor), f"{name} {places}: {type(got)}"
+    assert got.shape == wanted.shape, f"{name} {places}: {got.shape}"
+    close(got.full_tensor(), wanted, f"{name} {places}")
+    weight = ad.arange(wanted.numel()).float().sin().view(wanted.shape)
+    (wanted * weight).sum().backward()
+    (got * distribute_tensor(weight, mesh(), [Replicate()])).sum().backward()
+    for a, b in zip(parts, plain, strict=True):
+        assert b.grad is None or a.grad.placements == a.placements
+        if b.grad is not None:
+            close(a.grad.full_tensor(), b.grad, f"gradient of {name} {places}")
+
+
+def check_functions_of_one(rank: int, size: int) -> None:
+    for name, function in ONE.items():
+        for place in PLACES:
+            compare(name, function, [X], [place])
+
+
+def check_functions_of_two(rank: int, size: int) -> None:
+    for name, (function, x, y) in TWO.items():
+        for a in PLACES:
+            for b in PLACES[: 1 + y.ndim]:
+                compare(name, function, [x, y], [a, b])
+
+
+def check_linear_with_bias(rank: int, size: int) -> None:
+    for a in PLACES:
+        for b in PLACES:
+            for c in PLACES[:2]:
+                compare("linear", F.linear, [X, W.t().contiguous(), BIAS], [a, b, c])
+
+
+def check_embedding(rank: int, size: int) -> None:
+    index = ad.tensor([[0, 4, 2], [3, 3, 1]])
+    for place in PLACES:
+        compare("embedding", lambda w: F.embedding(index, w), [X], [place])
+
+
+def check_redistribution(rank: int, size: int) -> None:
+    for a in PLACES:
+        x = distribute_tensor(X, mesh(), [a])
+        for b in PLACES:
+            y = x.redistribute(placements=[b])
+            assert y.placements == (b,)
+            assert tuple(y.to_local().shape) == y._layout.sizes()[-1]
+            close(y.full_tensor(), X, f"{a} to {b}")
+    partial = DTensor.from_local(ad.ones(3) * rank, mesh(), [Partial()])
+    wanted = ad.ones(3) * (size * (size - 1) // 2)
+    close(partial.redistribute(placements=[Shard(0)]).full_tensor(), wanted, "sum to parts")
+    close(partial.full_tensor(), wanted, "sum")
+    with pytest.raises(RuntimeError, match="cannot be taken apart"):
+        distribute_tensor(X, mesh(), [Shard(0)]).redistribute(placements=[Partial()])
+
+
+def check_two_dimensions(rank: int, size: int) -> None:
+    if dist.get_world_size() != 4:
+        return
+    grid = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    for a in PLACES:
+        for b in PLACES:
+            x = distribute_tensor(X, grid, [a, b])
+            close(x.full_tensor(), X, f"{a} {b}")
+            close((x * 2 + x.sum(0)).full_tensor(), X * 2 + X.sum(0), f"work on {a} {b}")
+            w = distribute_tensor(W, grid, [b, a])
+            close((x @ w).full_tensor(), X @ W, f"product of {a} {b}")
+
+
+def check_in_place(rank: int, size: int) -> None:
+    x = distribute_tensor(X, mesh(), [Shard(0)])
+    x.add_(1.0).mul_(distribute_tensor(Y, mesh(), [Shard(1)]))
+    close(x.full_tensor(), (X + 1) * Y, "in place")
+    x[0] = 0.0
+    close(x.full_tensor()[0], ad.zeros(7), "written")
+    with ad.no_grad():
+        x.normal_()
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, x.full_tensor().tolist())
+    assert all(each == every[0] for each in every)
+    assert len(set(x.full_tensor().flatten().tolist())) == 35
+    with pytest.raises(RuntimeError, match="in place"):
+        distribute_tensor(X, mesh(), [Shard(0)]).requires_grad_().mul_(2)
+
+
+def check_refusals(rank: int, size: int) -> None:
+    x = distribute_tensor(X, mesh(), [Shard(0)])
+    with pytest.raises(RuntimeError, match="mixed torch.Tensor and DTensor"):
+        x + X
+    with pytest.raises(ValueError, match="placements"):
+        distribute_tensor(X, mesh(), [Shard(0), Shard(1)])
+    with pytest.raises(ValueError, match="Shard"):
+        distribute_tensor(X, mesh(), [Shard(2)])
+    with pytest.raises(TypeError, match="full_tensor"):
+        ad.save({"x": x}, io.BytesIO())
+    assert x.numel() == 35
+    assert len(x) == 5
+    assert x.sum().item() == x.full_tensor().sum().item() or dist.get_world_size() > 1
+
+
+def check_made(rank: int, size: int) -> None:
+    z = zeros(5, 3, device_mesh=mesh(), placements=[Shard(0)])
+    close(z.full_tensor(), ad.zeros(5, 3), "zeros")
+    drawn = drandn(5, 3, device_mesh=mesh(), placements=[Shard(0)])
+    assert drawn.full_tensor().unique().numel() == 15
+    twin = copy.deepcopy(drawn)
+    close(twin.full_tensor(), drawn.full_tensor(), "copied")
+
+
+def check_modules(rank: int, size: int) -> None:
+    ad.manual_seed(0)
+    plain = ad.nn.Sequential(ad.nn.Linear(7, 6), ad.nn.ReLU(), ad.nn.Linear(6, 3))
+    ours = distribute_module(
+        copy.deepcopy(plain),
+        mesh(),
+        input_fn=lambda m, inputs, on: (DTensor.from_local(inputs[0], on, [Replicate()]),),
+        output_fn=lambda m, out, on: out.full_tensor(),
+    )
+    assert all(isinstance(p, DTensor) and isinstance(p, ad.nn.Parameter) for p in ours.parameters())
+    for net in (plain, ours):
+        optimizer = ad.optim.AdamW(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(X).square().mean().backward()
+            ad.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+            optimizer.step()
+    for (name, p), q in zip(plain.named_parameters(), ours.parameters(), strict=True):
+        close(q.full_tensor(), p, name)
+
+
+if __name__ == "__main__":
+    run(sys.modules[__name__])
