@@ -49,6 +49,7 @@ class DeviceMesh:
         if len(set(self._ranks.ravel().tolist())) != self._ranks.size:
             raise ValueError(f"DeviceMesh: a rank is in the mesh twice: {self._ranks.tolist()}")
         self._groups = self._make_groups() if _groups is None else _groups
+        self._parent: DeviceMesh | None = None  # the mesh that this is some dimensions of
 
     def _make_groups(self) -> list[Any]:
         groups: list[Any] = []
@@ -121,17 +122,41 @@ class DeviceMesh:
             raise RuntimeError("this process is not in the mesh")
         return place[self._dim(mesh_dim)]
 
-    def __getitem__(self, name: str) -> DeviceMesh:
-        """The line of the mesh along a named dimension that this process is on."""
-        dim = self._dim(name)
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """The part of the mesh along named dimensions that this process is in."""
+        given = (names,) if isinstance(names, str) else tuple(names)
+        dims = [self._dim(name) for name in given]
+        if dims != sorted(set(dims)):
+            raise KeyError(f"{given}: expected different dimensions, in the mesh's order")
         place: list[Any] = list(self.get_coordinate() or [0] * self.ndim)
-        place[dim] = slice(None)
-        return DeviceMesh(
+        for dim in dims:
+            place[dim] = slice(None)
+        part = DeviceMesh(
             self.device_type,
             self._ranks[tuple(place)],
-            mesh_dim_names=(name,),
-            _groups=[self._groups[dim]],
+            mesh_dim_names=given,
+            _groups=[self._groups[dim] for dim in dims],
         )
+        part._parent = self
+        return part
+
+    def joined(self, inner: DeviceMesh) -> DeviceMesh:
+        """The mesh of this line's dimension and another's, of which both were taken."""
+        parent, outer, names = self._parent, self.mesh_dim_names, inner.mesh_dim_names
+        if parent is None or parent is not inner._parent or outer is None or names is None:
+            raise RuntimeError(
+                "two meshes can be used together only if both are dimensions of one: make it with "
+                'init_device_mesh(..., mesh_dim_names=("dp", "tp")) and take mesh["dp"], mesh["tp"]'
+            )
+        return parent[(*outer, *names)]
+
+    def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
+        """All its processes in one line; every process calls it."""
+        name = mesh_dim_name or "_".join(self.mesh_dim_names or ("flat",))
+        lines = self._ranks.reshape(-1)
+        if self._parent is None:
+            return DeviceMesh(self.device_type, lines, mesh_dim_names=(name,))
+        raise NotImplementedError("DeviceMesh._flatten: of a part of a mesh is not supported")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceMesh):

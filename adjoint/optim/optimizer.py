@@ -363,22 +363,14 @@ class Optimizer:
 
     def _check_parts(self, params: list[Any]) -> None:
         """Refuse parts of parameters where the update needs the whole."""
-        if self.elementwise or not any(hasattr(p, "split_over") for p in params):
-            return
-        name = type(self).__name__
-        if self.elementwise is False:
+        if self.elementwise is False and any(getattr(p, "split_over", ()) for p in params):
             raise NotImplementedError(
-                f"{name}: its update looks at whole parameters (rows, norms, inner products), but "
-                "this process keeps only parts of them (fully_shard or parallelize_module). Use an "
-                "optimizer that works element by element, such as AdamW, or keep the parameters "
-                "whole: DistributedDataParallel with ZeroRedundancyOptimizer."
+                f"{type(self).__name__}: its update looks at whole parameters (rows, norms, inner "
+                "products), but this process keeps only parts of them (fully_shard or "
+                "parallelize_module). Use an optimizer that works element by element, such as "
+                "AdamW, or keep the parameters whole: DistributedDataParallel with "
+                "ZeroRedundancyOptimizer."
             )
-        warnings.warn(
-            f"{name} is given parts of parameters (fully_shard or parallelize_module), flattened. "
-            "That is right only if its update works element by element; if so, say `elementwise = "
-            f"True` in class {name}.",
-            stacklevel=4,
-        )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group: `{"params": ..., "lr": ...}`, missing options from the defaults."""

@@ -1,4 +1,7 @@
 """Checkpoints that all processes write together and any number of processes can read."""
 
+from adjoint.distributed.checkpoint.files import FileSystemReader as FileSystemReader
+from adjoint.distributed.checkpoint.files import FileSystemWriter as FileSystemWriter
+from adjoint.distributed.checkpoint.files import async_save as async_save
 from adjoint.distributed.checkpoint.files import load as load
 from adjoint.distributed.checkpoint.files import save as save

@@ -1,16 +1,17 @@
 """A folder of plain safetensors files, one per process, and an index of what lies where.
 
 Note [sharded checkpoint]
-    `index.json` lists every tensor with its shape and dtype, and its pieces: a file, a name in it,
-    and which elements of the flattened tensor it holds. So any number of processes, or another
-    program, can read it. The folder gets its name when it is whole: all files are written beside
-    it first.
+    `index.json` lists every tensor with its shape and dtype, and its pieces: a file, and which
+    block of the tensor lies there under the tensor's name (`start` and `shape`). So any number of
+    processes, or another program, can read it. The folder gets its name when it is whole: all
+    files are written beside it first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.distributed.checkpoint.index import FORMAT, INDEX, Entry, Index, Piece, read_index
-from adjoint.distributed.checkpoint.state_dict import Part
 from adjoint.distributed.collectives import barrier
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.objects import gathered
+from adjoint.distributed.tensor.dtensor import DTensor, part_of
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.state.processes import STATE
-from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.futures import Future
 from adjoint.io.safetensors import load_file, save_file
 
 PLAIN = (str, int, float, bool, type(None))
@@ -58,25 +59,65 @@ def _name(path: tuple[str, ...]) -> str:
     return "/".join(p.split(":", 1)[1].replace("/", "%2F") for p in path)
 
 
+class FileSystemWriter:
+    """A folder to save to, as PyTorch's programs name it."""
+
+    def __init__(self, path: str | os.PathLike[str], **_: Any) -> None:
+        self.path = Path(path)
+
+
+class FileSystemReader:
+    """A folder to load from, as PyTorch's programs name it."""
+
+    def __init__(self, path: str | os.PathLike[str], **_: Any) -> None:
+        self.path = Path(path)
+
+
+def _folder(name: str, given: Any, storage: Any) -> Path:
+    if storage is not None:
+        if not isinstance(storage, (FileSystemWriter, FileSystemReader)):
+            raise TypeError(
+                f"checkpoint.{name}: expected a FileSystemWriter or FileSystemReader, received "
+                f"{type(storage).__name__}"
+            )
+        return storage.path
+    if given is None:
+        raise ValueError(f"checkpoint.{name}: expected checkpoint_id, a folder")
+    return Path(given)
+
+
+def _is_stateful(value: Any) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def async_save(state_dict: dict[str, Any], **options: Any) -> Future:
+    """`save`, done when it returns; the answer is a future, as in PyTorch."""
+    save(state_dict, **options)
+    done = Future()
+    done.set_result(None)
+    return done
+
+
 def save(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: Any = None, process_group: Any = None, **_: Any,
 ) -> None:  # fmt: skip
     """Write a state that all processes have parts of; every process calls it.
 
-    Whole tensors must be the same on every process, and are written once; parts come from
-    `checkpoint.state_dict.get_state_dict`. A checkpoint of the same name is replaced when the new
-    one is whole.
+    Whole tensors must be the same on every process, and are written once; of DTensors, every
+    process writes its part. Objects with a `state_dict` are asked for it. A checkpoint of the same
+    name is replaced when the new one is whole.
 
     Args:
-        state_dict: nested dicts of tensors, parts and plain values.
+        state_dict: nested dicts of tensors, DTensors, such objects and plain values.
         checkpoint_id: the folder.
+        storage_writer: a `FileSystemWriter`, instead of the folder's name.
     """
-    if checkpoint_id is None or storage_writer is not None:
-        raise ValueError("checkpoint.save: expected checkpoint_id, a folder")
+    folder = _folder("save", checkpoint_id, storage_writer)
+    state_dict = {k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()}
     group = STATE.group if process_group is None else process_group
     rank, size = (0, 1) if group is None else (group.rank(), group.size())
-    final = Path(checkpoint_id)
+    final = folder
     partial = final.with_name(final.name + ".partial")
     if rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
@@ -90,11 +131,12 @@ def save(
     digests: dict[str, str] = {}
     for path, value in _leaves(state_dict):
         name = _name(path)
-        if isinstance(value, Part):
-            count = value.shard.count
-            if count:
-                tensors[name] = value.tensor.detach()[:count]
-            entries[name] = _entry(value.tensor, value.shard.shape, file, value.shard.start, count)
+        if isinstance(value, DTensor):
+            local = part_of(value.detach())
+            writes = _writes(value) and local.numel() > 0
+            if writes:
+                tensors[name] = local.contiguous()
+            entries[name] = _entry(value, file, value._layout.starts(), local, writes)
         elif isinstance(value, Tensor):
             whole = value.detach().contiguous()
             digests[name] = hashlib.blake2b(
@@ -102,7 +144,7 @@ def save(
             ).hexdigest()
             if rank == 0:
                 tensors[name] = whole
-                entries[name] = _entry(whole, whole.shape, file, 0, whole.shape.numel())
+                entries[name] = _entry(whole, file, (0,) * whole.ndim, whole, True)
         else:
             plain[name] = _plain(value, name)
     if size > 1:
@@ -116,13 +158,27 @@ def save(
         barrier(group)
 
 
-def _entry(tensor: Tensor, shape: Any, file: str, start: int, count: int) -> dict[str, Any]:
-    pieces = [{"file": file, "start": start, "count": count}] if count else []
-    return {"shape": list(shape), "dtype": _dtype(tensor), "pieces": pieces}
+def _entry(
+    whole: Tensor, file: str, start: tuple[int, ...], local: Tensor, writes: bool
+) -> dict[str, Any]:
+    piece = {"file": file, "start": list(start), "shape": list(local.shape)}
+    return {"shape": list(whole.shape), "dtype": _dtype(whole), "pieces": [piece] if writes else []}
 
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).split(".")[-1]
+
+
+def _writes(value: DTensor) -> bool:
+    """Whether this process is the one, of those that have the same part, that writes it."""
+    if any(p.is_partial() for p in value.placements):
+        raise ValueError("checkpoint.save: a DTensor is placed Partial; redistribute it first")
+    mesh = value.device_mesh
+    return all(
+        mesh.get_local_rank(at) == 0
+        for at, placement in enumerate(value.placements)
+        if placement.is_replicate()
+    )
 
 
 def _same_everywhere(every: list[dict[str, str]]) -> None:
@@ -167,21 +223,30 @@ def load(
     """Read a checkpoint into a state of any number of processes, in place.
 
     Args:
-        state_dict: nested dicts whose tensors and parts are filled, and whose values are replaced.
+        state_dict: nested dicts whose tensors are filled, and whose values are replaced. Objects
+            with a `state_dict` are given theirs by `load_state_dict`.
         checkpoint_id: the folder.
+        storage_reader: a `FileSystemReader`, instead of the folder's name.
     """
-    if checkpoint_id is None or storage_reader is not None:
-        raise ValueError("checkpoint.load: expected checkpoint_id, a folder")
-    folder = Path(checkpoint_id)
+    folder = _folder("load", checkpoint_id, storage_reader)
     if not (folder / INDEX).exists():
         old = folder.with_name(folder.name + ".old")  # a save that was cut short in its last step
         if not (old / INDEX).exists():
             raise FileNotFoundError(f"checkpoint.load: no checkpoint in {os.fspath(folder)!r}")
         folder = old
     source = _Source(folder, read_index(folder))
-    _check(state_dict, (), source)
+    states = {k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()}
+    _check(states, (), source)
     with no_grad():  # all of it is there: only now does the state change
-        _fill(state_dict, (), source)
+        _fill(states, (), source)
+    for key, value in list(state_dict.items()):
+        if _is_stateful(value):
+            value.load_state_dict(states[key])
+        else:
+            state_dict[key] = states[key]
+
+
+Block = tuple[tuple[int, ...], tuple[int, ...]]  # where it begins in the whole, and its shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +262,21 @@ class _Source:
         if piece.file not in self.files:
             self.files[piece.file] = load_file(self.folder / piece.file, mmap=True)
         found, entry = self.files[piece.file].get(name), self.index.tensors[name]
-        if found is None or (found.numel(), _dtype(found)) != (piece.count, entry.dtype):
+        count = math.prod(piece.shape)
+        if found is None or (found.numel(), _dtype(found)) != (count, entry.dtype):
             held = "nothing" if found is None else f"{found.numel()} elements of {_dtype(found)}"
             raise FileError(
                 f"checkpoint.load: {self.folder / piece.file}: damaged: {name[:80]!r} should have "
-                f"{piece.count} elements of {entry.dtype}, it has {held}"
+                f"{count} elements of {entry.dtype}, it has {held}"
             )
-        return found.reshape(-1)
+        return found.reshape(piece.shape)
 
 
-def _wanted(value: Any) -> tuple[Any, int, int]:
-    """The whole shape of a tensor or part, and which of its elements are here."""
-    if isinstance(value, Part):
-        return value.shard.shape, value.shard.start, value.shard.count
-    return value.shape, 0, value.shape.numel()
+def _wanted(value: Tensor) -> Block:
+    """Which block of a tensor is here."""
+    if isinstance(value, DTensor):
+        return value._layout.starts(), tuple(part_of(value).shape)
+    return (0,) * value.ndim, tuple(value.shape)
 
 
 def _check(tree: Any, path: tuple[str, ...], source: _Source) -> None:
@@ -220,22 +286,25 @@ def _check(tree: Any, path: tuple[str, ...], source: _Source) -> None:
         name = _name(here)
         if isinstance(value, Mapping):
             _check(value, here, source)
-        elif isinstance(value, (Part, Tensor)):
-            _check_tensor(name, source, *_wanted(value))
+        elif isinstance(value, Tensor):
+            _check_tensor(name, source, value)
         elif name not in source.index.values:
             raise KeyError(f"checkpoint.load: the checkpoint has no {name}")
 
 
-def _check_tensor(name: str, source: _Source, shape: Any, start: int, count: int) -> None:
+def _check_tensor(name: str, source: _Source, value: Tensor) -> None:
     entry = source.index.tensors.get(name)
     if entry is None:
         raise KeyError(f"checkpoint.load: the checkpoint has no tensor {name}")
-    if entry.shape != tuple(shape):
-        raise ValueError(f"checkpoint.load: {name} is {entry.shape} there and {tuple(shape)} here")
-    got = 0
-    for piece, first, last in _overlaps(entry, start, count):
+    if entry.shape != tuple(value.shape):
+        raise ValueError(
+            f"checkpoint.load: {name} is {entry.shape} there and {tuple(value.shape)} here"
+        )
+    block, got = _wanted(value), 0
+    for piece, (_, shape) in _overlaps(entry, block):
         source.elements(name, piece)
-        got += last - first
+        got += math.prod(shape)
+    count = math.prod(block[1])
     if got != count:
         raise FileError(
             f"checkpoint.load: {name}: {count - got} of {count} elements are in none of the files"
@@ -248,26 +317,33 @@ def _fill(tree: Any, path: tuple[str, ...], source: _Source) -> None:
         name = _name(here)
         if isinstance(value, Mapping):
             _fill(value, here, source)
-        elif isinstance(value, (Part, Tensor)):
-            _, start, count = _wanted(value)
-            entry = source.index.tensors[name]
-            whole = value.tensor[:count] if isinstance(value, Part) else value.detach()
-            parts = [
-                source.elements(name, piece)[first - piece.start : last - piece.start]
-                for piece, first, last in _overlaps(entry, start, count)
-            ]
-            if parts:
-                whole.copy_(cat(parts).reshape(whole.shape))
+        elif isinstance(value, Tensor):
+            local = part_of(value) if isinstance(value, DTensor) else value.detach()
+            start, _ = _wanted(value)
+            for piece, block in _overlaps(source.index.tensors[name], _wanted(value)):
+                found = _within(source.elements(name, piece), block, piece.start)
+                _within(local, block, start).copy_(found)
         else:
             tree[key] = _like(value, source.index.values[name])
 
 
-def _overlaps(entry: Entry, start: int, count: int) -> Iterator[tuple[Piece, int, int]]:
-    """The pieces that hold some of the elements asked for: which, from where to where."""
+def _overlaps(entry: Entry, wanted: Block) -> Iterator[tuple[Piece, Block]]:
+    """The pieces that hold some of the block asked for, and what they hold of it."""
     for piece in entry.pieces:
-        first, last = max(start, piece.start), min(start + count, piece.start + piece.count)
-        if first < last:
-            yield piece, first, last
+        first = tuple(map(max, wanted[0], piece.start))
+        last = tuple(
+            min(a + n, b + m)
+            for a, n, b, m in zip(*wanted, piece.start, piece.shape, strict=True)
+        )
+        if all(a < b for a, b in zip(first, last, strict=True)):
+            yield piece, (first, tuple(b - a for a, b in zip(first, last, strict=True)))
+
+
+def _within(tensor: Tensor, block: Block, start: tuple[int, ...]) -> Tensor:
+    """A block of the whole, in a tensor that is a block which begins at `start`."""
+    for dim, (first, length, base) in enumerate(zip(*block, start, strict=True)):
+        tensor = tensor.narrow(dim, first - base, length)
+    return tensor
 
 
 def _like(held: Any, read: Any) -> Any:

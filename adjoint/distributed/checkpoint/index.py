@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.errors import FileError
 
-INDEX, FORMAT = "index.json", 1
+INDEX, FORMAT = "index.json", 2
+MOST_PIECES = 4096  # of one tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Elements of a flattened tensor, and the file in the folder that has them under its name."""
+    """A block of a tensor, and the file in the folder that has it under the tensor's name."""
 
     file: str
-    start: int
-    count: int
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A tensor of the checkpoint; its pieces are in order and do not overlap."""
+    """A tensor of the checkpoint; its pieces lie within it and do not overlap."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -65,20 +67,16 @@ def _entry(path: Path, name: str, held: Any) -> Entry:
         raise damaged(f"its shape is {str(shape)[:80]}")
     if not isinstance(dtype, str) or not isinstance(pieces, list):
         raise damaged("its dtype is no name, or its pieces are no list")
-    found = sorted((_piece(piece, damaged) for piece in pieces), key=lambda piece: piece.start)
-    end = 0
-    for piece in found:
-        if piece.start < end:
-            raise damaged(f"element {piece.start} lies in two pieces")
-        end = piece.start + piece.count
-    if end > prod(shape):
-        raise damaged(f"its pieces reach to element {end} of {prod(shape)}")
-    return Entry(tuple(shape), dtype, tuple(found))
+    if len(pieces) > MOST_PIECES:
+        raise damaged(f"it has {len(pieces)} pieces, more than {MOST_PIECES}")
+    found = tuple(_piece(piece, tuple(shape), damaged) for piece in pieces)
+    _refuse_overlaps(found, damaged)
+    return Entry(tuple(shape), dtype, found)
 
 
-def _piece(held: Any, damaged: Any) -> Piece:
+def _piece(held: Any, whole: tuple[int, ...], damaged: Any) -> Piece:
     fields: Any = held if isinstance(held, dict) else {}
-    file, start, count = (fields.get(field) for field in ("file", "start", "count"))
+    file, start, shape = (fields.get(field) for field in ("file", "start", "shape"))
     if (
         not isinstance(file, str)
         or not file
@@ -87,9 +85,27 @@ def _piece(held: Any, damaged: Any) -> Piece:
         or "\0" in file
     ):
         raise damaged(f"{str(file)[:80]!r} is no name of a file in the folder")
-    if not _count(start) or not _count(count):
-        raise damaged(f"a piece of {str(count)[:80]} elements from {str(start)[:80]} on")
-    return Piece(file, start, count)
+    if not (_counts(start, len(whole)) and _counts(shape, len(whole))):
+        raise damaged(f"a piece of {str(shape)[:80]} elements from {str(start)[:80]} on")
+    if any(a + n > size for a, n, size in zip(start, shape, whole, strict=True)):
+        raise damaged(f"a piece of {shape} from {start} on reaches beyond {list(whole)}")
+    return Piece(file, tuple(start), tuple(shape))
+
+
+def _refuse_overlaps(pieces: tuple[Piece, ...], damaged: Any) -> None:
+    """Pieces that overlap could hide that others are missing."""
+    if len(pieces) < 2:
+        return
+    first = np.array([p.start for p in pieces], dtype=object).reshape(len(pieces), -1)
+    last = first + np.array([p.shape for p in pieces], dtype=object).reshape(len(pieces), -1)
+    for at in range(1, len(pieces)):
+        low, high = np.maximum(first[:at], first[at]), np.minimum(last[:at], last[at])
+        if (low < high).all(1).any():
+            raise damaged(f"the piece from {list(pieces[at].start)} on overlaps with another")
+
+
+def _counts(value: Any, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length and all(map(_count, value))
 
 
 def _count(value: Any) -> bool:

@@ -25,7 +25,7 @@ class BackwardPrefetch(Enum):
 
 
 class StateDictType(Enum):
-    """What `state_dict` gives: whole tensors."""
+    """What `state_dict` gives: whole tensors, plain parts, or DTensors."""
 
     FULL_STATE_DICT = auto()
     LOCAL_STATE_DICT = auto()
@@ -51,7 +51,66 @@ class CPUOffload:
 
 @dataclass(frozen=True, slots=True)
 class FullStateDictConfig:
-    """How whole states are given; they are given to every process in any case."""
+    """How whole states are given: to every process, or to the first only."""
 
     offload_to_cpu: bool = False
     rank0_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedStateDictConfig:
+    """How DTensors are given."""
+
+    offload_to_cpu: bool = False
+    _use_dtensor: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStateDictConfig:
+    """How plain parts are given."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FullOptimStateDictConfig:
+    """How an optimizer's whole state is given."""
+
+    offload_to_cpu: bool = False
+    rank0_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedOptimStateDictConfig:
+    """How an optimizer's state is given in DTensors."""
+
+    offload_to_cpu: bool = False
+    _use_dtensor: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOptimStateDictConfig:
+    """How an optimizer's state is given in plain parts."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPolicy:
+    """Nothing is offloaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPUOffloadPolicy:
+    """Parameters on the CPU while they are not used: not supported by `fully_shard`."""
+
+    pin_memory: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StateDictSettings:
+    """What `set_state_dict_type` replaced."""
+
+    state_dict_type: StateDictType
+    state_dict_config: object
+    optim_state_dict_config: object

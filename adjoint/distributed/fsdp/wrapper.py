@@ -6,12 +6,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjoint.distributed.fsdp.options import ShardingStrategy, StateDictType
+from adjoint.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from adjoint.distributed.fsdp.options import (
+    FullStateDictConfig,
+    ShardingStrategy,
+    StateDictSettings,
+    StateDictType,
+)
+from adjoint.distributed.group import get_rank
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy, fully_shard
-from adjoint.distributed.sharded.parameter import shard_of
+from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
+from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.clip_grad import clip_grad_norm_
 
 STRATEGIES = (None, ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP)
@@ -51,6 +65,9 @@ class FullyShardedDataParallel(Module):
         use_orig_params: bool = False,
     ) -> None:
         super().__init__()
+        self._settings = StateDictSettings(
+            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), None
+        )
         if sharding_strategy not in STRATEGIES:
             raise NotImplementedError(
                 f"FullyShardedDataParallel: {sharding_strategy} is not supported. Use FULL_SHARD "
@@ -83,26 +100,109 @@ class FullyShardedDataParallel(Module):
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scale gradients so that the norm of all processes' together is at most `max_norm`."""
-        return clip_grad_norm_(list(self.parameters()), max_norm, norm_type)
+        norm = clip_grad_norm_(list(self.parameters()), max_norm, norm_type)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    # -- state dicts --------------------------------------------------------------------------
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Whole parameters under the names they have without the wrapper, on every process."""
-        from adjoint.distributed.checkpoint.state_dict import get_model_state_dict, whole_options
+        """The state under the names that parameters have without the wrapper.
 
-        return get_model_state_dict(self.module, options=whole_options())
+        Whole tensors, DTensors or this process's plain parts, as `set_state_dict_type` says; whole
+        ones on every process unless told otherwise. Every process calls it.
+        """
+        settings = self._settings
+        kind = settings.state_dict_type
+        whole = kind is StateDictType.FULL_STATE_DICT
+        offload = bool(getattr(settings.state_dict_config, "offload_to_cpu", False))
+        found = get_model_state_dict(self.module, options=StateDictOptions(full_state_dict=whole))
+        if kind is StateDictType.LOCAL_STATE_DICT:
+            found = {k: v.to_local() if isinstance(v, DTensor) else v for k, v in found.items()}
+        if offload:
+            found = {k: v.cpu() for k, v in found.items()}
+        first = getattr(settings.state_dict_config, "rank0_only", False)
+        return {} if whole and first and get_rank() else found
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        """Give back what `state_dict` gave, under the same settings; every process has it."""
+        if assign:
+            raise NotImplementedError("FullyShardedDataParallel: assign=True is not supported")
+        state = dict(state_dict)
+        if self._settings.state_dict_type is StateDictType.LOCAL_STATE_DICT:
+            own = dict(self.module.named_parameters(remove_duplicate=False))
+            for name, value in state.items():
+                held = own.get(name)
+                if isinstance(held, DTensor) and not isinstance(value, DTensor):
+                    state[name] = as_dtensor(value, held._layout)
+        return set_model_state_dict(
+            self.module, state, options=StateDictOptions(strict=strict)
+        )
+
+    @staticmethod
+    def set_state_dict_type(
+        module: Module, state_dict_type: StateDictType, state_dict_config: Any = None,
+        optim_state_dict_config: Any = None,
+    ) -> StateDictSettings:  # fmt: skip
+        """What `state_dict` gives from now on; returns what it gave before."""
+        before = FullyShardedDataParallel.get_state_dict_type(module)
+        settings = StateDictSettings(
+            state_dict_type, state_dict_config or FullStateDictConfig(), optim_state_dict_config
+        )
+        for each in module.modules():
+            if isinstance(each, FullyShardedDataParallel):
+                each._settings = settings
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Module) -> StateDictSettings:
+        """What `state_dict` gives."""
+        for each in module.modules():
+            if isinstance(each, FullyShardedDataParallel):
+                return each._settings
+        raise ValueError("FullyShardedDataParallel: the module has none in it")
 
     @staticmethod
     @contextmanager
     def state_dict_type(
-        module: Module, state_dict_type: StateDictType, *configs: Any
-    ) -> Iterator[None]:
-        """What `state_dict` gives inside a `with` block: whole tensors, and nothing else."""
-        if state_dict_type is not StateDictType.FULL_STATE_DICT:
-            raise NotImplementedError(
-                f"FullyShardedDataParallel: {state_dict_type} is not supported. Take parts from "
-                "distributed.checkpoint.state_dict.get_state_dict."
-            )
-        yield
+        module: Module, state_dict_type: StateDictType, state_dict_config: Any = None,
+        optim_state_dict_config: Any = None,
+    ) -> Iterator[None]:  # fmt: skip
+        """What `state_dict` gives inside a `with` block."""
+        kind = FullyShardedDataParallel
+        before = kind.set_state_dict_type(
+            module, state_dict_type, state_dict_config, optim_state_dict_config
+        )
+        try:
+            yield
+        finally:
+            kind.set_state_dict_type(
+                module, before.state_dict_type, before.state_dict_config,
+                before.optim_state_dict_config,
+            )  # fmt: skip
+
+    @staticmethod
+    def optim_state_dict(
+        model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None
+    ) -> dict[str, Any]:
+        """An optimizer's state by the names of parameters; every process calls it."""
+        settings = FullyShardedDataParallel.get_state_dict_type(model)
+        whole = settings.state_dict_type is StateDictType.FULL_STATE_DICT
+        found = get_optimizer_state_dict(
+            model, optim, options=StateDictOptions(full_state_dict=whole)
+        )
+        config = settings.optim_state_dict_config or settings.state_dict_config
+        first = getattr(config, "rank0_only", False)
+        return {} if whole and first and get_rank() else found
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Module, optim: Any, optim_state_dict: dict[str, Any], **_: Any
+    ) -> dict[str, Any]:
+        """What `optim.load_state_dict` takes, from what `optim_state_dict` gave."""
+        set_optimizer_state_dict(model, optim, optim_state_dict)
+        return optim.state_dict()
+
+    # -- whole parameters -----------------------------------------------------------------------
 
     @staticmethod
     @contextmanager
@@ -112,9 +212,10 @@ class FullyShardedDataParallel(Module):
             (owner, name, part)
             for owner in module.modules()
             for name, part in owner._parameters.items()
-            if part is not None and shard_of(part) is not None
+            if isinstance(part, DTensor)
         ]
-        whole: dict[int, Any] = {id(p): p.shard.whole(p) for _, _, p in places}
+        with no_grad():
+            whole: dict[int, Any] = {id(p): Parameter(p.full_tensor()) for _, _, p in places}
         for owner, name, part in places:
             owner._parameters[name] = whole[id(part)]
         try:
@@ -124,13 +225,25 @@ class FullyShardedDataParallel(Module):
                 owner._parameters[name] = part
                 if writeback:
                     with no_grad():
-                        part.copy_(part.shard.of(whole[id(part)]))
+                        now = part.replicated(whole[id(part)].detach())
+                        part.copy_(now.redistribute(placements=part.placements))
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Accepted: gradients are averaged in every backward, which adds up to the same."""
+        yield
+
+    @staticmethod
+    def fsdp_modules(module: Module, root_only: bool = False) -> list[Any]:
+        """The wrappers in a module."""
+        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        return found[:1] if root_only else found
 
 
 def wrap_inner(module: Module, policy: Callable[..., bool], group: Any, precision: Any) -> None:
     """Make units of the inner modules a policy chooses, innermost first."""
     for child in module.children():
         wrap_inner(child, policy, group, precision)
-        count = sum(p.shape.numel() for p in child.parameters() if shard_of(p) is None)
+        count = sum(p.shape.numel() for p in child.parameters() if not isinstance(p, DTensor))
         if count and policy(module=child, recurse=False, nonwrapped_numel=count):
             fully_shard(child, mesh=group, mp_policy=precision)

@@ -14,10 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.group import ProcessGroup, resolve
 from adjoint.distributed.kernels import all_gather
-from adjoint.distributed.operations import REDUCE_SCATTER
-from adjoint.distributed.sharded.parameter import shard_parameter
+from adjoint.distributed.operations import ALL_REDUCE, REDUCE_SCATTER
+from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
+from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
+from adjoint.distributed.tensor.layout import Layout, padded
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
 from adjoint.engine.backends.array.table import lowers
@@ -42,21 +45,26 @@ class MixedPrecisionPolicy:
     cast_forward_inputs: bool = True
 
 
-def _average(g: Any, x_spec: Any, group: str, reduce_dtype: Any) -> Any:
+def _average(g: Any, x_spec: Any, group: str, replicas: str | None, reduce_dtype: Any) -> Any:
     sent = g if reduce_dtype is None else g.to(reduce_dtype)
-    return (REDUCE_SCATTER(sent, group=group) / resolve(group).size()).to(x_spec.dtype)
+    found = REDUCE_SCATTER(sent, group=group) / resolve(group).size()
+    if replicas is not None:
+        found = ALL_REDUCE(found, op="avg", group=replicas)
+    return found.to(x_spec.dtype)
 
 
 # GATHER_PARTS(x): everybody's part, in rows; the transpose averages, as gradients are averaged.
 GATHER_PARTS: Record = primitive(
     "gather_parts",
-    lambda x, group, reduce_dtype: Spec((resolve(group).size(), *x.shape), x.dtype, x.device),
+    lambda x, group, replicas, reduce_dtype: Spec(
+        (resolve(group).size(), *x.shape), x.dtype, x.device
+    ),
     _average,
 )
 
 
 @lowers(GATHER_PARTS)
-def gather_parts(xp: Any, x: Any, group: str, reduce_dtype: Any) -> Any:
+def gather_parts(xp: Any, x: Any, group: str, replicas: str | None, reduce_dtype: Any) -> Any:
     """Everybody's part, in rows."""
     return all_gather(xp, x, group)
 
@@ -65,58 +73,92 @@ class Unit:
     """A module whose parameters are gathered together."""
 
     def __init__(
-        self, module: Module, group: ProcessGroup, policy: MixedPrecisionPolicy, reshard: bool
-    ) -> None:
-        self.module, self.group, self.policy, self.reshard = module, group, policy, reshard
+        self, module: Module, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool,
+        ignored: set[int],
+    ) -> None:  # fmt: skip
+        self.module, self.mesh, self.policy, self.reshard = module, mesh, policy, reshard
+        self.group: ProcessGroup = mesh.get_group(mesh.ndim - 1)
+        self.replicas = mesh.get_group(0).group_name if mesh.ndim == 2 else None
         self.places: list[tuple[Module, str]] = []
-        self.parts: list[Any] = []
         self.again: list[Tensor] | None = None  # gathered for backward
+        self.watched: dict[int, Any] = {}
         for owner in own_modules(module):
             for name, parameter in list(owner._parameters.items()):
-                if parameter is not None:
-                    part = self._part(parameter)
-                    owner._parameters[name] = part
+                if parameter is not None and id(parameter) not in ignored:
+                    owner._parameters[name] = self._part(parameter)
                     self.places.append((owner, name))
-        for part in self.parts:
-            if part.requires_grad:
-                EARLY_LEAVES[id(part)] = part
-                part.register_post_accumulate_grad_hook(self._forget)
+        self.parts()
 
     def _part(self, parameter: Any) -> Any:
         """A parameter's part; of one that is tied, within the unit or with another, the same."""
-        part = parameter if hasattr(parameter, "shard") else getattr(parameter, "kept_as", None)
+        if is_part(parameter):
+            return parameter
+        part = parameter.__dict__.get("kept_as")
         if part is None:
-            part = parameter.kept_as = shard_parameter(parameter, self.group)
-        if not any(part is p for p in self.parts):
-            self.parts.append(part)
+            part = parameter.kept_as = shard_parameter(parameter, self.mesh)
+            part.fully_sharded = True
         return part
+
+    def parts(self) -> list[Any]:
+        """The parts that the modules have now, each once: `load_state_dict` may give others."""
+        found: dict[int, Any] = {}
+        for owner, name in self.places:
+            part: Any = owner._parameters[name]
+            if not isinstance(part, DTensor):
+                raise RuntimeError(
+                    f"fully_shard: parameter {name!r} was replaced by a plain tensor. Load whole "
+                    "tensors with checkpoint.state_dict.set_model_state_dict, or distribute_tensor "
+                    "them first."
+                )
+            found[id(part)] = part
+        for key, part in found.items():
+            if key not in self.watched:
+                self.watched[key] = part
+                part.fully_sharded = True
+                if part.requires_grad:
+                    EARLY_LEAVES[key] = part
+                    part.register_post_accumulate_grad_hook(self._forget)
+        return list(found.values())
 
     def _forget(self, part: Tensor) -> None:
         self.again = None
 
     def gather(self) -> list[Tensor]:
         """The whole parameters, from everybody's parts: one message for each dtype."""
+        parts = self.parts()
         found: dict[int, Tensor] = {}
         kinds: dict[Any, list[Any]] = {}
-        for part in self.parts:
+        for part in parts:
             kinds.setdefault((part.dtype, part.requires_grad), []).append(part)
         for same in kinds.values():
-            flat = cat(same)
+            shapes = [gathered_shape(part) for part in same]
+            lengths = [self._length(shape) for shape in shapes]
+            rows_of = [
+                padded(part_of(part).reshape(-1), 0, length)
+                for part, length in zip(same, lengths, strict=True)
+            ]
+            flat = cat(rows_of)
             if self.policy.param_dtype is not None and flat.dtype.is_floating_point:
                 flat = flat.to(self.policy.param_dtype)
             rows = GATHER_PARTS(
-                flat, group=self.group.group_name, reduce_dtype=self.policy.reduce_dtype
-            )
-            pieces = rows.split([p.shard.length for p in same], 1)
-            for part, piece in zip(same, pieces, strict=True):
-                count = part.shard.shape.numel()
-                found[id(part)] = piece.reshape(-1)[:count].reshape(part.shard.shape)
-        return [found[id(part)] for part in self.parts]
+                flat, group=self.group.group_name, replicas=self.replicas,
+                reduce_dtype=self.policy.reduce_dtype,
+            )  # fmt: skip
+            pieces = rows.split(lengths, 1)
+            for part, piece, shape in zip(same, pieces, shapes, strict=True):
+                whole = piece.reshape(-1)[: shape.numel()].reshape(shape)
+                found[id(part)] = part_on_inner_mesh(part, whole)
+        return [found[id(part)] for part in parts]
+
+    def _length(self, shape: Any) -> int:
+        """How many elements each process sends, padding included."""
+        rows = -(-shape[0] // self.group.size())
+        return rows * int(shape.numel() // max(shape[0], 1))
 
     def call(self, forward: Any, inputs: Any, kwargs: Any) -> Any:
         """The module's forward with whole parameters."""
         whole = self.gather()
-        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts, whole, strict=True)}
+        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts(), whole, strict=True)}
         before = [owner._parameters[name] for owner, name in self.places]
         for (owner, name), part in zip(self.places, before, strict=True):
             owner._parameters[name] = by_part[id(part)]
@@ -155,7 +197,9 @@ class Unit:
             if self.again is None:
                 with CONTEXT.having(grad_enabled=False):
                     self.again = self.gather()
-            found = self.again[at].contiguous().as_strided(shape, strides, offset)
+            held: Any = self.again[at]
+            held = part_of(held) if isinstance(held, DTensor) else held
+            found = held.contiguous().as_strided(shape, strides, offset)
             return found if found.dtype is dtype else found.to(dtype)
 
         return saved_tensors_hooks(pack, unpack)
@@ -167,6 +211,70 @@ def own_modules(module: Module) -> Iterable[Module]:
     for child in module.children():
         if not hasattr(child, "_unit"):
             yield from own_modules(child)
+
+
+class FSDPModule:
+    """What `fully_shard` makes of a module: the same, with these methods."""
+
+    _unit: Unit
+
+    def set_requires_gradient_sync(
+        self, requires_gradient_sync: bool, *, recurse: bool = True
+    ) -> None:
+        """Accepted: gradients are averaged in every backward, which adds up to the same."""
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Accepted: gradients are averaged in every backward."""
+
+    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
+        """Accepted: it changes when parameters are gathered, and no result."""
+
+    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
+        """Accepted: it changes when parameters are gathered, and no result."""
+
+    def set_reshard_after_forward(
+        self, reshard_after_forward: bool, recurse: bool = True
+    ) -> None:
+        """Whether backward gathers parameters again."""
+        modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        for each in modules:
+            if isinstance(each, FSDPModule):
+                each._unit.reshard = reshard_after_forward
+
+    def unshard(self, async_op: bool = False) -> None:
+        """Accepted, as a hint to gather early: parameters are gathered by forward."""
+
+    def reshard(self) -> None:
+        """Let go of parameters that were gathered for a backward."""
+        self._unit.again = None
+
+
+def part_on_inner_mesh(part: DTensor, whole: Tensor) -> Tensor:
+    """What forward sees: of a parameter that is divided otherwise too, that other part."""
+    layout = part._layout
+    if layout.order != (1, 0):
+        return whole
+    inner = layout.mesh[(layout.mesh.mesh_dim_names or ())[1]]
+    return as_dtensor(whole, Layout(inner, (layout.placements[1],), layout.shape))
+
+
+def is_part(parameter: Any) -> bool:
+    """Whether a parameter is one that `fully_shard` has divided."""
+    return isinstance(parameter, DTensor) and bool(parameter.__dict__.get("fully_sharded"))
+
+
+def line_of(mesh: Any, module: Module) -> DeviceMesh:
+    """The mesh that was given, or the processes of a group in one line."""
+    if isinstance(mesh, DeviceMesh):
+        if mesh.ndim > 2:
+            raise ValueError(
+                f"fully_shard expects a mesh of one or two dimensions, received {mesh.ndim}"
+            )
+        return mesh
+    group = resolve(mesh)
+    first = next(iter(module.parameters()), None)
+    kind = "cpu" if first is None or first.device.type == "meta" else first.device.type
+    return DeviceMesh(kind, list(group.ranks), _groups=[group])
 
 
 def fully_shard(
@@ -181,38 +289,35 @@ def fully_shard(
 ) -> Any:
     """Divide a module's parameters among the processes of a mesh; inner modules first.
 
-    Each process keeps a flat part of each parameter, with its gradient and optimizer state;
-    forward and backward gather the whole ones of a unit when they need them. Gradients are
-    averages over the processes. Optimizers that treat elements alone (SGD, Adam, ...) work as they
-    do on whole parameters; those that look at a parameter's rows or norm do not.
+    Each process keeps some rows of each parameter (a DTensor placed `Shard(0)`), with its gradient
+    and optimizer state; forward and backward gather the whole ones of a unit when they need them.
+    Gradients are averages over the processes. Optimizers that treat elements alone (SGD, Adam, ...)
+    work as they do on whole parameters; those of ours that do not refuse.
 
     Args:
-        module: the module; every call makes one unit of what inner calls have left.
-        mesh: a mesh of one dimension, or a group; all processes unless given.
+        module: the module; every call makes one unit of what inner calls have left. It becomes an
+            `FSDPModule`.
+        mesh: a mesh of one dimension, or of two: repeated along the first; or a group. All
+            processes unless given.
         reshard_after_forward: whether backward gathers again; the default.
         shard_placement_fn: not supported.
         mp_policy: the dtypes to compute and to reduce in.
         offload_policy: not supported.
-        ignored_params: not supported.
+        ignored_params: parameters that stay whole; their gradients are not averaged.
 
     Returns:
         The module.
     """
-    for name, given in (
-        ("shard_placement_fn", shard_placement_fn),
-        ("ignored_params", ignored_params),
-    ):
-        if given:
-            raise NotImplementedError(f"fully_shard: {name} is not supported")
+    if shard_placement_fn is not None:
+        raise NotImplementedError("fully_shard: shard_placement_fn is not supported")
     if offload_policy is not None and type(offload_policy).__name__ != "OffloadPolicy":
         raise NotImplementedError("fully_shard: offload_policy is not supported")
     if isinstance(module, (list, tuple)):
         return [
             fully_shard(m, mesh=mesh, reshard_after_forward=reshard_after_forward,
-                        mp_policy=mp_policy)
+                        mp_policy=mp_policy, ignored_params=ignored_params)
             for m in module
         ]  # fmt: skip
-    group = resolve(mesh)
     if hasattr(module, "_unit"):
         raise ValueError("fully_shard: this module is sharded already")
     if isinstance(module, (ModuleList, ModuleDict)):
@@ -221,11 +326,15 @@ def fully_shard(
             f"{type(module).__name__}. Shard the modules in it."
         )
     reshard = reshard_after_forward is not False
-    unit = Unit(module, group, mp_policy or MixedPrecisionPolicy(), reshard)
+    ignored = {id(p) for p in ignored_params or ()}
+    line = line_of(mesh, module)
+    unit = Unit(module, line, mp_policy or MixedPrecisionPolicy(), reshard, ignored)
     forward = module.forward
     object.__setattr__(module, "_unit", unit)
-    if unit.parts:
+    if unit.places:
         object.__setattr__(
             module, "forward", lambda *inputs, **kwargs: unit.call(forward, inputs, kwargs)
         )
+    kind = type(module)
+    module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {})
     return module

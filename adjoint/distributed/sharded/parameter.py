@@ -1,63 +1,55 @@
-"""A parameter of which this process keeps a part."""
+"""A parameter of which this process keeps a part: some of its rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from adjoint.distributed import operations
-from adjoint.distributed.group import ProcessGroup
+from adjoint.distributed.device_mesh import DeviceMesh
+from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
+from adjoint.distributed.tensor.layout import Layout, chunk_of
+from adjoint.distributed.tensor.placement import Replicate, Shard
+from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.spec import Size
-from adjoint.engine.ops.create.creation import zeros
-from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.nn.parameter import Parameter
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Which part: elements `start` up to `start + length` of the flattened whole.
+def layout_over(parameter: Tensor, mesh: DeviceMesh) -> Layout:
+    """How a parameter lies when its rows are divided over the last dimension of a mesh.
 
-    All parts have one length; the last ones may reach beyond the end, into padding of zeros.
+    Along a first dimension of the mesh it is repeated. One that `parallelize_module` has divided
+    already lies on both meshes, cut by that one first.
     """
-
-    shape: Size
-    length: int
-    group: ProcessGroup
-
-    @property
-    def start(self) -> int:
-        return self.group.rank() * self.length
-
-    @property
-    def count(self) -> int:
-        """How many of its elements are not padding."""
-        return max(0, min(self.length, self.shape.numel() - self.start))
-
-    def of(self, whole: Tensor) -> Tensor:
-        """This process's part of a whole tensor."""
-        flat = whole.detach().reshape(-1)
-        padding = self.length * self.group.size() - flat.shape[0]
-        if padding:
-            flat = cat([flat, zeros(padding, dtype=flat.dtype, device=flat.device)])
-        return flat[self.start : self.start + self.length].clone()
-
-    def whole(self, part: Tensor) -> Tensor:
-        """The whole tensor, from every process's part."""
-        found = operations.all_gather(part.detach(), self.group).reshape(-1)
-        return found[: self.shape.numel()].reshape(self.shape)
+    if not parameter.ndim:
+        raise ValueError(
+            "fully_shard doesn't support scalar parameters. Change it to a 1D tensor with numel "
+            "equal to 1."
+        )
+    if not isinstance(parameter, DTensor):
+        outer = [Replicate()] * (mesh.ndim - 1)
+        return Layout(mesh, (*outer, Shard(0)), Size(parameter.shape))
+    inner = parameter._layout
+    if inner.mesh.ndim != 1 or mesh.ndim != 1:
+        raise NotImplementedError(
+            "fully_shard: a parameter that is divided over a mesh of several dimensions cannot be "
+            "divided further; use one dimension for each"
+        )
+    both = mesh.joined(inner.mesh)
+    return Layout(both, (Shard(0), *inner.placements), inner.shape, order=(1, 0))
 
 
-def shard_parameter(parameter: Parameter, group: ProcessGroup) -> Any:
+def shard_parameter(parameter: Any, mesh: DeviceMesh) -> Any:
     """A parameter's part, as a parameter that knows what it is a part of."""
-    length = -(-parameter.shape.numel() // group.size())
-    shard = Shard(Size(parameter.shape), length, group)
-    made: Any = Parameter(shard.of(parameter), requires_grad=parameter.requires_grad)
-    made.shard = shard
-    made.split_over = group  # what the norm of all gradients is summed over
-    return made
+    layout = layout_over(parameter, mesh)
+    at = mesh.ndim - 1
+    local = part_of(parameter) if isinstance(parameter, DTensor) else parameter
+    with no_grad():
+        first, last = chunk_of(local.shape[0], mesh.size(at), mesh.get_local_rank(at))
+        rows = local.detach()[first:last].clone()
+    made: Any = as_dtensor(rows, layout)
+    made._is_param = True
+    return made.requires_grad_(parameter.requires_grad)
 
 
-def shard_of(parameter: Any) -> Shard | None:
-    """What a parameter is a part of; None for a whole one."""
-    return getattr(parameter, "shard", None)
+def gathered_shape(part: DTensor) -> Size:
+    """The shape that the parts of all processes are gathered to: before the last cut."""
+    return Size(part._layout.sizes()[-2])

@@ -12,6 +12,7 @@ from adjoint.distributed.tensor.placement import Placement, Replicate
 from adjoint.distributed.tensor.rules import drawn_alike
 from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.create import creation
+from adjoint.engine.ops.random import random
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 
@@ -38,29 +39,26 @@ def _constant(function: Callable[..., Any]) -> Callable[..., DTensor]:
     return make
 
 
-def _drawn(name: str) -> Callable[..., DTensor]:
+def _drawn(draw: Callable[..., Any]) -> Callable[..., DTensor]:
     def make(
         *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
         device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None,
     ) -> DTensor:  # fmt: skip
-        import adjoint.random as random
-
         placed = _laid_out(size, device_mesh, placements)
-        draw = getattr(random, name)
         whole = drawn_alike(placed, lambda: draw(tuple(placed.shape), dtype=dtype))
         made = distribute_tensor(whole, placed.mesh, placed.placements, src_data_rank=None)
         return made.requires_grad_(requires_grad)
 
-    make.__name__ = name
-    make.__doc__ = f"`{name}` of a whole tensor: however it is placed, the same numbers."
+    make.__name__ = draw.__name__
+    make.__doc__ = f"`{draw.__name__}` of a whole tensor: however it is placed, the same numbers."
     return make
 
 
 zeros = _constant(creation.zeros)
 ones = _constant(creation.ones)
 empty = _constant(creation.empty)
-rand = _drawn("rand")
-randn = _drawn("randn")
+rand = _drawn(random.rand)
+randn = _drawn(random.randn)
 
 
 def full(

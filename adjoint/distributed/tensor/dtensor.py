@@ -76,6 +76,11 @@ class DTensor(Tensor):
         """The number of dimensions."""
         return len(self._layout.shape)
 
+    @property
+    def split_over(self) -> tuple[Any, ...]:
+        """The groups whose processes have different parts of it."""
+        return tuple(self.device_mesh.get_group(at) for at, _ in self._layout.cuts())
+
     def stride(self, dim: int | None = None) -> Any:
         """The steps that the whole tensor's elements have, laid out row by row."""
         steps = contiguous_strides(tuple(self._layout.shape))
@@ -207,6 +212,10 @@ class DTensor(Tensor):
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The whole tensor, as a plain one. Every process of the mesh calls it."""
         return move(part_of(self), self._layout, self._layout.replicated())
+
+    def replicated(self, tensor: Tensor) -> DTensor:
+        """Another tensor, the same on every process, as a DTensor on the same mesh."""
+        return as_dtensor(tensor, self._layout.replicated(tensor.shape))
 
     # -- protocols --------------------------------------------------------------------------------
 

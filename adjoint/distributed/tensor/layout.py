@@ -118,7 +118,8 @@ def chunk_of(length: int, parts: int, number: int) -> tuple[int, int]:
     return min(number * each, length), min((number + 1) * each, length)
 
 
-def _padded(x: Tensor, dim: int, length: int) -> Tensor:
+def padded(x: Tensor, dim: int, length: int) -> Tensor:
+    """A tensor with zeros after its end along a dimension, up to a length."""
     missing = length - x.shape[dim]
     if not missing:
         return x
@@ -130,7 +131,7 @@ def gather(x: Tensor, dim: int, whole: int, parts: int, group: str) -> Tensor:
     each = math.ceil(whole / parts)
     if each == 0:
         return x
-    joined = GATHERED(_padded(x, dim, each).contiguous(), dim=dim, group=group)
+    joined = GATHERED(padded(x, dim, each).contiguous(), dim=dim, group=group)
     return joined.narrow(dim, 0, whole)
 
 
@@ -141,7 +142,7 @@ def divide(x: Tensor, dim: int, parts: int, number: int, group: str) -> Tensor:
     start, stop = chunk_of(whole, parts, number)
     if each == 0:
         return x
-    part = DIVIDED(_padded(x, dim, each * parts).contiguous(), dim=dim, group=group)
+    part = DIVIDED(padded(x, dim, each * parts).contiguous(), dim=dim, group=group)
     return part.narrow(dim, 0, stop - start)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from adjoint.distributed.collectives import broadcast
 from adjoint.distributed.tensor import names
 from adjoint.distributed.tensor.dtensor import RULES, DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import Layout, move, shared
+from adjoint.distributed.tensor.layout import Layout, move, padded, shared
 from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
@@ -334,8 +334,7 @@ def embedding(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         first, local = layout.starts()[0], part_of(table)
         place = part_of(index) - first
         inside = (place >= 0) & (place < local.shape[0])
-        if local.shape[0] == 0:
-            return whole(func, (index, *args[1:]), kwargs)
+        local = padded(local, 0, max(1, local.shape[0]))  # a process may have no rows
         rows = call(func, (place.clamp(0, local.shape[0] - 1), local), {})
         out = rows * inside.unsqueeze(-1).to(rows.dtype)
         return as_dtensor(out, layout.like([Partial()], shape))

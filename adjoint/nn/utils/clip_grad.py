@@ -96,6 +96,8 @@ def clip_grads_with_norm_(
     grads = [p.grad for p in _listed(parameters) if p.grad is not None]
     if not grads:
         return
+    grads = [g.to_local() if hasattr(g, "to_local") else g for g in grads]
+    total_norm = total_norm.full_tensor() if hasattr(total_norm, "full_tensor") else total_norm
     with no_grad():
         # Multiplying by one costs little, and spares a branch on a tensor's value.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
@@ -139,25 +141,31 @@ def clip_grad_norm_(
 def _norm_over_processes(
     parameters: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None
 ) -> Tensor:
-    """The joint norm, where processes may keep parts of a parameter (`split_over` a group)."""
-    groups: dict[Any, list[Tensor]] = {}
+    """The joint norm, where processes may keep parts of a parameter (`split_over` groups)."""
+    parts: dict[Any, list[Tensor]] = {}
+    first: Any = None
     for each_one in parameters:
-        if each_one.grad is not None:
-            groups.setdefault(getattr(each_one, "split_over", None), []).append(each_one.grad)
-    if not set(groups) - {None}:
-        return get_total_norm(groups.get(None, []), norm_type, error_if_nonfinite, foreach)
+        grad = each_one.grad
+        if grad is None:
+            continue
+        if hasattr(grad, "to_local"):
+            first = grad if first is None else first
+            parts.setdefault(grad.split_over, []).append(grad.to_local())
+        else:
+            parts.setdefault((), []).append(grad)
+    if first is None:
+        return get_total_norm(parts.get((), []), norm_type, error_if_nonfinite, foreach)
     norms = []
-    for group, grads in groups.items():
+    for groups, grads in parts.items():
         norm = get_total_norm(grads, norm_type, False, foreach)
-        if group is not None:
-            largest = norm_type == float("inf")
-            power = norm if largest else norm**norm_type
-            kind = RedOpType.MAX if largest else RedOpType.SUM
-            with no_grad():
-                power = all_reduce(power, kind, group)
-            norm = power if largest else power ** (1.0 / norm_type)
+        largest = norm_type == float("inf")
+        with no_grad():
+            for group in groups:
+                power = norm if largest else norm**norm_type
+                power = all_reduce(power, RedOpType.MAX if largest else RedOpType.SUM, group)
+                norm = power if largest else power ** (1.0 / norm_type)
         norms.append(norm)
-    return get_total_norm(norms, norm_type, error_if_nonfinite)
+    return first.replicated(get_total_norm(norms, norm_type, error_if_nonfinite))
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:

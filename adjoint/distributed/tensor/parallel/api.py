@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
+from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.group import resolve
 from adjoint.distributed.tensor.parallel.styles import ParallelStyle
 from adjoint.nn.modules.module import Module
@@ -14,21 +16,22 @@ from adjoint.nn.modules.module import Module
 def parallelize_module(
     module: Module, device_mesh: Any = None, parallelize_plan: Any = None, *, src_data_rank: Any = 0
 ) -> Module:
-    """Divide layers among the processes of a mesh; every process has begun with the same values.
+    """Divide layers among the processes of a mesh: their parameters become DTensors.
 
     Args:
         module: the module, changed in place.
         device_mesh: a mesh of one dimension, or a group; all processes unless given.
         parallelize_plan: a style for the module itself, or a dict from names of inner modules
             (`*` stands for any part of a name) to styles.
-        src_data_rank: accepted as PyTorch has it.
+        src_data_rank: whose values are taken; None takes each process's own.
 
     Returns:
         The module.
     """
-    group = resolve(device_mesh)
+    mesh = line_of(device_mesh)
     if isinstance(parallelize_plan, ParallelStyle):
-        parallelize_plan.apply(module, group)
+        parallelize_plan.src_data_rank = src_data_rank
+        parallelize_plan.apply(module, mesh)
         return module
     if not isinstance(parallelize_plan, Mapping):
         raise TypeError("parallelize_module: expected a ParallelStyle or a dict of them")
@@ -38,6 +41,26 @@ def parallelize_module(
             raise ValueError(f"parallelize_module: no inner module is called {pattern!r}")
         if not isinstance(style, ParallelStyle):
             raise TypeError(f"parallelize_module: {pattern!r} has no ParallelStyle")
+        style.src_data_rank = src_data_rank
         for each in found:
-            style.apply(each, group)
+            style.apply(each, mesh)
     return module
+
+
+def line_of(mesh: Any) -> DeviceMesh:
+    """A mesh of one dimension, or the processes of a group in one line."""
+    if isinstance(mesh, DeviceMesh):
+        if mesh.ndim != 1:
+            raise ValueError(
+                f"parallelize_module: expected a mesh of one dimension, received {mesh.ndim}; take "
+                'one of them, such as mesh["tp"]'
+            )
+        return mesh
+    group = resolve(mesh)
+    return DeviceMesh("cpu", list(group.ranks), _groups=[group])
+
+
+@contextmanager
+def loss_parallel() -> Iterator[None]:
+    """Accepted: the loss of a DTensor that is divided by classes is computed on the whole."""
+    yield
