@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from adjoint.nn.modules.container import ModuleDict, ModuleList
@@ -46,3 +47,37 @@ def lambda_auto_wrap_policy(
 ) -> bool:
     """Modules a function says."""
     return recurse or lambda_fn(module)
+
+
+class CustomPolicy:
+    """Modules a function says; it may answer with options for them instead of True."""
+
+    def __init__(self, lambda_fn: Callable[[Module], bool | dict[str, Any]]) -> None:
+        self._function = lambda_fn
+
+    def __call__(self, module: Module, recurse: bool, *args: Any, **kwargs: Any) -> Any:
+        return recurse or self._function(module)
+
+
+class _Wrapping:
+    """What `wrap` wraps with, innermost last."""
+
+    stack: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+
+
+@contextmanager
+def enable_wrap(*, wrapper_cls: Callable[..., Any], **wrapper_kwargs: Any) -> Iterator[None]:
+    """Have `wrap` wrap modules inside a `with` block."""
+    _Wrapping.stack.append((wrapper_cls, wrapper_kwargs))
+    try:
+        yield
+    finally:
+        _Wrapping.stack.pop()
+
+
+def wrap(module: Module, **wrap_overrides: Any) -> Any:
+    """The module wrapped, inside `enable_wrap`; as it is elsewhere."""
+    if not _Wrapping.stack:
+        return module
+    wrapper, options = _Wrapping.stack[-1]
+    return wrapper(module, **{**options, **wrap_overrides})

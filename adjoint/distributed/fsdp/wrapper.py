@@ -245,5 +245,11 @@ def wrap_inner(module: Module, policy: Callable[..., bool], group: Any, precisio
     for child in module.children():
         wrap_inner(child, policy, group, precision)
         count = sum(p.shape.numel() for p in child.parameters() if not isinstance(p, DTensor))
-        if count and policy(module=child, recurse=False, nonwrapped_numel=count):
+        chosen: Any = count and policy(module=child, recurse=False, nonwrapped_numel=count)
+        if isinstance(chosen, dict) and chosen:
+            raise NotImplementedError(
+                f"FullyShardedDataParallel: a policy's own options for a module are not supported, "
+                f"received {sorted(chosen)}"
+            )
+        if chosen:
             fully_shard(child, mesh=group, mp_policy=precision)

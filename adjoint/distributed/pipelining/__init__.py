@@ -3,3 +3,6 @@
 from adjoint.distributed.pipelining.schedules import Schedule1F1B as Schedule1F1B
 from adjoint.distributed.pipelining.schedules import ScheduleGPipe as ScheduleGPipe
 from adjoint.distributed.pipelining.stage import PipelineStage as PipelineStage
+from adjoint.distributed.pipelining.tracing import SplitPoint as SplitPoint
+from adjoint.distributed.pipelining.tracing import pipe_split as pipe_split
+from adjoint.distributed.pipelining.tracing import pipeline as pipeline

@@ -33,14 +33,26 @@ class Shard(Placement):
 
     dim: int
 
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
 
 @dataclass(frozen=True, slots=True)
 class Replicate(Placement):
     """Every process has the whole."""
 
+    def __str__(self) -> str:
+        return "R"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Partial(Placement):
     """The whole is the sum of what processes have."""
 
     reduce_op: str = "sum"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"

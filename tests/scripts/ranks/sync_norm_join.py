@@ -6,7 +6,6 @@ import torch.nn as nn
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as default
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.distributed.optim import ZeroRedundancyOptimizer as ZeRO
 from torch.nn.parallel import DistributedDataParallel as DDP
 from common import fill, data
 
@@ -41,8 +40,8 @@ def main():
     dist.barrier()
     report("join", sum(p.sum().item() for p in model.parameters()))
     model = DDP(fill(nn.Linear(1, 1)))
-    optimizer = ZeRO(model.parameters(), torch.optim.Adam, lr=0.01)
-    with Join([model, optimizer]):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with Join([model]):
         for x in inputs:
             model(x).sum().backward()
             optimizer.step()
