@@ -25,20 +25,6 @@ TABLE: dict[str, tuple[str, str]] = {
         "graphs of GPU kernels",
         "CUDAGraph StreamContext graph graph_pool_handle make_graphed_callables",
     ),
-    "distributed.tensor": (
-        "tensors spread over processes",
-        "DTensor Replicate Shard Partial Placement distribute_tensor",
-    ),
-    "distributed.tensor.placement_types": (
-        "tensors spread over processes",
-        "Replicate Shard Partial Placement _StridedShard",
-    ),
-    "distributed.tensor._utils": (
-        "tensors spread over processes",
-        "compute_local_shape_and_global_offset",
-    ),
-    "distributed.device_mesh": ("meshes of processes", "DeviceMesh init_device_mesh"),
-    "distributed._composable.fsdp": ("parameters spread over processes", "fully_shard FSDPModule"),
     "distributed._functional_collectives": (
         "such collectives",
         "wait_tensor all_to_all_single_autograd AsyncCollectiveTensor",
@@ -52,36 +38,9 @@ TABLE: dict[str, tuple[str, str]] = {
         "such checkpoints",
         "HuggingFaceStorageReader HuggingFaceStorageWriter",
     ),
-    "distributed.checkpoint.state_dict": (
-        "such checkpoints",
-        (
-            "StateDictOptions get_model_state_dict get_optimizer_state_dict set_model_state_dict "
-            "set_optimizer_state_dict get_state_dict set_state_dict"
-        ),
-    ),
-    "distributed._tensor": ("tensors spread over processes", "DTensor Replicate Shard"),
-    "distributed.fsdp": (
-        "parameters spread over processes",
-        "FullyShardedDataParallel CPUOffloadPolicy MixedPrecisionPolicy FSDPModule",
-    ),
-    "distributed.fsdp.fully_sharded_data_parallel": (
-        "parameters spread over processes",
-        (
-            "FullyShardedDataParallel CPUOffload ShardingStrategy BackwardPrefetch MixedPrecision "
-            "StateDictType FullOptimStateDictConfig FullStateDictConfig FlatParameter "
-            "OptimStateDictConfig ShardedStateDictConfig"
-        ),
-    ),
     "distributed.fsdp.sharded_grad_scaler": (
         "parameters spread over processes",
         "ShardedGradScaler",
-    ),
-    "distributed.fsdp.api": (
-        "parameters spread over processes",
-        (
-            "FullStateDictConfig FullOptimStateDictConfig ShardedStateDictConfig "
-            "ShardedOptimStateDictConfig StateDictType"
-        ),
     ),
     "distributed.algorithms._checkpoint.checkpoint_wrapper": (
         "wrappers that recompute",

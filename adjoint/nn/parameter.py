@@ -50,9 +50,9 @@ class Parameter(Tensor, metaclass=_ParameterType):
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor, received {type(data).__name__}")
         if hasattr(type(data), "__tensor_flatten__"):  # made of other tensors: it knows how
-            made = data.detach()
-            made._is_param = True
-            return made.requires_grad_(requires_grad)
+            kept: Any = data.detach()
+            kept._is_param = True
+            return kept.requires_grad_(requires_grad)
         kind: type[Tensor] = cls
         if type(data) is not Tensor and not isinstance(data, Parameter):
             kind = type(data)  # a subclass of the user's stays one

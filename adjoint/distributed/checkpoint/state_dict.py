@@ -110,10 +110,7 @@ class Incompatible:
 def _spread(state: dict[str, Any]) -> dict[str, Any]:
     """The first process's state on every process."""
     names: list[Any] = [
-        {
-            k: (tuple(v.shape), v.dtype) if isinstance(v, Tensor) else v
-            for k, v in state.items()
-        }
+        {k: (tuple(v.shape), v.dtype) if isinstance(v, Tensor) else v for k, v in state.items()}
     ]
     if STATE.group is None or STATE.group.size() == 1:
         return state

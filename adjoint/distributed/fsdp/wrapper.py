@@ -134,9 +134,7 @@ class FullyShardedDataParallel(Module):
                 held = own.get(name)
                 if isinstance(held, DTensor) and not isinstance(value, DTensor):
                     state[name] = as_dtensor(value, held._layout)
-        return set_model_state_dict(
-            self.module, state, options=StateDictOptions(strict=strict)
-        )
+        return set_model_state_dict(self.module, state, options=StateDictOptions(strict=strict))
 
     @staticmethod
     def set_state_dict_type(

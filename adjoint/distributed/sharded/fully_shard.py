@@ -232,9 +232,7 @@ class FSDPModule:
     def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
         """Accepted: it changes when parameters are gathered, and no result."""
 
-    def set_reshard_after_forward(
-        self, reshard_after_forward: bool, recurse: bool = True
-    ) -> None:
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Whether backward gathers parameters again."""
         modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
         for each in modules:

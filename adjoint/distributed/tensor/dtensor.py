@@ -183,14 +183,12 @@ class DTensor(Tensor):
         """
         local = part_of(self)
         if grad_placements is not None:
-            for at, (have, given) in enumerate(
-                zip(self.placements, grad_placements, strict=True)
-            ):
+            for at, (have, given) in enumerate(zip(self.placements, grad_placements, strict=True)):
                 if have.is_replicate() and given.is_partial():
                     local = shared(local, self._layout, [at])
                 elif have != given and not have.is_partial():
                     raise NotImplementedError(
-                        f"to_local: grad_placements {given} of a tensor placed {have}"
+                        f"to_local: grad_placements {given!r} of a tensor placed {have!r}"
                     )
         return local
 
@@ -309,8 +307,10 @@ def distribute_tensor(
             whole = whole.clone()
             for at in range(mesh.ndim):
                 broadcast(whole, group=mesh.get_group(at), group_src=src_data_rank)
-        local = move(whole, layout.replicated(), layout) if not is_meta(whole) else meta_part(
-            whole, layout
+        local = (
+            move(whole, layout.replicated(), layout)
+            if not is_meta(whole)
+            else meta_part(whole, layout)
         )
         made = as_dtensor(local.clone(), layout)
     return made.requires_grad_(tensor.requires_grad)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.moves import COPIED, DIVIDED, GATHERED, SUMMED
@@ -47,7 +46,7 @@ class Layout:
         ndim = len(self.shape)
         if not -ndim <= placement.dim < ndim:
             raise ValueError(
-                f"DTensor: {placement} of a tensor with {ndim} dimension(s) {tuple(self.shape)}"
+                f"DTensor: {placement!r} of a tensor with {ndim} dimension(s) {tuple(self.shape)}"
             )
         return Shard(placement.dim % ndim)
 
@@ -156,8 +155,8 @@ def move(local: Tensor, now: Layout, then: Layout) -> Tensor:
     for at, (old, new) in enumerate(zip(now.placements, then.placements, strict=True)):
         if isinstance(new, Partial) and old != new:
             raise RuntimeError(
-                f"redistribute: from {old} to {new} (mesh dimension {at}) is not possible: a sum "
-                "that is made cannot be taken apart"
+                f"redistribute: from {old!r} to {new!r} (mesh dimension {at}) is not possible: a "
+                "sum that is made cannot be taken apart"
             )
         if isinstance(old, Partial) and old != new:
             local = _summed(local, old, now.mesh.size(at), now.group(at))
@@ -177,7 +176,7 @@ def move(local: Tensor, now: Layout, then: Layout) -> Tensor:
 
 def _summed(local: Tensor, partial: Partial, size: int, group: str) -> Tensor:
     if partial.reduce_op not in ("sum", "avg"):
-        raise NotImplementedError(f"redistribute: {partial} is not supported; use sum or avg")
+        raise NotImplementedError(f"redistribute: {partial!r} is not supported; use sum or avg")
     total = SUMMED(local, group=group)
     return total / size if partial.reduce_op == "avg" else total
 

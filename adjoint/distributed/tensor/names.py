@@ -8,19 +8,25 @@ Note [operations on parts]
 from __future__ import annotations
 
 _UNARY = (
-    "abs absolute neg negative exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin "
-    "cos tan sinh cosh tanh asin acos atan sigmoid relu relu6 gelu silu mish softplus elu selu celu "
-    "leaky_relu hardtanh hardswish hardsigmoid logsigmoid erf erfc sign round floor ceil trunc frac "
-    "isnan isinf isfinite logical_not bitwise_not nan_to_num clamp clamp_min clamp_max clip threshold "
+    "abs absolute neg negative exp exp2 expm1 log "
+    "log2 log10 log1p sqrt rsqrt square reciprocal sin "
+    "cos tan sinh cosh tanh asin acos atan sigmoid "
+    "relu relu6 gelu silu mish softplus elu selu celu "
+    "leaky_relu hardtanh hardswish hardsigmoid logsigmoid erf "
+    "erfc sign round floor ceil trunc frac "
+    "isnan isinf isfinite logical_not bitwise_not "
+    "nan_to_num clamp clamp_min clamp_max clip threshold "
     "tanhshrink softsign positive conj"
 )
 _BINARY = (
-    "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow rsub atan2 "
+    "add sub subtract mul multiply div divide "
+    "true_divide floor_divide remainder fmod pow rsub atan2 "
     "maximum minimum fmax fmin eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
     "bitwise_or bitwise_xor where lerp addcmul addcdiv masked_fill xlogy hypot copysign"
 )
 _OPERATORS = (
-    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos invert "
+    "add radd sub rsub mul rmul truediv rtruediv "
+    "floordiv rfloordiv mod rmod pow rpow neg pos invert "
     "abs eq ne lt le gt ge and or xor rand ror rxor"
 )
 _INPLACE_OPERATORS = "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor"
@@ -51,7 +57,8 @@ OF_ITSELF = frozenset(
     "is_shared is_pinned get_device is_sparse is_neg is_conj storage_offset type_of".split()
 )
 DRAWS = frozenset(
-    "dropout feature_dropout alpha_dropout bernoulli bernoulli_ normal_ uniform_ random_ exponential_ "
+    "dropout feature_dropout alpha_dropout bernoulli "
+    "bernoulli_ normal_ uniform_ random_ exponential_ "
     "log_normal_ cauchy_ geometric_ rand_like randn_like randint_like multinomial rrelu "
     "gumbel_softmax".split()
 )

@@ -375,9 +375,7 @@ def last_dimensions(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
     if not isinstance(x, DTensor):
         return whole(func, args, kwargs)
     free = x.ndim - len(named["normalized_shape"])
-    placements = [
-        p if isinstance(p, Shard) and p.dim < free else Replicate() for p in x.placements
-    ]
+    placements = [p if isinstance(p, Shard) and p.dim < free else Replicate() for p in x.placements]
     divided = [at for at, p in enumerate(placements) if p.is_shard()]
     layout = x._layout.with_placements(placements)
     for key in ("weight", "bias"):

@@ -1,4 +1,5 @@
 """The "writing distributed applications" tutorial and what follows it: collectives of all kinds."""
+
 import datetime
 import os
 import torch
@@ -51,7 +52,9 @@ def main():
     dist.all_gather_into_tensor(flat, torch.tensor([rank + 0.5, rank + 0.25]))
     say("all_gather_into_tensor", flat.tolist())
     out = torch.zeros(2)
-    dist.scatter(out, [torch.full((2,), float(i)) for i in range(size)] if rank == 1 else None, src=1)
+    dist.scatter(
+        out, [torch.full((2,), float(i)) for i in range(size)] if rank == 1 else None, src=1
+    )
     say("scatter", out.tolist())
     box = [torch.zeros(1) for _ in range(size)] if rank == 0 else None
     dist.gather(torch.tensor([rank * 2.0]), gather_list=box, dst=0)
@@ -103,10 +106,19 @@ def main():
     port = [0]
     server = None
     if rank == 0:
-        server = dist.TCPStore("127.0.0.1", 0, size, True, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+        server = dist.TCPStore(
+            "127.0.0.1",
+            0,
+            size,
+            True,
+            timeout=datetime.timedelta(seconds=60),
+            wait_for_workers=False,
+        )
         port = [server.port]
     dist.broadcast_object_list(port, src=0)
-    client = server or dist.TCPStore("127.0.0.1", port[0], size, False, timeout=datetime.timedelta(seconds=60))
+    client = server or dist.TCPStore(
+        "127.0.0.1", port[0], size, False, timeout=datetime.timedelta(seconds=60)
+    )
     client.add("counter", rank)
     dist.barrier()
     say("tcp store", client.get("counter"), dist.get_backend(), dist.is_initialized())

@@ -1,4 +1,5 @@
 """Values that do not depend on who draws random numbers."""
+
 import torch
 
 
@@ -6,7 +7,9 @@ def fill(module):
     for number, p in enumerate(module.parameters()):
         with torch.no_grad():
             n = p.numel()
-            p.copy_((torch.arange(n, dtype=torch.float32) * (0.7 + number)).sin().view(p.shape) * 0.3)
+            p.copy_(
+                (torch.arange(n, dtype=torch.float32) * (0.7 + number)).sin().view(p.shape) * 0.3
+            )
     return module
 
 

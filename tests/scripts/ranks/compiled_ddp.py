@@ -1,4 +1,5 @@
 """DDP under torch.compile, a learning-rate schedule, and autocast, as in nanoGPT's train.py."""
+
 import os
 from contextlib import nullcontext
 import torch
@@ -10,12 +11,12 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from common import fill, data
 
 gradient_accumulation_steps = 4
-ddp = int(os.environ.get('RANK', -1)) != -1
+ddp = int(os.environ.get("RANK", -1)) != -1
 if ddp:
     init_process_group(backend="gloo")
-    ddp_rank = int(os.environ['RANK'])
-    ddp_local_rank = int(os.environ['LOCAL_RANK'])
-    ddp_world_size = int(os.environ['WORLD_SIZE'])
+    ddp_rank = int(os.environ["RANK"])
+    ddp_local_rank = int(os.environ["LOCAL_RANK"])
+    ddp_world_size = int(os.environ["WORLD_SIZE"])
     master_process = ddp_rank == 0
     seed_offset = ddp_rank
     assert gradient_accumulation_steps % ddp_world_size == 0
@@ -45,10 +46,10 @@ if ddp:
 raw_model = model.module if ddp else model
 for iter_num in range(5):
     for group in optimizer.param_groups:
-        group['lr'] = 1e-2 * (iter_num + 1) / 5
+        group["lr"] = 1e-2 * (iter_num + 1) / 5
     for micro_step in range(gradient_accumulation_steps):
         if ddp:
-            model.require_backward_grad_sync = (micro_step == gradient_accumulation_steps - 1)
+            model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1
         number = micro_step * ddp_world_size + ddp_rank
         with ctx:
             logits, loss = model(data(4, 6, seed=number + iter_num), (torch.arange(4) + number) % 3)
@@ -62,6 +63,8 @@ for iter_num in range(5):
     if ddp:
         dist.all_reduce(loss.data)
     if master_process:
-        print(f"iter {iter_num}: loss {loss.item() * gradient_accumulation_steps / ddp_world_size:.4f}")
+        print(
+            f"iter {iter_num}: loss {loss.item() * gradient_accumulation_steps / ddp_world_size:.4f}"
+        )
 if ddp:
     destroy_process_group()

@@ -1,4 +1,5 @@
 """The FSDP tutorial: auto_wrap_policy, mixed precision off, state dict types, a saved model."""
+
 import argparse
 import functools
 import os
@@ -13,11 +14,21 @@ from torch.utils.data.distributed import DistributedSampler
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.fully_sharded_data_parallel import CPUOffload, BackwardPrefetch
 from torch.distributed.fsdp import (
-    MixedPrecision, ShardingStrategy, StateDictType, FullStateDictConfig, FullOptimStateDictConfig,
-    ShardedStateDictConfig, LocalStateDictConfig, ShardedOptimStateDictConfig,
+    MixedPrecision,
+    ShardingStrategy,
+    StateDictType,
+    FullStateDictConfig,
+    FullOptimStateDictConfig,
+    ShardedStateDictConfig,
+    LocalStateDictConfig,
+    ShardedOptimStateDictConfig,
 )
 from torch.distributed.fsdp.wrap import (
-    size_based_auto_wrap_policy, enable_wrap, wrap, transformer_auto_wrap_policy, ModuleWrapPolicy,
+    size_based_auto_wrap_policy,
+    enable_wrap,
+    wrap,
+    transformer_auto_wrap_policy,
+    ModuleWrapPolicy,
 )
 from common import fill, data
 
@@ -45,7 +56,7 @@ def train(args, model, rank, world_size, train_loader, optimizer, epoch, sampler
     for batch_idx, (x, target) in enumerate(train_loader):
         optimizer.zero_grad()
         output = model(x)
-        loss = F.nll_loss(output, target, reduction='sum')
+        loss = F.nll_loss(output, target, reduction="sum")
         loss.backward()
         norm = model.clip_grad_norm_(5.0)
         optimizer.step()
@@ -53,7 +64,12 @@ def train(args, model, rank, world_size, train_loader, optimizer, epoch, sampler
         ddp_loss[1] += len(x)
     dist.all_reduce(ddp_loss, op=dist.ReduceOp.SUM)
     if rank == 0:
-        print('Train Epoch: {} \tLoss: {:.5f} norm {:.4f}'.format(epoch, ddp_loss[0] / ddp_loss[1], norm), flush=True)
+        print(
+            "Train Epoch: {} \tLoss: {:.5f} norm {:.4f}".format(
+                epoch, ddp_loss[0] / ddp_loss[1], norm
+            ),
+            flush=True,
+        )
 
 
 def main():
@@ -63,8 +79,14 @@ def main():
     sampler = DistributedSampler(dataset, rank=rank, num_replicas=world_size, shuffle=False)
     loader = torch.utils.data.DataLoader(dataset, batch_size=5, sampler=sampler)
     my_auto_wrap_policy = functools.partial(size_based_auto_wrap_policy, min_num_params=200)
-    model = FSDP(fill(Net()), auto_wrap_policy=my_auto_wrap_policy, device_id=torch.device("cpu"), use_orig_params=True,
-                 sharding_strategy=ShardingStrategy.FULL_SHARD, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)
+    model = FSDP(
+        fill(Net()),
+        auto_wrap_policy=my_auto_wrap_policy,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+        sharding_strategy=ShardingStrategy.FULL_SHARD,
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
+    )
     optimizer = optim.Adam(model.parameters(), lr=1e-2)
     scheduler = StepLR(optimizer, step_size=1, gamma=0.7)
     for epoch in range(1, 4):
@@ -77,12 +99,21 @@ def main():
         optim_states = FSDP.optim_state_dict(model, optimizer)
     if rank == 0:
         print({k: tuple(v.shape) for k, v in states.items()})
-        print(sorted(optim_states["state"])[:3], f'{sum(v.double().sum().item() for v in states.values()):.3f}')
+        print(
+            sorted(optim_states["state"])[:3],
+            f"{sum(v.double().sum().item() for v in states.values()):.3f}",
+        )
     else:
         print("others have", len(states)) if len(states) else None
-    FSDP.set_state_dict_type(model, StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig())
+    FSDP.set_state_dict_type(
+        model,
+        StateDictType.SHARDED_STATE_DICT,
+        ShardedStateDictConfig(),
+        ShardedOptimStateDictConfig(),
+    )
     sharded = model.state_dict()
     import torch.distributed.checkpoint as dcp
+
     dcp.save({"model": sharded}, checkpoint_id=os.environ["CHECKPOINTS"] + "/fsdp1")
     with torch.no_grad():
         with FSDP.summon_full_params(model):
@@ -95,5 +126,5 @@ def main():
     dist.destroy_process_group()
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

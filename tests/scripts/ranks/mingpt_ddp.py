@@ -1,4 +1,5 @@
 """minGPT-ddp: a GPT, gradient accumulation under no_sync, clipping, snapshots, ZeRO."""
+
 import io
 import math
 import os
@@ -31,15 +32,19 @@ class CausalSelfAttention(nn.Module):
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)
         self.c_proj = nn.Linear(config.n_embd, config.n_embd)
         self.n_head, self.n_embd = config.n_head, config.n_embd
-        self.register_buffer("mask", torch.tril(torch.ones(config.block_size, config.block_size))
-                             .view(1, 1, config.block_size, config.block_size))
+        self.register_buffer(
+            "mask",
+            torch.tril(torch.ones(config.block_size, config.block_size)).view(
+                1, 1, config.block_size, config.block_size
+            ),
+        )
 
     def forward(self, x):
         B, T, C = x.size()
         q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
         q, k, v = (t.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for t in (q, k, v))
         att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-        att = att.masked_fill(self.mask[:, :, :T, :T] == 0, float('-inf'))
+        att = att.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf"))
         y = F.softmax(att, dim=-1) @ v
         return self.c_proj(y.transpose(1, 2).contiguous().view(B, T, C))
 
@@ -49,8 +54,11 @@ class Block(nn.Module):
         super().__init__()
         self.ln_1, self.attn = nn.LayerNorm(config.n_embd), CausalSelfAttention(config)
         self.ln_2 = nn.LayerNorm(config.n_embd)
-        self.mlp = nn.Sequential(nn.Linear(config.n_embd, 4 * config.n_embd), nn.GELU(),
-                                 nn.Linear(4 * config.n_embd, config.n_embd))
+        self.mlp = nn.Sequential(
+            nn.Linear(config.n_embd, 4 * config.n_embd),
+            nn.GELU(),
+            nn.Linear(4 * config.n_embd, config.n_embd),
+        )
 
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
@@ -71,7 +79,9 @@ class GPT(nn.Module):
         logits = self.head(self.ln_f(self.blocks(self.tok_emb(idx) + self.pos_emb[:, :t, :])))
         loss = None
         if targets is not None:
-            loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+            loss = F.cross_entropy(
+                logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1
+            )
         return logits, loss
 
 
@@ -85,7 +95,7 @@ class CharDataset(Dataset):
         return len(self.data) - self.block_size
 
     def __getitem__(self, idx):
-        dix = [self.stoi[s] for s in self.data[idx:idx + self.block_size + 1]]
+        dix = [self.stoi[s] for s in self.data[idx : idx + self.block_size + 1]]
         return torch.tensor(dix[:-1], dtype=torch.long), torch.tensor(dix[1:], dtype=torch.long)
 
 
@@ -102,10 +112,17 @@ def main():
     text = "the quick brown fox jumps over the lazy dog and runs away from it all day. "
     dataset = CharDataset(text, config.block_size)
     model = fill(GPT(config))
-    loader = DataLoader(dataset, batch_size=4, num_workers=0, shuffle=False,
-                        sampler=DistributedSampler(dataset, shuffle=False))
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=0,
+        shuffle=False,
+        sampler=DistributedSampler(dataset, shuffle=False),
+    )
     ddp = DDP(model, find_unused_parameters=False, gradient_as_bucket_view=True)
-    optimizer = ZeroRedundancyOptimizer(ddp.parameters(), optimizer_class=torch.optim.AdamW, lr=3e-3)
+    optimizer = ZeroRedundancyOptimizer(
+        ddp.parameters(), optimizer_class=torch.optim.AdamW, lr=3e-3
+    )
     for epoch in range(2):
         loader.sampler.set_epoch(epoch)
         total = torch.zeros(1)
@@ -124,7 +141,10 @@ def main():
             total += loss.detach()
         dist.reduce(total, dst=0)
         if rank == 0:
-            print(f"epoch {epoch} {total.item() / len(loader) / dist.get_world_size():.4f}", flush=True)
+            print(
+                f"epoch {epoch} {total.item() / len(loader) / dist.get_world_size():.4f}",
+                flush=True,
+            )
     snapshot = asdict(Snapshot(ddp.module.state_dict(), 2))
     buffer = io.BytesIO()
     torch.save(snapshot, buffer)

@@ -1,9 +1,16 @@
 """The pipelining tutorial: manual stages, GPipe and 1F1B, and a traced split."""
+
 import os
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from torch.distributed.pipelining import pipeline, SplitPoint, PipelineStage, ScheduleGPipe, Schedule1F1B
+from torch.distributed.pipelining import (
+    pipeline,
+    SplitPoint,
+    PipelineStage,
+    ScheduleGPipe,
+    Schedule1F1B,
+)
 from common import fill, data
 
 
@@ -11,7 +18,12 @@ class Transformer(nn.Module):
     def __init__(self, n_layers=8, dim=6):
         super().__init__()
         self.tok_embeddings = nn.Embedding(20, dim)
-        self.layers = nn.ModuleDict({str(i): nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), nn.Tanh()) for i in range(n_layers)})
+        self.layers = nn.ModuleDict(
+            {
+                str(i): nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), nn.Tanh())
+                for i in range(n_layers)
+            }
+        )
         self.norm = nn.LayerNorm(dim)
         self.output = nn.Linear(dim, 20)
 
@@ -58,7 +70,10 @@ def main():
             elif rank == size - 1:
                 losses = []
                 output = schedule.step(target=y, losses=losses)
-                print(f"{kind.__name__} {step} {torch.stack(losses).mean().item():.5f} {tuple(output.shape)}", flush=True)
+                print(
+                    f"{kind.__name__} {step} {torch.stack(losses).mean().item():.5f} {tuple(output.shape)}",
+                    flush=True,
+                )
             else:
                 schedule.step()
             optimizer.step()

@@ -1,4 +1,5 @@
 """The DDP tutorial: mp.spawn, gloo, a saved checkpoint that all ranks load."""
+
 import os
 import sys
 import tempfile
@@ -12,8 +13,8 @@ from common import fill, data
 
 
 def setup(rank, world_size):
-    os.environ['MASTER_ADDR'] = 'localhost'
-    os.environ['MASTER_PORT'] = os.environ.get('SPAWN_PORT', '12355')
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = os.environ.get("SPAWN_PORT", "12355")
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
 
 

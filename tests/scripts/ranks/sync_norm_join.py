@@ -1,4 +1,5 @@
 """SyncBatchNorm, uneven inputs with join, the Join context, a communication hook, elastic's record."""
+
 import os
 import torch
 import torch.distributed as dist
@@ -19,7 +20,9 @@ def report(name, value):
 def main():
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)
+    )
     sync = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     assert any(isinstance(m, nn.SyncBatchNorm) for m in sync.modules())
     if torch.cuda.is_available():
@@ -52,12 +55,15 @@ def main():
     model(data(3, 4, seed=rank)).square().sum().backward()
     report("hook", model.module.weight.grad.sum().item())
     frozen = fill(nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)}))
+
     class Branches(nn.Module):
         def __init__(self):
             super().__init__()
             self.parts = frozen
+
         def forward(self, x, which):
             return self.parts[which](x)
+
     branches = DDP(Branches(), find_unused_parameters=True)
     branches(data(2, 2), "a" if rank else "b").sum().backward()
     report("unused", branches.module.parts["a"].weight.grad.sum().item())

@@ -1,4 +1,5 @@
 """The tensor-parallel tutorial: a 2D mesh, parallelize_module with sequence parallel, DTensor."""
+
 import sys
 import torch
 import torch.distributed as dist
@@ -6,9 +7,21 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, Partial, distribute_tensor, distribute_module
+from torch.distributed.tensor import (
+    DTensor,
+    Replicate,
+    Shard,
+    Partial,
+    distribute_tensor,
+    distribute_module,
+)
 from torch.distributed.tensor.parallel import (
-    ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel, SequenceParallel, parallelize_module,
+    ColwiseParallel,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
 )
 from common import fill, data
 
@@ -33,7 +46,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         b, t, _ = x.shape
-        q, k, v = (w(x).view(b, t, -1, self.head).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        q, k, v = (
+            w(x).view(b, t, -1, self.head).transpose(1, 2) for w in (self.wq, self.wk, self.wv)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.wo(y.transpose(1, 2).contiguous().view(b, t, -1))
 
@@ -68,21 +83,29 @@ def run(dp, tp):
     mesh = init_device_mesh("cpu", (dp, tp), mesh_dim_names=("dp", "tp"))
     tp_mesh, dp_mesh = mesh["tp"], mesh["dp"]
     model = fill(Model())
-    model = parallelize_module(model, tp_mesh, {
-        "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
-        "norm": SequenceParallel(),
-        "output": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-    })
+    model = parallelize_module(
+        model,
+        tp_mesh,
+        {
+            "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+            "norm": SequenceParallel(),
+            "output": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+        },
+    )
     for layer in model.layers.values():
         plan = {
             "attention_norm": SequenceParallel(),
-            "attention": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            "attention": PrepareModuleInput(
+                input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)
+            ),
             "attention.wq": ColwiseParallel(),
             "attention.wk": ColwiseParallel(),
             "attention.wv": ColwiseParallel(),
             "attention.wo": RowwiseParallel(output_layouts=Shard(1)),
             "ffn_norm": SequenceParallel(),
-            "feed_forward": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            "feed_forward": PrepareModuleInput(
+                input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)
+            ),
             "feed_forward.w1": ColwiseParallel(),
             "feed_forward.w2": RowwiseParallel(output_layouts=Shard(1)),
             "feed_forward.w3": ColwiseParallel(),
@@ -118,7 +141,9 @@ def tensors(size):
     product = rows @ columns.redistribute(mesh, [Replicate()])
     torch.testing.assert_close(product.full_tensor(), big @ data(12, 7))
     partial = DTensor.from_local(torch.ones(3) * (dist.get_rank() + 1), mesh, [Partial()])
-    print(partial.redistribute(placements=[Replicate()]).to_local().tolist()) if dist.get_rank() == 0 else partial.full_tensor()
+    print(
+        partial.redistribute(placements=[Replicate()]).to_local().tolist()
+    ) if dist.get_rank() == 0 else partial.full_tensor()
     total = rows.sum()
     torch.testing.assert_close(total.full_tensor(), big.sum())
     leaf = distribute_tensor(big, mesh, [Shard(0)]).requires_grad_()

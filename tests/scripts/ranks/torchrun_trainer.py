@@ -1,4 +1,5 @@
 """The multi-process torchrun tutorial: a Trainer with snapshots, resumed once."""
+
 import argparse
 import os
 import torch
@@ -58,7 +59,9 @@ class Trainer:
         mean = torch.stack(losses).mean()
         dist.all_reduce(mean)
         if self.rank == 0:
-            print(f"Epoch {epoch} | Steps: {len(self.train_data)} | Loss {mean.item() / dist.get_world_size():.5f}")
+            print(
+                f"Epoch {epoch} | Steps: {len(self.train_data)} | Loss {mean.item() / dist.get_world_size():.5f}"
+            )
 
     def _save_snapshot(self, epoch):
         snapshot = {
@@ -82,17 +85,22 @@ def main(save_every, total_epochs, batch_size, snapshot_path):
     for until in (total_epochs - 2, total_epochs):
         model = fill(torch.nn.Linear(20, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
-        loader = DataLoader(dataset, batch_size=batch_size, pin_memory=False, shuffle=False,
-                            sampler=DistributedSampler(dataset, shuffle=False))
+        loader = DataLoader(
+            dataset,
+            batch_size=batch_size,
+            pin_memory=False,
+            shuffle=False,
+            sampler=DistributedSampler(dataset, shuffle=False),
+        )
         Trainer(model, loader, optimizer, save_every, snapshot_path).train(until)
     destroy_process_group()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description='simple distributed training job')
-    parser.add_argument('snapshot', type=str)
-    parser.add_argument('--total_epochs', type=int, default=6)
-    parser.add_argument('--save_every', type=int, default=1)
-    parser.add_argument('--batch_size', default=8, type=int)
+    parser = argparse.ArgumentParser(description="simple distributed training job")
+    parser.add_argument("snapshot", type=str)
+    parser.add_argument("--total_epochs", type=int, default=6)
+    parser.add_argument("--save_every", type=int, default=1)
+    parser.add_argument("--batch_size", default=8, type=int)
     args = parser.parse_args()
     main(args.save_every, args.total_epochs, args.batch_size, args.snapshot)

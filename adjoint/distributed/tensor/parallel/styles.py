@@ -184,12 +184,13 @@ class PrepareModuleInput(ParallelStyle):
     ) -> None:  # fmt: skip
         self.input_layouts = _listed(input_layouts)
         self.desired = _listed(desired_input_layouts)
-        self.named, self.desired_named = input_kwarg_layouts or {}, desired_input_kwarg_layouts or {}
+        self.named, self.desired_named = (
+            input_kwarg_layouts or {},
+            desired_input_kwarg_layouts or {},
+        )
         self.use_local_output = use_local_output
         if len(self.input_layouts) != len(self.desired):
-            raise AssertionError(
-                "input_layouts and desired_input_layouts should have same length!"
-            )
+            raise AssertionError("input_layouts and desired_input_layouts should have same length!")
         if self.named.keys() != self.desired_named.keys():
             raise AssertionError(
                 "input_kwarg_layouts and desired_input_kwarg_layouts should have same keys!"

@@ -1,0 +1,6 @@
+"""Placements, at PyTorch's path."""
+
+from adjoint.distributed.tensor.placement import Partial as Partial
+from adjoint.distributed.tensor.placement import Placement as Placement
+from adjoint.distributed.tensor.placement import Replicate as Replicate
+from adjoint.distributed.tensor.placement import Shard as Shard
