@@ -49,10 +49,10 @@ class Writer:
         is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__
         if is_parameter and not isinstance(tensor, parameter_class()):
             part = hasattr(tensor, "full_tensor")  # this process's, of a DTensor
-            plain = "full_tensor()" if part else "as_subclass(adjoint.Tensor)"
+            remedy = "full_tensor()" if part else "as_subclass(adjoint.Tensor)"
             raise TypeError(
                 f"save: cannot save a tensor of class {type(tensor).__name__}. Save "
-                f"tensor.{plain}{', or use distributed.checkpoint' if part else ''}."
+                f"tensor.{remedy}{', or use distributed.checkpoint' if part else ''}."
             )
         if is_parameter:
             args: Any = (tensor.detach(), bool(tensor.requires_grad), OrderedDict())

@@ -32,7 +32,8 @@ def _constant(function: Callable[..., Any]) -> Callable[..., DTensor]:
     ) -> DTensor:  # fmt: skip
         placed = _laid_out(size, device_mesh, placements)
         local = function(placed.sizes()[-1], dtype=dtype)
-        return as_dtensor(local, placed).requires_grad_(requires_grad)
+        made: Any = as_dtensor(local, placed)
+        return made.requires_grad_(requires_grad)
 
     make.__name__ = function.__name__
     make.__doc__ = f"`{function.__name__}` of a whole tensor, of which each process makes its part."
@@ -46,7 +47,7 @@ def _drawn(draw: Callable[..., Any]) -> Callable[..., DTensor]:
     ) -> DTensor:  # fmt: skip
         placed = _laid_out(size, device_mesh, placements)
         whole = drawn_alike(placed, lambda: draw(tuple(placed.shape), dtype=dtype))
-        made = distribute_tensor(whole, placed.mesh, placed.placements, src_data_rank=None)
+        made: Any = distribute_tensor(whole, placed.mesh, placed.placements, src_data_rank=None)
         return made.requires_grad_(requires_grad)
 
     make.__name__ = draw.__name__
@@ -69,7 +70,8 @@ def full(
     """`full` of a whole tensor, of which each process makes its part."""
     placed = _laid_out((size,), device_mesh, placements)
     local = creation.full(placed.sizes()[-1], fill_value, dtype=dtype)
-    return as_dtensor(local, placed).requires_grad_(requires_grad)
+    made: Any = as_dtensor(local, placed)
+    return made.requires_grad_(requires_grad)
 
 
 def distribute_module(

@@ -234,7 +234,7 @@ class DTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             with no_grad():
-                made = as_dtensor(part_of(self).clone(), self._layout)
+                made: Any = as_dtensor(part_of(self).clone(), self._layout)
             if self.__dict__.get("_is_param"):
                 made._is_param = True
             memo[id(self)] = made.requires_grad_(self.requires_grad)
@@ -312,7 +312,7 @@ def distribute_tensor(
             if not is_meta(whole)
             else meta_part(whole, layout)
         )
-        made = as_dtensor(local.clone(), layout)
+        made: Any = as_dtensor(local.clone(), layout)
     return made.requires_grad_(tensor.requires_grad)
 
 
