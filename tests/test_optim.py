@@ -317,15 +317,6 @@ def test_optimizers_of_whole_parameters_refuse_parts(name: str) -> None:
         getattr(ad.optim, name)([_part()], lr=0.1)
 
 
-def test_an_optimizer_that_says_nothing_warns_about_parts() -> None:
-    class Own(ad.optim.Optimizer):
-        pass
-
-    class Alone(Own):
-        elementwise = True
-
-    with pytest.warns(UserWarning, match="elementwise = True` in class Own"):
-        Own([_part()], {"lr": 0.1})
-    Alone([_part()], {"lr": 0.1})
+def test_optimizers_of_elements_take_parts() -> None:
     for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
         getattr(ad.optim, name)([_part()], lr=0.1)

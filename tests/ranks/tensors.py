@@ -199,5 +199,28 @@ def check_modules(rank: int, size: int) -> None:
         close(q.full_tensor(), p, name)
 
 
+class Normalised(ad.optim.Optimizer):
+    """An optimizer of somebody's own, that looks at whole parameters."""
+
+    @ad.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad / p.grad.norm(), alpha=-group["lr"])
+                p.mul_(1 / p.norm())
+
+
+def check_an_own_optimizer(rank: int, size: int) -> None:
+    plain = X.clone().requires_grad_()
+    ours = distribute_tensor(X, mesh(), [Shard(0)]).requires_grad_()
+    for p in (plain, ours):
+        optimizer = Normalised([p], {"lr": 0.1})
+        for _ in range(3):
+            optimizer.zero_grad()
+            (p * p).relu().sum().backward()
+            optimizer.step()
+    close(ours.full_tensor(), plain, "normalised")
+
+
 if __name__ == "__main__":
     run(sys.modules[__name__])
