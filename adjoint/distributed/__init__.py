@@ -1,4 +1,4 @@
-"""PyTorch's process groups and collectives: on MPI between CPUs, on NCCL between GPUs.
+"""PyTorch's process groups and collectives, on MPI.
 
 One process alone needs no engine: a program written for many runs as it does when started with
 one. `adjoint launch` starts several.
@@ -81,7 +81,7 @@ def is_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether NCCL can be used: its library and a CUDA device are there."""
+    """Whether NCCL can be used: not in this version."""
     return _nccl.is_usable()
 
 

@@ -7,7 +7,10 @@ Note [cost model]
         tree all-reduce      2 log2(n) a + 2 b log2(n) / w
         ring all-gather        (n - 1) a +   (n - 1) / n  b / w   (b the whole; reduce-scatter too)
 
-    and the faster of ring and tree is what engines choose. A step computes 6 floating-point
+    and what is reduced is also summed, at s bytes per second: (n - 1) / n b / s in a ring,
+    log2(n) b / s in a tree. On GPUs that is nothing beside the links; on CPUs it is not.
+
+    The faster of ring and tree is what engines choose. A step computes 6 floating-point
     operations per parameter and token (2 forward, 4 backward), 8 with recomputation. Traffic that
     overlaps with backward costs what is left when backward's time is taken off.
 """
@@ -31,6 +34,7 @@ class Cluster:
     flops: float  # floating-point operations a device does per second
     bandwidth: float  # bytes per second between devices
     latency: float = 5e-6  # seconds
+    summing: float = math.inf  # bytes per second that a device adds up
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,10 @@ def all_reduce_seconds(n: int, size: float, cluster: Cluster) -> float:
     """
     if n == 1:
         return 0.0
-    ring = 2 * (n - 1) * cluster.latency + 2 * (n - 1) / n * size / cluster.bandwidth
+    link, adding = size / cluster.bandwidth, size / cluster.summing
+    ring = 2 * (n - 1) * cluster.latency + (n - 1) / n * (2 * link + adding)
     depth = math.ceil(math.log2(n))
-    tree = 2 * depth * cluster.latency + 2 * depth * size / cluster.bandwidth
+    tree = depth * (2 * cluster.latency + 2 * link + adding)
     return min(ring, tree)
 
 

@@ -61,10 +61,7 @@ def check_backend(backend: str | None) -> str:
                 "(or cpu:gloo,cuda:nccl)."
             )
     if parts == ["nccl"] and not nccl.is_usable():
-        raise RuntimeError(
-            "init_process_group: NCCL is not available: it needs a CUDA device, CuPy and "
-            f"`{nccl.INSTALL}`. On CPUs use backend='gloo'."
-        )
+        raise RuntimeError(f"init_process_group: NCCL is not available: {nccl.REASON}")
     return asked
 
 
@@ -81,8 +78,8 @@ def init_process_group(
 ) -> None:
     """Join the processes that were started together; every one of them calls this.
 
-    Between CPUs MPI carries the messages (`pip install 'adjoint[mpi]'`), also for a program that
-    asks for "gloo"; between GPUs NCCL does. One process alone needs neither.
+    MPI carries the messages (`pip install 'adjoint[mpi]'`), also for a program that asks for
+    "gloo"; tensors on GPUs go through the host. One process alone needs no engine.
 
     Args:
         backend: "gloo", "mpi" or "nccl"; what is asked for is what `get_backend` says.

@@ -1,1 +1,1 @@
-"""What carries messages: MPI between CPUs, NCCL between GPUs, nothing for one process alone."""
+"""What carries messages: MPI, or nothing for one process alone."""

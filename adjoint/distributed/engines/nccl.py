@@ -1,10 +1,13 @@
-"""The GPU engine: NCCL."""
+"""The GPU engine: NCCL, which is not connected yet."""
 
 from __future__ import annotations
 
-INSTALL = "pip install nccl4py nvidia-nccl-cu13"
+REASON = (
+    "this version has no engine for it. Use backend='gloo': MPI carries the messages (`pip install "
+    "'adjoint[mpi]'`), and tensors on GPUs go through the host."
+)
 
 
 def is_usable() -> bool:
-    """Whether NCCL and a CUDA device are there."""
+    """Whether messages between GPUs can be carried by NCCL: not in this version."""
     return False
