@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,30 @@ def all_reduce(xp: Any, x: Any, op: str, group: str) -> Any:
     out = _changed(xp, x)
     kind = RedOpType(op)
     _run(group, f"all_reduce {op}", out, lambda comm: comm.all_reduce(out, kind))
+    return xp.asarray(out)
+
+
+UNDER_WAY: dict[int, tuple[Any, Any]] = {}  # number -> operation and its memory
+_NUMBERS = itertools.count(1)
+
+
+@lowers(ops.BEGIN_ALL_REDUCE)
+def begin_all_reduce(xp: Any, x: Any, op: str, group: str) -> Any:
+    out = _changed(xp, x)
+    channel, kind, number = resolve(group).channel, RedOpType(op), next(_NUMBERS)
+    text = f"all_reduce {op} {out.shape} {out.dtype.name} (recorded)"
+    UNDER_WAY[number] = (
+        PROGRESS.submit(channel, text, lambda: channel.data.all_reduce(out, kind)),
+        out,
+    )
+    PROGRESS.wake()
+    return xp.asarray(np.array([number], np.int64))
+
+
+@lowers(ops.END_ALL_REDUCE)
+def end_all_reduce(xp: Any, number: Any, shape: Any, dtype: Any, group: str) -> Any:
+    operation, out = UNDER_WAY.pop(int(number[0]))
+    PROGRESS.wait(operation)
     return xp.asarray(out)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from adjoint.distributed.group import ProcessGroup, resolve
 from adjoint.distributed.reduce_op import RedOpType
+from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -58,6 +59,16 @@ REDUCE_SCATTER: Record = _collective(
     lambda x, group: Spec(x.shape[1:], x.dtype, x.device),
     lambda g, group: ALL_GATHER(g, group=group),
 )
+# The same in two halves, for gradients: what is recorded between them is computed meanwhile. The
+# number that the first gives stands for the message under way.
+BEGIN_ALL_REDUCE: Record = _collective(
+    primitive, "begin_all_reduce", lambda x, op, group: Spec((1,), int64, x.device)
+)
+END_ALL_REDUCE: Record = _collective(
+    primitive,
+    "end_all_reduce",
+    lambda number, shape, dtype, group: Spec(tuple(shape), dtype, number.device),
+)
 ALL_TO_ALL: Record = _collective(
     linear, "all_to_all", _same, lambda g, group: ALL_TO_ALL(g, group=group)
 )
@@ -85,6 +96,16 @@ def all_reduce(tensor: Tensor, op: Any, group: ProcessGroup) -> Tensor:
     if isinstance(op, RedOpType):
         return ALL_REDUCE(tensor, op=op.value, group=group.group_name)
     return ALL_REDUCE(tensor * op.factor, op="sum", group=group.group_name)
+
+
+def begin_all_reduce(tensor: Tensor, op: RedOpType, group: ProcessGroup) -> Tensor:
+    """Begin to combine the members' tensors; without a derivative. `end_all_reduce` gives them."""
+    return BEGIN_ALL_REDUCE(tensor, op=op.value, group=group.group_name)
+
+
+def end_all_reduce(number: Tensor, like: Tensor, group: ProcessGroup) -> Tensor:
+    """What `begin_all_reduce` has begun, waited for."""
+    return END_ALL_REDUCE(number, shape=tuple(like.shape), dtype=like.dtype, group=group.group_name)
 
 
 def broadcast(tensor: Tensor, root: int, group: ProcessGroup) -> Tensor:

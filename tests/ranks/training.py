@@ -10,6 +10,8 @@ import pytest
 import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
+from adjoint.distributed import kernels
+from adjoint.distributed.progress import PROGRESS
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
@@ -99,6 +101,32 @@ def check_replicas_follow_one_process(rank: int, size: int) -> None:
 def check_compiled_replicas(rank: int, size: int) -> None:
     for name in ("mlp", "gpt"):
         follows(rank, size, name, DDP, compiled=True)
+
+
+def check_compiled_overlap(rank: int, size: int) -> None:
+    """In a compiled step averages of gradients are begun while backward goes on, and ended later."""
+    events: list[str] = []
+    submit, wait = PROGRESS.submit, PROGRESS.wait
+
+    def submitted(*args: Any, **kwargs: Any) -> Any:
+        if "recorded" in args[1]:
+            events.append("begin")
+        return submit(*args, **kwargs)
+
+    def waited(operation: Any, *args: Any) -> Any:
+        if "recorded" in operation.what:
+            events.append("end")
+        return wait(operation, *args)
+
+    PROGRESS.submit, PROGRESS.wait = submitted, waited
+    try:
+        follows(rank, size, "mlp", lambda m: DDP(m, bucket_cap_mb=0.0001), compiled=True)
+    finally:
+        PROGRESS.submit, PROGRESS.wait = submit, wait
+    assert not kernels.UNDER_WAY
+    steps = "".join("(" if e == "begin" else ")" for e in events)
+    assert "((" in steps  # one is begun before another has ended
+    assert steps.count("(") == steps.count(")") > 0
 
 
 def check_small_buckets(rank: int, size: int) -> None:

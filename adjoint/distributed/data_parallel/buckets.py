@@ -8,8 +8,10 @@ from typing import Any
 
 from adjoint.distributed.collectives import all_reduce
 from adjoint.distributed.group import ProcessGroup
+from adjoint.distributed.operations import begin_all_reduce, end_all_reduce
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros, zeros_like
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -156,12 +158,21 @@ class Reducer:
     def average(self, bucket: GradBucket) -> Future:
         """What is done with a bucket unless a hook does it."""
         flat = bucket.buffer()
+        if CONTEXT.capture is not None:
+            return self.average_recorded(flat)
         work = all_reduce(flat, RedOpType.AVG, self.group, async_op=True)
         future = Future()
         if work is None:
             future.set_result(flat)
             return future
         return work.get_future().then(lambda done: done.value()[0])
+
+    def average_recorded(self, flat: Tensor) -> Future:
+        """The same as two nodes of a program: it goes on with backward between them."""
+        number = begin_all_reduce(flat, RedOpType.AVG, self.group)
+        future = Future()
+        future._drive = lambda: future.set_result(end_all_reduce(number, flat, self.group))
+        return future
 
     def finish(self) -> None:
         """Wait for all buckets and give parameters their averaged gradients."""

@@ -155,10 +155,17 @@ def _norm_over_processes(
             parts.setdefault((), []).append(grad)
     if first is None:
         return get_total_norm(parts.get((), []), norm_type, error_if_nonfinite, foreach)
+    if norm_type <= 0:
+        raise NotImplementedError(
+            f"clip_grad_norm_: of parameters that processes have parts of, the norm must be of a "
+            f"positive order or inf, received {norm_type}"
+        )
     norms = []
+    largest = norm_type == float("inf")
     for groups, grads in parts.items():
-        norm = get_total_norm(grads, norm_type, False, foreach)
-        largest = norm_type == float("inf")
+        kept = [grad for grad in grads if grad.numel()]  # a process may have no rows
+        none = grads[0].new_zeros(())
+        norm = get_total_norm(kept, norm_type, False, foreach) if kept else none
         with no_grad():
             for group in groups:
                 power = norm if largest else norm**norm_type
