@@ -157,11 +157,24 @@ SHARDED: dict[str, Callable[[], bytes]] = {
     "a file above": piece(file="../sharded/part-00000-of-00001.safetensors"),
     "a file of the machine": piece(file="/etc/passwd"),
     "a file without a name": piece(file=""),
-    "a start before the first": piece(start=-1),
-    "more than the file holds": piece(count=7),
-    "fewer than the file holds": piece(count=5),
-    "a huge count": piece(count=1 << 62),
-    "a truth as count": piece(count=True),
+    "a start before the first": piece(start=[-1, 0]),
+    "a start of one number": piece(start=0),
+    "a start of too few": piece(start=[0]),
+    "a block beyond the end": piece(start=[1, 0]),
+    "more than the file holds": piece(shape=[2, 4]),
+    "fewer than the file holds": piece(shape=[1, 3]),
+    "a huge block": piece(shape=[1 << 62, 3]),
+    "a truth as size": piece(shape=[2, True]),
+    "pieces that overlap": lambda: index(
+        lambda about: about["tensors"]["model/w"]["pieces"].append(
+            {**about["tensors"]["model/w"]["pieces"][0], "start": [1, 1], "shape": [1, 1]}
+        )
+    ),
+    "too many pieces": lambda: index(
+        lambda about: about["tensors"]["model/w"].update(
+            pieces=about["tensors"]["model/w"]["pieces"] * 5000
+        )
+    ),
     "a piece twice": lambda: index(
         lambda about: about["tensors"]["model/w"]["pieces"].append(
             about["tensors"]["model/w"]["pieces"][0]
@@ -169,7 +182,7 @@ SHARDED: dict[str, Callable[[], bytes]] = {
     ),
     "another dtype": lambda: index(lambda about: about["tensors"]["model/w"].update(dtype="int32")),
     "a shape of text": lambda: index(lambda about: about["tensors"]["model/w"].update(shape="23")),
-    "another format": lambda: index(lambda about: about.update(format=2)),
+    "another format": lambda: index(lambda about: about.update(format=1)),
     "a list of tensors": lambda: index(lambda about: about.update(tensors=[])),
     "nested": lambda: b"[" * 100_000,
 }

@@ -332,8 +332,7 @@ def _overlaps(entry: Entry, wanted: Block) -> Iterator[tuple[Piece, Block]]:
     for piece in entry.pieces:
         first = tuple(map(max, wanted[0], piece.start))
         last = tuple(
-            min(a + n, b + m)
-            for a, n, b, m in zip(*wanted, piece.start, piece.shape, strict=True)
+            min(a + n, b + m) for a, n, b, m in zip(*wanted, piece.start, piece.shape, strict=True)
         )
         if all(a < b for a, b in zip(first, last, strict=True)):
             yield piece, (first, tuple(b - a for a, b in zip(first, last, strict=True)))
