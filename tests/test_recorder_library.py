@@ -23,15 +23,15 @@ from adjoint.engine.core.errors import CaptureError
 
 QUICK = ("test_except_star", "test_scope", "test_super", "test_with")
 MORE = (
-    "test_augassign", "test_compare", "test_contextlib", "test_dict", "test_enum", "test_functools",
-    "test_generators", "test_iter", "test_list", "test_named_expressions", "test_patma",
-    "test_property", "test_raise", "test_set", "test_tuple", "test_unary",
+    "test_augassign", "test_compare", "test_enum", "test_functools", "test_generators", "test_iter",
+    "test_list", "test_named_expressions", "test_patma", "test_property", "test_raise",
+    "test_tuple", "test_unary",
 )  # fmt: skip
-# They ask iterators for their state, methods for what they wrap, exceptions for a context that was
-# taken away by hand; the recorder raises where Python answers.
+# They ask iterators for their state, methods for what they wrap, lists that hold themselves for
+# their text, and change a list while it is compared; the recorder raises where Python answers.
 DIFFERENT = frozenset({
     "test_iter_neg_setstate", "test_iter_overflow", "test_reduce_mutating_builtins_iter",
-    "test_double_wrapped_methods", "test_exit_exception_explicit_none_context",
+    "test_double_wrapped_methods", "test_repr", "test_equal_operator_modifying_operand",
 })  # fmt: skip
 # The tests differ from release to release of Python; these were run.
 RUN = frozenset({(3, 11, 7), (3, 12, 1), (3, 13, 0)})

@@ -166,12 +166,26 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         found = call(recorder, method, (a, b), {})
         return binary(recorder, name, a, b) if found is NotImplemented else found
     if is_a(a, _IN_PLACE_WRITES):
+        if is_a(a, set) and not is_a(b, (set, frozenset, _VIEWS[0], _VIEWS[2])):
+            return _with_others(recorder, name, a, b)
         return _extend(recorder, name, a, b)
     if recorder.engine.owns(a) or recorder.engine.owns(b):
         return recorder.engine.call(_IN_PLACE[name], (a, b), {})
     if recorder.is_fresh(a):
         return _IN_PLACE[name](a, expose(recorder, b))
     return recorder.engine.change(recorder, a, _IN_PLACE[name], (a, expose(recorder, b)))
+
+
+def _with_others(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """`a <op>= b` of a set and no set: what the other's class says, or an error."""
+    method = method_of(recorder, b, f"__r{name}__")
+    found = call(recorder, method, (b, a), {}) if is_python(recorder, method) else NotImplemented
+    if found is not NotImplemented:
+        return found
+    raise TypeError(
+        f"unsupported operand type(s) for {_SIGNS[name]}=: '{type(a).__name__}' and "
+        f"'{type(b).__name__}'"
+    )
 
 
 def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:

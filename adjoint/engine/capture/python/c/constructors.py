@@ -96,6 +96,8 @@ def _set(recorder: Recorder, iterable: Any = (), /) -> Any:
 
 
 def _frozenset(recorder: Recorder, iterable: Any = (), /) -> Any:
+    if type(iterable) is frozenset:
+        return iterable
     return frozenset(
         [operators.hashable(recorder, x) for x in iteration.native(recorder, iterable)]
     )

@@ -212,6 +212,18 @@ def _set_update(recorder: Recorder, owner: Any, /, *sources: Any) -> None:
         recorder.change(owner, set.update, recorder.new(values))
 
 
+def _set_init(recorder: Recorder, owner: Any, /, *source: Any) -> None:
+    if len(source) > 1:
+        set.__init__(set(), *source)  # raises
+    values = [
+        operators.hashable(recorder, x)
+        for given in source
+        for x in iteration.native(recorder, given)
+    ]
+    recorder.change(owner, set.clear)
+    recorder.change(owner, set.update, recorder.new(values))
+
+
 def _set_remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
     value = operators.hashable(recorder, value)
     if not recorder.member(owner, value):
@@ -271,6 +283,6 @@ CONTAINERS: dict[Any, Table] = {
     },
     set: {
         "update": _set_update, "remove": _set_remove, "__contains__": _set_contains,
-        "__iter__": _iterated, "__len__": _length, "__init__": _set_update,
+        "__iter__": _iterated, "__len__": _length, "__init__": _set_init,
     },
 }  # fmt: skip
