@@ -300,3 +300,20 @@ def test_the_order_of_zeta_has_no_derivative_and_says_so() -> None:
     order = ad.tensor(2.0, requires_grad=True)
     with pytest.raises(NotImplementedError, match="by the order"):
         (ad.special.zeta(order, ad.tensor(1.5)) + order).backward()
+
+
+@pytest.mark.parametrize("dtype", [ad.float64, ad.float32])
+def test_derivatives_of_sinc_near_its_middle(dtype: Any) -> None:
+    """Against its series: sum of (-1)^k (pi x)^2k / (2k + 1)!."""
+    grad = ad.func.grad
+    limit = 1e-13 if dtype is ad.float64 else 2e-4
+    for x in (0.0, -0.0, 1e-12, 1e-5, -0.01, 0.049, 0.051, 0.2):
+        terms = [
+            ((-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1), 2 * k) for k in range(12)
+        ]
+        first = sum(c * n * x ** (n - 1) for c, n in terms if n)
+        second = sum(c * n * (n - 1) * x ** (n - 2) for c, n in terms if n)
+        at = ad.tensor(x, dtype=dtype)
+        assert grad(ad.sinc)(at).item() == pytest.approx(first, rel=limit, abs=1e-30)
+        for twice in (grad(grad(ad.sinc)), ad.func.hessian(ad.sinc)):
+            assert twice(at).item() == pytest.approx(second, rel=limit * 10)

@@ -157,3 +157,24 @@ def test_a_number_that_no_longer_fits_is_refused_and_nothing_written() -> None:
     assert x.tolist() == [3.0] * 3
     f(x, 4.0)
     assert x.tolist() == [4.0] * 3
+
+
+FILLED: dict[str, Callable[[Any, float], Any]] = {
+    "full": lambda x, zero: ad.full((3,), zero),
+    "full_like": lambda x, zero: ad.full_like(x, zero),
+    "new_full": lambda x, zero: x.new_full((3,), zero),
+    "fill_": lambda x, zero: x.clone().fill_(zero),
+    "masked_fill": lambda x, zero: x.masked_fill(x > 0, zero),
+    "index_fill": lambda x, zero: x.index_fill(0, ad.arange(3), zero),
+    "pad": lambda x, zero: ad.nn.functional.pad(x[:1], (2, 2), value=zero)[[0, 1, 3, 4]],
+    "mul": lambda x, zero: x.abs() * zero,
+    "complex": lambda x, zero: ad.full((3,), complex(zero, zero)).imag,
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_zeros_keep_their_sign(name: str) -> None:
+    compiled = ad.compile(FILLED[name])
+    for zero in (0.0, -0.0, 0.0, -0.0):
+        for fn in (FILLED[name], compiled):
+            assert set(fn(ad.ones(3), zero).signbit().tolist()) == {str(zero) == "-0.0"}

@@ -24,6 +24,22 @@ def _atan2_partial(numerator: Any, x: Any, y: Any) -> Any:
     return (numerator / norm).masked_fill(norm == 0, 0)
 
 
+# -sinc'(x) / pi in powers of pi x: (2k) / (2k + 1)! with signs by turns.
+_SINC_SERIES = (1 / 3, -1 / 30, 1 / 840, -1 / 45360, 1 / 3991680, -1 / 518918400)
+
+
+def _sinc_partial(x: Any) -> Any:
+    # Near 0 two close numbers would be subtracted, and divided by 0 at it.
+    near = x.abs() < 0.05
+    u = math.pi * x.masked_fill(~near, 0)
+    series = _SINC_SERIES[-1] * (u * u)
+    for term in _SINC_SERIES[-2:0:-1]:
+        series = (series + term) * (u * u)
+    far = x.masked_fill(near, 1)
+    off = ((math.pi * far).cos() - far.sinc()) / far
+    return off.masked_fill(near, 0) - math.pi * (u * (series + _SINC_SERIES[0]))
+
+
 SIN = elementwise("sin", lambda x: x.cos(), promotion="float", cost="function")
 COS = elementwise("cos", lambda x: -x.sin(), promotion="float", cost="function")
 TAN = elementwise("tan", lambda out: 1 + out * out, promotion="float", cost="function")
@@ -48,11 +64,7 @@ ATAN2 = elementwise(
 )
 HYPOT = elementwise("hypot", lambda x, out: x / out, lambda y, out: y / out, accepts="f", tensors=2)
 # sin(pi x) / (pi x)
-SINC = elementwise(
-    "sinc",
-    lambda x: (((math.pi * x).cos() - x.sinc()) / x).masked_fill(x == 0, 0),
-    promotion="float",
-)
+SINC = elementwise("sinc", _sinc_partial, promotion="float")
 
 
 @public(method=True, inplace=True, out=True)

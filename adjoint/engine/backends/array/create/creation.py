@@ -22,7 +22,7 @@ def full(
 ) -> Array:
     if hasattr(value, "get"):  # a HostScalar
         value = value.get()
-    if strides is None and value == 0:
+    if strides is None and value == 0 and not any(np.asarray(value).tobytes()):  # not -0.0
         return xp.zeros(shape, NUMPY_OF[dtype])
     if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255
         value = np.asarray(value).astype(NUMPY_OF[dtype])[()]
