@@ -187,3 +187,23 @@ def test_linear_names_the_shapes_it_was_given() -> None:
 def test_missing_function_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"adjoint\.nn\.functional.*no_such"):
         _ = nn.functional.no_such
+
+
+def test_errors_of_a_property_are_seen() -> None:
+    class Mine(nn.Module):
+        @property
+        def wrong(self) -> Any:
+            return self.missing
+
+        @property
+        def refused(self) -> Any:
+            raise AttributeError("not before it is trained")
+
+    module: Any = Mine()
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'missing'"):
+        _ = module.wrong
+    with pytest.raises(AttributeError, match="not before it is trained"):
+        _ = module.refused
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'absent'"):
+        _ = module.absent
+    assert not hasattr(module, "refused")

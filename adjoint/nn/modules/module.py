@@ -264,6 +264,9 @@ class Module(Traversal, Conversion, StateDict):
         for table in MEMBERS:
             if table in state and name in state[table]:
                 return state[table][name]
+        for cls in type(self).__mro__:
+            if isinstance(held := cls.__dict__.get(name), property):
+                return held.__get__(self)  # it raised AttributeError: now its own message is seen
         message = f"'{type(self).__name__}' object has no attribute '{name}'"
         raise AttributeError(message, name=name, obj=self)  # Python adds "Did you mean"
 
