@@ -37,7 +37,7 @@ def table(path: str, target: str | None) -> tuple[CSVDataset, str]:
     name = names[-1] if target is None else target
     if name not in names:
         close, have = did_you_mean(name, names), ", ".join(names)
-        raise ValueError(f"--target: {path} has no column {name!r}{close} It has {have}")
+        raise ValueError(f"--target: {path} has no column {name!r}{close or '.'} It has {have}")
     for column, found in CSVDataset(path).categories.items():
         refuse_gaps(path, column, found)
     data = CSVDataset(path, target=name)
