@@ -19,9 +19,14 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return started("-m", "adjoint.cli", "run", *args)
+
+
+def started(*args: str) -> subprocess.CompletedProcess[str]:
+    """An interpreter's output."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
-        [sys.executable, "-m", "adjoint.cli", "run", *args],
+        [sys.executable, *args],
         capture_output=True,
         text=True,
         timeout=300,
@@ -91,33 +96,58 @@ print(__name__, sys.argv[1:], torch.float32, torch.Size([2]))
     assert done.stdout == "__main__ ['--lr', '0.1'] torch.float32 torch.Size([2])\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "feature"),
-    [
-        ("torch.no_such_thing(3)", "torch.no_such_thing"),
-        ("torch.ones(2).no_such_thing()", "torch.Tensor.no_such_thing"),
-        ("torch.nn.NoSuchLayer(3)", "torch.nn.NoSuchLayer"),
-        ("from torch.nn import Linear, NoSuchLayer", "torch.nn.NoSuchLayer"),
-        ("import torch.no_such_module", "torch.no_such_module"),
-        ("torch.nn.functional.no_such_thing", "torch.nn.functional.no_such_thing"),
-        ("torch.utils.no_such_thing", "torch.utils.no_such_thing"),
-        ("torch.cuda.no_such_thing()", "torch.cuda.no_such_thing"),
-        ("torch.optim.NoSuchOptimizer", "torch.optim.NoSuchOptimizer"),
-        ("torch.nn.Linear(1, 1).weight.no_such_thing", "torch.nn.Parameter.no_such_thing"),
-        ("torch.nn.Linear(1, 1).no_such_thing", "torch.nn.Linear.no_such_thing"),
-        ("import torchvision; torchvision.models.no_such_net", "torchvision.models.no_such_net"),
-        ("from torchvision.datasets import MNIST, NoSuchSet", "torchvision.datasets.NoSuchSet"),
-        ("import torchvision.no_such_module", "torchvision.no_such_module"),
-    ],
-)
+MISSING = [
+    ("torch.no_such_thing(3)", "torch.no_such_thing"),
+    ("torch.ones(2).no_such_thing()", "torch.Tensor.no_such_thing"),
+    ("torch.nn.NoSuchLayer(3)", "torch.nn.NoSuchLayer"),
+    ("from torch.nn import Linear, NoSuchLayer", "torch.nn.NoSuchLayer"),
+    ("import torch.no_such_module", "torch.no_such_module"),
+    ("torch.nn.functional.no_such_thing", "torch.nn.functional.no_such_thing"),
+    ("torch.utils.no_such_thing", "torch.utils.no_such_thing"),
+    ("torch.cuda.no_such_thing()", "torch.cuda.no_such_thing"),
+    ("torch.optim.NoSuchOptimizer", "torch.optim.NoSuchOptimizer"),
+    ("torch.nn.Linear(1, 1).weight.no_such_thing", "torch.nn.Parameter.no_such_thing"),
+    ("torch.nn.Linear(1, 1).no_such_thing", "torch.nn.Linear.no_such_thing"),
+    ("import torchvision; torchvision.models.no_such_net", "torchvision.models.no_such_net"),
+    ("from torchvision.datasets import MNIST, NoSuchSet", "torchvision.datasets.NoSuchSet"),
+    ("import torchvision.no_such_module", "torchvision.no_such_module"),
+]
+# Each program in a process of its own, all of them forked from one that has the command loaded.
+FORKING = """
+import os, sys
+from adjoint.cli import main
+for script in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(script + ".said", os.O_WRONLY | os.O_CREAT), 2)
+        code = main(["run", script])
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def missing(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
+    """Of each line: with which status its program ended, and the last line of what it said."""
+    folder = tmp_path_factory.mktemp("missing")
+    scripts = [folder / f"program{i}.py" for i in range(len(MISSING))]
+    for script, (line, _) in zip(scripts, MISSING, strict=True):
+        script.write_text(f"import torch\n\n{line}\n")
+    done = started("-c", FORKING, *map(str, scripts))
+    assert done.returncode == 0, done.stderr
+    said = [Path(f"{script}.said").read_text().strip().splitlines()[-1] for script in scripts]
+    return list(zip(map(int, done.stdout.split()), said, strict=True))
+
+
+@pytest.mark.parametrize("number", range(len(MISSING)), ids=[line for line, _ in MISSING])
 def test_missing_features_are_named_with_their_line(
-    tmp_path: Path, line: str, feature: str
+    missing: list[tuple[int, str]], number: int
 ) -> None:
-    done = run(write(tmp_path, f"import torch\n\n{line}\n"))
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert f"does not have {feature} yet" in last
-    assert "program.py, line 3" in last
+    status, last = missing[number]
+    assert status == 1
+    assert f"does not have {MISSING[number][1]} yet" in last
+    assert f"program{number}.py, line 3" in last
 
 
 def test_tracebacks_show_the_script_alone(tmp_path: Path) -> None:

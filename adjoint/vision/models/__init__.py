@@ -139,9 +139,7 @@ def __getattr__(name: str) -> Any:
     known = {re.sub("_", "", n): n for n in _NETWORKS}
     if match and (found := known.get(re.sub("_", "", match[1]).lower())):
         return _Versions(found)
-    raise AttributeError(
-        f"module 'torchvision.models' has no attribute {name!r}", name=name, obj=None
-    )
+    raise AttributeError(f"module 'torchvision.models' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
