@@ -61,10 +61,125 @@ TABLE: dict[str, tuple[str, str]] = {
     "vision.datasets": (
         "reader of that dataset",
         (
-            "CelebA Cityscapes CocoCaptions CocoDetection Flowers102 Food101 GTSRB INaturalist "
-            "ImageNet LSUN OxfordIIITPet Places365 QMNIST SBDataset STL10 StanfordCars SVHN USPS "
-            "VOCDetection VOCSegmentation"
+            "CLEVRClassification CREStereo Caltech101 Caltech256 CarlaStereo CelebA Cityscapes "
+            "Country211 DTD EMNIST ETH3DStereo EuroSAT FER2013 FGVCAircraft FallingThingsStereo "
+            "Flickr30k Flickr8k Flowers102 FlyingChairs FlyingThings3D Food101 GTSRB HD1K HMDB51 "
+            "INaturalist ImageNet Imagenette InStereo2k Kinetics Kitti Kitti2012Stereo "
+            "Kitti2015Stereo KittiFlow LFWPairs LFWPeople LSUN LSUNClass Middlebury2014Stereo "
+            "MovingMNIST Omniglot OxfordIIITPet PCAM PhotoTour Places365 QMNIST RenderedSST2 "
+            "SBDataset SBU SEMEION SUN397 SceneFlowStereo Sintel SintelStereo StanfordCars UCF101 "
+            "USPS WIDERFace wrap_dataset_for_transforms_v2"
         ),
+    ),
+    "vision.io": (
+        "decoder of that format",
+        "decode_avif decode_heic",
+    ),
+    "vision.models": (
+        "such network",
+        "MaxVit MaxVit_T_Weights maxvit_t",
+    ),
+    "vision.models.detection": (
+        "detection networks; `torchvision.ops` has their parts",
+        (
+            "FCOS FCOS_ResNet50_FPN_Weights FasterRCNN "
+            "FasterRCNN_MobileNet_V3_Large_320_FPN_Weights "
+            "FasterRCNN_MobileNet_V3_Large_FPN_Weights FasterRCNN_ResNet50_FPN_V2_Weights "
+            "FasterRCNN_ResNet50_FPN_Weights KeypointRCNN KeypointRCNN_ResNet50_FPN_Weights "
+            "MaskRCNN MaskRCNN_ResNet50_FPN_V2_Weights MaskRCNN_ResNet50_FPN_Weights RetinaNet "
+            "RetinaNet_ResNet50_FPN_V2_Weights RetinaNet_ResNet50_FPN_Weights "
+            "SSD300_VGG16_Weights SSDLite320_MobileNet_V3_Large_Weights "
+            "fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_mobilenet_v3_large_fpn "
+            "fasterrcnn_resnet50_fpn fasterrcnn_resnet50_fpn_v2 fcos_resnet50_fpn "
+            "keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2 "
+            "retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 ssd300_vgg16 "
+            "ssdlite320_mobilenet_v3_large"
+        ),
+    ),
+    "vision.models.optical_flow": (
+        "networks for optical flow",
+        "RAFT Raft_Large_Weights Raft_Small_Weights raft_large raft_small",
+    ),
+    "vision.models.quantization": (
+        "quantised networks by these names; see torch.ao.quantization",
+        (
+            "GoogLeNet_QuantizedWeights Inception_V3_QuantizedWeights "
+            "MobileNet_V2_QuantizedWeights MobileNet_V3_Large_QuantizedWeights "
+            "QuantizableGoogLeNet QuantizableInception3 QuantizableMobileNetV2 "
+            "QuantizableMobileNetV3 QuantizableResNet QuantizableShuffleNetV2 "
+            "ResNeXt101_32X8D_QuantizedWeights ResNeXt101_64X4D_QuantizedWeights "
+            "ResNet18_QuantizedWeights ResNet50_QuantizedWeights "
+            "ShuffleNet_V2_X0_5_QuantizedWeights ShuffleNet_V2_X1_0_QuantizedWeights "
+            "ShuffleNet_V2_X1_5_QuantizedWeights ShuffleNet_V2_X2_0_QuantizedWeights googlenet "
+            "inception_v3 mobilenet_v2 mobilenet_v3_large resnet18 resnet50 resnext101_32x8d "
+            "resnext101_64x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 "
+            "shufflenet_v2_x2_0"
+        ),
+    ),
+    "vision.models.video": (
+        "networks for video",
+        (
+            "MC3_18_Weights MViT MViT_V1_B_Weights MViT_V2_S_Weights R2Plus1D_18_Weights "
+            "R3D_18_Weights S3D S3D_Weights Swin3D_B_Weights Swin3D_S_Weights Swin3D_T_Weights "
+            "SwinTransformer3d VideoResNet mc3_18 mvit_v1_b mvit_v2_s r2plus1d_18 r3d_18 s3d "
+            "swin3d_b swin3d_s swin3d_t"
+        ),
+    ),
+    "vision.transforms.v2": (
+        "transforms of boxes and masks together with images",
+        (
+            "ClampBoundingBoxes ClampKeyPoints ConvertBoundingBoxFormat JPEG "
+            "RandomChannelPermutation RandomIoUCrop RandomPhotometricDistort RandomResize "
+            "RandomShortestSize RandomZoomOut SanitizeBoundingBoxes SanitizeKeyPoints ScaleJitter "
+            "SetClampingMode UniformTemporalSubsample check_type get_bounding_boxes get_keypoints "
+            "has_all has_any query_chw query_size"
+        ),
+    ),
+    "vision.transforms.v2.functional": (
+        "kernels for kinds of tv_tensors",
+        (
+            "adjust_brightness_image adjust_brightness_video adjust_contrast_image "
+            "adjust_contrast_video adjust_gamma_image adjust_gamma_video adjust_hue_image "
+            "adjust_hue_video adjust_saturation_image adjust_saturation_video "
+            "adjust_sharpness_image adjust_sharpness_video affine_bounding_boxes affine_image "
+            "affine_keypoints affine_mask affine_video autocontrast_image autocontrast_video "
+            "center_crop_bounding_boxes center_crop_image center_crop_keypoints center_crop_mask "
+            "center_crop_video clamp_bounding_boxes clamp_keypoints convert_bounding_box_format "
+            "crop_bounding_boxes crop_image crop_keypoints crop_mask crop_video "
+            "elastic_bounding_boxes elastic_image elastic_keypoints elastic_mask elastic_video "
+            "equalize_image equalize_video erase_image erase_video five_crop_image "
+            "five_crop_video gaussian_blur_image gaussian_blur_video gaussian_noise_image "
+            "gaussian_noise_video get_dimensions_image get_dimensions_video "
+            "get_num_channels_image get_num_channels_video get_num_frames get_num_frames_video "
+            "get_size_bounding_boxes get_size_image get_size_keypoints get_size_mask "
+            "get_size_video grayscale_to_rgb_image horizontal_flip_bounding_boxes "
+            "horizontal_flip_image horizontal_flip_keypoints horizontal_flip_mask "
+            "horizontal_flip_video invert_image invert_video is_pure_tensor jpeg jpeg_image "
+            "jpeg_video normalize_image normalize_video pad_bounding_boxes pad_image "
+            "pad_keypoints pad_mask pad_video permute_channels permute_channels_image "
+            "permute_channels_video perspective_bounding_boxes perspective_image "
+            "perspective_keypoints perspective_mask perspective_video posterize_image "
+            "posterize_video register_kernel resize_bounding_boxes resize_image resize_keypoints "
+            "resize_mask resize_video resized_crop_bounding_boxes resized_crop_image "
+            "resized_crop_keypoints resized_crop_mask resized_crop_video rgb_to_grayscale_image "
+            "rotate_bounding_boxes rotate_image rotate_keypoints rotate_mask rotate_video "
+            "sanitize_bounding_boxes sanitize_keypoints solarize_image solarize_video "
+            "ten_crop_image ten_crop_video to_dtype_image to_dtype_video "
+            "uniform_temporal_subsample uniform_temporal_subsample_video "
+            "vertical_flip_bounding_boxes vertical_flip_image vertical_flip_keypoints "
+            "vertical_flip_mask vertical_flip_video"
+        ),
+    ),
+    "vision.tv_tensors": (
+        "tensors that say what they show; pass images to transforms by themselves",
+        (
+            "BoundingBoxFormat BoundingBoxes Image KeyPoints Mask TVTensor Video "
+            "is_rotated_bounding_format set_return_type wrap"
+        ),
+    ),
+    "vision.utils": (
+        "such drawing",
+        "draw_keypoints flow_to_image",
     ),
 }
 
@@ -95,7 +210,8 @@ def _path(cls: type) -> str:
 
 
 def _title(cls: type) -> str:
-    return f"{config.display_name}.{_path(cls)}.{cls.__name__}"
+    title = f"{config.display_name}.{_path(cls)}.{cls.__name__}"
+    return title.replace("torch.vision.", "torchvision.", 1)
 
 
 def _purpose(cls: type) -> str:

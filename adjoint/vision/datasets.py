@@ -16,6 +16,12 @@ from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.random.random import randint
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.annotated import STL10 as STL10
+from adjoint.vision.annotated import SVHN as SVHN
+from adjoint.vision.annotated import CocoCaptions as CocoCaptions
+from adjoint.vision.annotated import CocoDetection as CocoDetection
+from adjoint.vision.annotated import VOCDetection as VOCDetection
+from adjoint.vision.annotated import VOCSegmentation as VOCSegmentation
 from adjoint.vision.pictures import default_loader, picture
 
 __all__ = [
@@ -24,10 +30,16 @@ __all__ = [
     "IMG_EXTENSIONS",
     "KMNIST",
     "MNIST",
+    "STL10",
+    "SVHN",
+    "CocoCaptions",
+    "CocoDetection",
     "DatasetFolder",
     "FakeData",
     "FashionMNIST",
     "ImageFolder",
+    "VOCDetection",
+    "VOCSegmentation",
     "VisionDataset",
 ]
 

@@ -13,6 +13,8 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.drawing import draw_bounding_boxes as draw_bounding_boxes
+from adjoint.vision.drawing import draw_segmentation_masks as draw_segmentation_masks
 from adjoint.vision.pictures import pillow
 
 

@@ -1,5 +1,8 @@
 """Networks that say of each pixel what it shows."""
 
+from typing import Any
+
+from adjoint.vision import models as _models
 from adjoint.vision.models.segmentation.deeplabv3 import DeepLabV3 as DeepLabV3
 from adjoint.vision.models.segmentation.deeplabv3 import (
     deeplabv3_mobilenet_v3_large as deeplabv3_mobilenet_v3_large,
@@ -13,3 +16,11 @@ from adjoint.vision.models.segmentation.lraspp import LRASPP as LRASPP
 from adjoint.vision.models.segmentation.lraspp import (
     lraspp_mobilenet_v3_large as lraspp_mobilenet_v3_large,
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("_Weights"):
+        return getattr(_models, name)
+    raise AttributeError(
+        f"module 'torchvision.models.segmentation' has no attribute {name!r}", name=name
+    )

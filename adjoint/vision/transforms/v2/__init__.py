@@ -9,7 +9,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import *  # noqa: F403
 from adjoint.vision.transforms.v2 import functional as functional  # type: ignore[no-redef]
-from adjoint.vision.transforms.v2.functional import grayscale_to_rgb
+from adjoint.vision.transforms.v2.functional import gaussian_noise, grayscale_to_rgb
 from adjoint.vision.transforms.v2.mixing import CutMix as CutMix
 from adjoint.vision.transforms.v2.mixing import MixUp as MixUp
 
@@ -51,3 +51,20 @@ class RGB(Transform):
 
     def __call__(self, image: Any) -> Any:
         return grayscale_to_rgb(image)
+
+
+class GaussianNoise(Transform):
+    """Noise added to an image of floating-point numbers.
+
+    Args:
+        mean, sigma: of the noise.
+        clip: keep to the range from 0 to 1.
+    """
+
+    def __init__(self, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> None:
+        self.mean = mean
+        self.sigma = sigma
+        self.clip = clip
+
+    def __call__(self, image: Any) -> Any:
+        return gaussian_noise(image, self.mean, self.sigma, self.clip)

@@ -1,0 +1,256 @@
+"""Datasets of images with annotations, read from their own files; nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from adjoint.engine.core.libraries import need
+from adjoint.vision.pictures import default_loader, picture
+
+Change = Callable[..., Any]
+
+
+class Annotated:
+    """What these have in common: a root, items by number, transforms of one or of both."""
+
+    def __init__(
+        self, root: str | os.PathLike[str], transform: Change | None = None,
+        target_transform: Change | None = None, transforms: Change | None = None,
+        download: bool = False,
+    ) -> None:  # fmt: skip
+        name = type(self).__name__
+        if download:
+            raise RuntimeError(
+                f"{name}: nothing is downloaded. Put the dataset's own files under {root} and pass "
+                "download=False."
+            )
+        if transforms is not None and (transform or target_transform):
+            raise ValueError(
+                "Only transforms or transform/target_transform can be passed as argument"
+            )
+        self.root = Path(root)
+        self.transform, self.target_transform = transform, target_transform
+        self.transforms = transforms
+
+    def need(self, path: Path) -> Path:
+        """A file or folder that must be there."""
+        if not path.exists():
+            raise RuntimeError(
+                f"{type(self).__name__}: dataset not found or corrupted: no {path}. Nothing is "
+                "downloaded: put the dataset's own files there."
+            )
+        return path
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        """An image and its annotation."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image, target = self.pair(index)
+        if self.transforms is not None:
+            image, target = self.transforms(image, target)
+            return image, target
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return image, target
+
+
+class _VOC(Annotated):
+    """Pascal VOC: a list of names, images, and annotations of the same names."""
+
+    _splits: tuple[str, str, str]  # folder of lists, folder of targets, their ending
+
+    def __init__(
+        self, root: str | os.PathLike[str], year: str = "2012", image_set: str = "train",
+        download: bool = False, transform: Change | None = None,
+        target_transform: Change | None = None, transforms: Change | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(root, transform, target_transform, transforms, download)
+        self.year, self.image_set = year, image_set
+        base = "TrainVal/VOCdevkit/VOC2011" if year == "2011" else f"VOCdevkit/VOC{year}"
+        folder = self.need(self.root / base)
+        lists, targets, ending = self._splits
+        listed = self.need(folder / "ImageSets" / lists / f"{image_set}.txt")
+        names = [line.strip() for line in listed.read_text().splitlines() if line.strip()]
+        self.images = [str(folder / "JPEGImages" / f"{name}.jpg") for name in names]
+        self.targets = [str(folder / targets / f"{name}{ending}") for name in names]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+class VOCSegmentation(_VOC):
+    """Pascal VOC's images with an image of classes for each.
+
+    Args:
+        root: the folder that holds `VOCdevkit`.
+        year: "2007" to "2012".
+        image_set: "train", "val" or "trainval".
+        download: must be False.
+    """
+
+    _splits = ("Segmentation", "SegmentationClass", ".png")
+
+    @property
+    def masks(self) -> list[str]:
+        """The files of the images of classes."""
+        return self.targets
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        library = need("PIL.Image", "VOCSegmentation")
+        return default_loader(self.images[index]), library.open(self.targets[index])
+
+
+class VOCDetection(_VOC):
+    """Pascal VOC's images with their annotations as nested dicts.
+
+    Args:
+        root: the folder that holds `VOCdevkit`.
+        year: "2007" to "2012".
+        image_set: "train", "val" or "trainval".
+        download: must be False.
+    """
+
+    _splits = ("Main", "Annotations", ".xml")
+
+    @property
+    def annotations(self) -> list[str]:
+        """The files of the annotations."""
+        return self.targets
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        text = Path(self.targets[index]).read_bytes()
+        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+            raise RuntimeError(f"{self.targets[index]}: annotations declare no entities")
+        tree = ElementTree.fromstring(text)
+        return default_loader(self.images[index]), as_dict(tree)
+
+
+def as_dict(node: ElementTree.Element) -> dict[str, Any]:
+    """XML as dicts: repeated children are lists, and so are an annotation's objects."""
+    children = list(node)
+    if not children:
+        return {node.tag: (node.text or "").strip() or None}
+    found: dict[str, list[Any]] = {}
+    for child in children:
+        for name, value in as_dict(child).items():
+            found.setdefault(name, []).append(value)
+    if node.tag == "annotation":
+        found["object"] = [found.get("object", [])]
+    return {node.tag: {k: v[0] if len(v) == 1 else v for k, v in found.items()}}
+
+
+class CocoDetection(Annotated):
+    """Images with COCO's annotations, a list of dicts for each.
+
+    Args:
+        root: the folder of the images.
+        annFile: the annotations, JSON.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], annFile: str | os.PathLike[str],
+        transform: Change | None = None, target_transform: Change | None = None,
+        transforms: Change | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(root, transform, target_transform, transforms)
+        told = json.loads(self.need(Path(annFile)).read_text())
+        self._files = {each["id"]: each["file_name"] for each in told["images"]}
+        self._told: dict[Any, list[Any]] = {number: [] for number in self._files}
+        for each in told.get("annotations", []):
+            self._told.setdefault(each["image_id"], []).append(each)
+        self.ids = sorted(self._files)
+        self.categories = told.get("categories", [])
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        number = self.ids[index]
+        return default_loader(str(self.root / self._files[number])), self._told[number]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class CocoCaptions(CocoDetection):
+    """Images with COCO's captions, a list of sentences for each."""
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        image, told = super().pair(index)
+        return image, [each["caption"] for each in told]
+
+
+class SVHN(Annotated):
+    """House numbers, from `train_32x32.mat`, `test_32x32.mat` or `extra_32x32.mat`.
+
+    Args:
+        root: the folder of the file.
+        split: "train", "test" or "extra".
+        download: must be False.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], split: str = "train",
+        transform: Change | None = None, target_transform: Change | None = None,
+        download: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(root, transform, target_transform, None, download)
+        if split not in ("train", "test", "extra"):
+            raise ValueError(f"SVHN: split must be train, test or extra, received {split!r}")
+        self.split = split
+        told = need("scipy.io", "SVHN").loadmat(str(self.need(self.root / f"{split}_32x32.mat")))
+        self.labels = told["y"].astype(np.int64).reshape(-1) % 10  # ten stands for zero
+        self.data = np.transpose(told["X"], (3, 2, 0, 1))
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        return picture(self.data[index].transpose(1, 2, 0)), int(self.labels[index])
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class STL10(Annotated):
+    """Images of 96 by 96, from the binary files in `stl10_binary`.
+
+    Args:
+        root: the folder that holds `stl10_binary`.
+        split: "train", "test" or "unlabeled".
+        download: must be False.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], split: str = "train", folds: int | None = None,
+        transform: Change | None = None, target_transform: Change | None = None,
+        download: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(root, transform, target_transform, None, download)
+        if split not in ("train", "test", "unlabeled"):
+            raise ValueError(f"STL10: split must be train, test or unlabeled, received {split!r}")
+        folder = self.need(self.root / "stl10_binary")
+        pixels = np.fromfile(self.need(folder / f"{split}_X.bin"), np.uint8)
+        if pixels.size % (3 * 96 * 96):
+            raise RuntimeError(f"STL10: {folder / f'{split}_X.bin'} holds no whole images")
+        self.data = pixels.reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
+        self.labels = np.full(len(self.data), -1)
+        if split != "unlabeled":
+            told = np.fromfile(self.need(folder / f"{split}_y.bin"), np.uint8)
+            if len(told) != len(self.data):
+                raise RuntimeError(f"STL10: {len(self.data)} images and {len(told)} labels")
+            self.labels = told.astype(np.int64) - 1
+        if folds is not None:
+            lines = self.need(folder / "fold_indices.txt").read_text().splitlines()
+            chosen = np.array(lines[folds].split(), np.int64)
+            self.data, self.labels = self.data[chosen], self.labels[chosen]
+
+    def pair(self, index: int) -> tuple[Any, Any]:
+        return picture(self.data[index].transpose(1, 2, 0)), int(self.labels[index])
+
+    def __len__(self) -> int:
+        return len(self.data)

@@ -1,0 +1,115 @@
+"""Images as torchvision has them: the same pixels, boxes and outputs, given the same weights."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+torchvision = pytest.importorskip("torchvision")
+
+import torchvision.transforms.functional as theirs  # noqa: E402
+
+import adjoint as ad  # noqa: E402
+from adjoint import vision  # noqa: E402
+from adjoint.vision.transforms import functional as ours  # noqa: E402
+
+pytestmark = pytest.mark.compare
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (3, 37, 53)).astype(np.uint8)
+FLOATS = (PIXELS / 255).astype(np.float32)
+MODES = ["NEAREST", "NEAREST_EXACT", "BILINEAR", "BICUBIC"]
+
+CHANGES = {
+    **{
+        f"resize {m}": lambda f, x, m=m: f.resize(x, [20, 30], f.InterpolationMode[m])
+        for m in MODES
+    },
+    **{
+        f"rotate {m} {expand}": lambda f, x, m=m, e=expand: f.rotate(
+            x, 30, f.InterpolationMode[m], expand=e, fill=[10.0]
+        )
+        for m in ("NEAREST", "BILINEAR")
+        for expand in (False, True)
+    },
+    "affine": lambda f, x: f.affine(x, 20, [3, -4], 1.2, [10, 5]),
+    "perspective": lambda f, x: f.perspective(
+        x, [[0, 0], [52, 0], [52, 36], [0, 36]], [[3, 4], [48, 2], [50, 33], [2, 30]]
+    ),
+    "hue": lambda f, x: f.adjust_hue(x, 0.2),
+    "contrast": lambda f, x: f.adjust_contrast(x, 1.7),
+    "saturation": lambda f, x: f.adjust_saturation(x, 0.5),
+    "sharpness": lambda f, x: f.adjust_sharpness(x, 1.7),
+    "gamma": lambda f, x: f.adjust_gamma(x, 1.7),
+    "autocontrast": lambda f, x: f.autocontrast(x),
+    "blur": lambda f, x: f.gaussian_blur(x, [5, 3], [1.5, 0.7]),
+    "grey": lambda f, x: f.rgb_to_grayscale(x, 3),
+    "crop": lambda f, x: f.center_crop(x, [50, 20]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_tensors(name: str) -> None:
+    for pixels in (PIXELS, FLOATS):
+        want = CHANGES[name](theirs, torch.tensor(pixels)).numpy()
+        got = CHANGES[name](ours, ad.tensor(pixels)).numpy()
+        assert got.dtype == want.dtype
+        off = 1 if pixels is PIXELS else 2e-4  # bytes are rounded from sums in another order
+        assert np.abs(got.astype(float) - want.astype(float)).max() <= off
+
+
+def boxes(count: int) -> np.ndarray:
+    corners = RNG.uniform(0, 25, (count, 2))
+    return np.concatenate([corners, corners + RNG.uniform(2, 15, (count, 2))], 1).astype(np.float32)
+
+
+def test_regions() -> None:
+    image, found = RNG.normal(size=(2, 12, 20, 30)).astype(np.float32), [boxes(5), boxes(3)]
+    calls = {
+        "roi_align": lambda o, x, b: o.roi_align(x, b, (3, 4), 0.6, 2, True),
+        "adaptive": lambda o, x, b: o.roi_align(x, b, (3, 4), 0.6),
+        "roi_pool": lambda o, x, b: o.roi_pool(x, b, (3, 4), 0.7),
+        "ps_roi_align": lambda o, x, b: o.ps_roi_align(x, b, 2, 0.5, 2),
+        "ps_roi_pool": lambda o, x, b: o.ps_roi_pool(x, b, 2, 0.5),
+    }
+    for name, call in calls.items():
+        want = call(torchvision.ops, torch.tensor(image), [torch.tensor(b) for b in found])
+        got = call(vision.ops, ad.tensor(image), [ad.tensor(b) for b in found])
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def filled(state: dict) -> dict:
+    """Weights drawn by their names."""
+    out = {}
+    for key, value in state.items():
+        draw = np.random.default_rng(zlib.crc32(key.encode()))
+        shape = tuple(value.shape)
+        if "float" not in str(value.dtype):
+            continue
+        scale = (2 / np.prod(shape[1:])) ** 0.5 if len(shape) > 1 else 0.1
+        made = draw.normal(size=shape) * scale
+        made = (
+            np.abs(made) + 0.5
+            if key.endswith(("running_var", "weight")) and len(shape) == 1
+            else made
+        )
+        out[key] = made.astype(np.float32)
+    return out
+
+
+@pytest.mark.parametrize(
+    "name", ["mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf", "swin_t"]
+)
+def test_networks(name: str) -> None:
+    want, got = torchvision.models.get_model(name), vision.models.get_model(name)
+    assert list(want.state_dict()) == list(got.state_dict())
+    made = filled(want.state_dict())
+    want.load_state_dict({k: torch.tensor(v) for k, v in made.items()}, strict=False)
+    got.load_state_dict({k: ad.tensor(v) for k, v in made.items()}, strict=False)
+    image = RNG.normal(size=(2, 3, 64, 64)).astype(np.float32)
+    with torch.no_grad(), ad.no_grad():
+        one = want.eval()(torch.tensor(image)).numpy()
+        two = got.eval()(ad.tensor(image)).numpy()
+    np.testing.assert_allclose(two, one, rtol=2e-3, atol=2e-3 * np.abs(one).max())
