@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +140,11 @@ def __getattr__(name: str) -> Any:
     known = {re.sub("_", "", n): n for n in _NETWORKS}
     if match and (found := known.get(re.sub("_", "", match[1]).lower())):
         return _Versions(found)
-    raise AttributeError(f"module 'torchvision.models' has no attribute {name!r}")
+    raise AttributeError(
+        f"module 'torchvision.models' has no attribute {name!r}",
+        name=name,
+        obj=sys.modules[__name__],
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """Networks that say of each pixel what it shows."""
 
+import sys
 from typing import Any
 
 from adjoint.vision import models as _models
@@ -22,5 +23,7 @@ def __getattr__(name: str) -> Any:
     if name.endswith("_Weights"):
         return getattr(_models, name)
     raise AttributeError(
-        f"module 'torchvision.models.segmentation' has no attribute {name!r}", name=name
+        f"module 'torchvision.models.segmentation' has no attribute {name!r}",
+        name=name,
+        obj=sys.modules[__name__],
     )
