@@ -60,6 +60,7 @@ bench: $(STAMP)          ## training steps and overhead, interleaved with PyTorc
 	$(BIN)/python -m benchmarks.compiled --json benchmarks/compiled.json --plot benchmarks/compiled.png
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ops --json benchmarks/ops.json --plot benchmarks/ops.png
+	$(BIN)/python -m benchmarks.inference --json benchmarks/inference.json
 	$(BIN)/python -m benchmarks.dataloader
 
 pages: $(STAMP)          ## pages that people open, checked in a headless Chromium

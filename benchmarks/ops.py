@@ -198,6 +198,28 @@ def table(found: Row) -> str:
     return "\n".join(lines)
 
 
+def summary(found: Row) -> str:
+    """The same by kind of operation, for a page with little room."""
+    groups: dict[str, list[Row]] = {}
+    for row in found["rows"].values():
+        if "ratio" in row:
+            groups.setdefault(row["group"], []).append(row)
+    measure = "processor time" if found["threads"] == 1 else "time"
+    lines = [
+        f"{found['machine']}; {found['threads'] or 'all'} threads, {measure}, eager.",
+        "",
+        "| operations | cases | PyTorch's time / Adjoint's: mean (range) | best share of peak |",
+        "|---|---|---|---|",
+    ]
+    for group, rows in groups.items():
+        ratios = [row["ratio"] for row in rows]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        share = max(row["share"] for row in rows)
+        spread = f"{mean:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        lines.append(f"| {group} | {len(rows)} | {spread} | {share:.0%} |")
+    return "\n".join(lines)
+
+
 def put_into(path: Path, text: str) -> None:
     """Replace what stands between the marks."""
     page = path.read_text()
@@ -254,7 +276,7 @@ def main(argv: list[str] | None = None) -> int:
         bars = {name: row.get("ratio", math.nan) for name, row in found["rows"].items()}
         save_bars(options.plot, bars, "time of PyTorch / Adjoint, eager")
     if options.readme:
-        put_into(options.readme, table(found))
+        put_into(options.readme, summary(found))
     return 0
 
 
