@@ -186,7 +186,7 @@ def table(found: Row) -> str:
     measure = "processor time" if found["threads"] == 1 else "time"
     threads = found["threads"] or "all"
     lines = [
-        f"{found['machine']}; {threads} threads, {measure}; peak of the run: {peaks}.",
+        f"{found['machine']}; threads: {threads}; {measure}; peak of the run: {peaks}.",
         "",
         "| operation | Adjoint us | PyTorch us | ratio | share of peak |",
         "|---|---|---|---|---|",
@@ -206,7 +206,7 @@ def summary(found: Row) -> str:
             groups.setdefault(row["group"], []).append(row)
     measure = "processor time" if found["threads"] == 1 else "time"
     lines = [
-        f"{found['machine']}; {found['threads'] or 'all'} threads, {measure}, eager.",
+        f"{found['machine']}; threads: {found['threads'] or 'all'}; {measure}, eager.",
         "",
         "| operations | cases | PyTorch's time / Adjoint's: mean (range) | best share of peak |",
         "|---|---|---|---|",
