@@ -416,21 +416,39 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_shapes_of_arguments_are_not_changed_in_place(name: str) -> None:
+def test_shapes_of_tensors_are_changed_in_place(name: str) -> None:
     change = CHANGES[name]
+
+    def tell(x: Any, other: Any, out: Any) -> Any:
+        return x.tolist(), x.stride(), other.tolist(), out.tolist(), x.requires_grad
+
+    def play(wrap: Wrap) -> list[Any]:
+        given, told = wrap(lambda x: change(x) + 0), []
+        for _ in range(3):
+            x = ad.arange(3.0).reshape(1, 3)
+            other = x.detach()
+            told.append(tell(x, other, given(x)))
+        kept = ad.arange(3.0).reshape(1, 3)
+        other = kept.detach()
+        state = wrap(lambda: change(kept) + 0)
+        told += [tell(kept, other, state()) for _ in range(2)]
+        return told
+
+    assert play(ad.compile) == play(lambda fn: fn)
     x = ad.arange(3.0).reshape(1, 3)
-    run = ad.compile(lambda x: change(x) + 0)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"test_compile_state.py:\d+.*without '_'"):
-            run(x)
-        assert x.shape == (1, 3)
-        assert x.tolist() == [[0.0, 1.0, 2.0]]
     inside = ad.compile(lambda x: change(x * 1) * 2)
     if name not in ("resize_", "set_"):
         assert inside(x).tolist() == (change(x * 1) * 2).tolist()
         detached = ad.compile(lambda x: change(x.detach()) * 2)
         assert detached(x).tolist() == (change(x.detach()) * 2).tolist()
         assert x.shape == (1, 3)
+
+
+def test_more_memory_than_there_is_cannot_be_recorded() -> None:
+    x = ad.arange(3.0)
+    with pytest.raises(RuntimeError, match=r"test_compile_state.py:\d+.*resize_ to \[7\]"):
+        ad.compile(lambda x: x.resize_(7))(x)
+    assert x.tolist() == [0.0, 1.0, 2.0]
 
 
 ALIASES: dict[str, Callable[[Any, Any], Any]] = {
@@ -528,3 +546,34 @@ def test_recordings_are_logged_with_their_reasons(caplog: pytest.LogCaptureFixtu
     assert "['kind'] was 'a' and is 'b'" in first
     assert "test_compile_state.py:" in first
     assert "dimension 0 of x takes the sizes 1, 2" in second
+
+
+def _in_layout(x: Any, name: str) -> Any:
+    """A tensor with the elements of x in another memory layout."""
+    if name == "transposed":
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if name == "channels_last":
+        return x.contiguous(memory_format=ad.channels_last)
+    return ad.stack([x, x], -1)[..., 0] if name == "sliced" else x[:1].expand(x.shape)
+
+
+LAYOUTS = ("transposed", "channels_last", "sliced", "expanded")
+KEEPING: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": lambda x: x * 2 + 1,
+    "two operands": lambda x: x + x.abs(),
+    "a bias": lambda x: x + x.new_ones(x.shape[1], 1, 1),
+    "comparison": lambda x: x > 1,
+    "another type": lambda x: x.to(ad.float64),
+    "relu": nn.functional.relu,
+    "clone": lambda x: x.clone(),
+    "a view of it": lambda x: (x - 1).permute(3, 0, 1, 2),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", KEEPING)
+def test_results_have_the_strides_of_eager_ones(name: str, layout: str) -> None:
+    x = _in_layout(ad.arange(48.0).reshape(2, 3, 2, 4), layout)
+    want, got = KEEPING[name](x), ad.compile(KEEPING[name])(x)
+    assert got.tolist() == want.tolist()
+    assert got.stride() == want.stride()

@@ -21,7 +21,9 @@ from tests.programs import contents as contents
 from tests.programs import effects as effects
 from tests.programs import flags as flags
 from tests.programs import iterators as iterators
+from tests.programs import leaves as leaves
 from tests.programs import library as library
+from tests.programs import memory as memory
 from tests.programs import objects as objects
 from tests.programs import raising as raising
 from tests.programs import reads as reads
@@ -35,7 +37,6 @@ REFUSED = frozenset({
     "iterators: generator_from_outside", "iterators: generator_that_is_sent_to",
     "raising: value_tried", "raising: value_tried_for_a_branch",
     "raising: printing_tensors", "tensors: reshape_of_transposed_then_written",
-    "tapes: in_place_shape_of_argument", "tapes: in_place_shape_of_state",
 })  # fmt: skip
 
 

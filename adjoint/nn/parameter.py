@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.overrides import disabled_torch_function
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.printing import to_string
-from adjoint.engine.tensor.tensor import Tensor, TensorType, alias, wrap
+from adjoint.engine.tensor.tensor import Tensor, TensorType, alias_noted, wrap
 
 
 class _ParameterType(TensorType):
@@ -56,7 +56,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         kind: type[Tensor] = cls
         if type(data) is not Tensor and not isinstance(data, Parameter):
             kind = type(data)  # a subclass of the user's stays one
-        made = alias(data).as_subclass(kind)
+        made = alias_noted(data).as_subclass(kind)
         if not issubclass(kind, Parameter):
             made._is_param = True
         return made.requires_grad_(requires_grad)
@@ -205,7 +205,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         cls, requires_grad: bool = True, device: Device | None = None, dtype: DType | None = None
     ) -> Any:
         blank = empty(0, device=device, dtype=dtype)
-        return alias(blank).as_subclass(cls).requires_grad_(requires_grad)
+        return alias_noted(blank).as_subclass(cls).requires_grad_(requires_grad)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done by `__new__`."""
@@ -233,7 +233,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         persistent: bool = True,
     ) -> Any:
         blank = empty(0, device=device, dtype=dtype)
-        made = alias(blank).as_subclass(cls).requires_grad_(requires_grad)
+        made = alias_noted(blank).as_subclass(cls).requires_grad_(requires_grad)
         made.persistent = persistent
         made._is_buffer = True
         return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from adjoint.engine.capture.python.guards import Guard
@@ -31,12 +31,15 @@ _COUNT = StructureVersion.__dict__["count"]
 _NAMED = {"item": Item, "kind": ItemKind, "length": Length, "items": Contents}
 
 
-def declared(holders: list[Any], tensors: list[Any]) -> list[Guard]:
-    """Guards on what objects declare, on flags of tensors, and on what moves with the epoch."""
+def declared(holders: list[Any], tensors: list[Any], given: Collection[int]) -> list[Guard]:
+    """Guards on what objects declare, on flags of tensors, and on what moves with the epoch.
+
+    Tensors that are `given` as arguments, by id, may show other memory at each call.
+    """
     places, met = looked_at(holders, tensors)
     found = [Guard(place, place.now()) for place in places]
     found += [Guard(Slot(tensor, _FLAG), tensor._requires_grad) for tensor in met]
-    found.append(Structure(holders, tensors, places, met))
+    found.append(Structure(holders, tensors, places, met, given))
     return found
 
 
@@ -47,24 +50,30 @@ class Structure(Guard):
     only when the epoch says that some may have changed.
     """
 
-    __slots__ = ("behind", "fields", "given", "tokens")
+    __slots__ = ("behind", "fields", "given", "roots", "tokens")
 
     def __init__(
-        self, holders: list[Any], tensors: list[Any], places: list[Location], met: list[Any]
+        self,
+        holders: list[Any],
+        tensors: list[Any],
+        places: list[Location],
+        met: list[Any],
+        given: Collection[int],
     ) -> None:
         super().__init__(Slot(STRUCTURE_VERSION, _COUNT), STRUCTURE_VERSION.count)
-        self.given = holders, tensors
+        self.roots = holders, tensors
+        self.given = given
         self.tokens = [place.token() for place in places]
-        self.behind, self.fields = tensor_fields(met)
+        self.behind, self.fields = tensor_fields(met, given)
 
     def accepts(self, now: Any) -> bool:
         """Whether everything is as it was at this count of the epoch."""
         if now == self.value:
             return True
-        places, met = looked_at(*self.given)
+        places, met = looked_at(*self.roots)
         if [place.token() for place in places] != self.tokens:
             return False
-        if tensor_fields(met)[1] != self.fields:
+        if tensor_fields(met, self.given)[1] != self.fields:
             return False
         self.value = now
         return True
@@ -125,10 +134,13 @@ def _children(holder: Any) -> tuple[Any, ...]:
     return tuple([value for _, value in holder.capture_children()])
 
 
-def tensor_fields(tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+def tensor_fields(
+    tensors: list[Any], given: Collection[int] = ()
+) -> tuple[list[Any], tuple[Any, ...]]:
     """The objects behind tensors, and those fields of them that a recording depends on."""
-    behind = [t._storage for t in tensors]
-    behind += map(_array_of, tensors)
+    fixed = [t for t in tensors if id(t) not in given] if given else tensors
+    behind = [t._storage for t in fixed]
+    behind += map(_array_of, fixed)
     hooks = [
         (i, *(m.hooks or ()), *(m.accumulate_hooks or ()))
         for i, t in enumerate(tensors)

@@ -122,6 +122,7 @@ class TensorEngine:
         self.placed: list[Frame | None] = []
         self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
+        self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
         self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
         self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments
 
@@ -276,6 +277,22 @@ class TensorEngine:
         elif kind is np.ndarray and not self.recorder.is_fresh(value):
             expose(self.recorder, value)
 
+    def compared(self, left: Any, right: Any) -> None:
+        """It was asked whether two objects are one: a gradient may be another one at each call."""
+        if not (is_tensor(left) and is_tensor(right)):
+            return
+        trace = self.trace
+        for holder, grad in trace.grads_seen.items():
+            if grad is None or (grad is not left and grad is not right):
+                continue
+            if id(holder) in trace.positions:
+                raise self.recorder.refuse(
+                    "whether an argument's gradient is a certain tensor",
+                    "it may be another one at each call",
+                    "Compare outside, or keep the gradient in a variable of the function.",
+                )
+            trace.guard(lambda h=holder, g=grad: h._meta.grad is g, "a gradient is the same one")
+
     def length(self, value: Any) -> Any:
         """`len` of one of the framework's: of a tensor a size, which may be a symbol."""
         if is_tensor(value) and value.shape:
@@ -356,7 +373,8 @@ class TensorEngine:
     def is_new(self, value: Any) -> bool:
         """Whether a tensor or generator was made in this recording."""
         if issubclass(type(value), TensorBase):
-            return value._storage.trace is not None
+            made = value._storage.trace is not None
+            return made and id(value) not in self.trace.rebound_ids
         if is_late(value):
             return value.tensor is None
         return type(value) is Generator and value in self.trace.own
@@ -381,6 +399,8 @@ class TensorEngine:
         """Set an attribute of one of the framework's objects, if it is no ordinary one."""
         users = name in getattr(obj, "__dict__", {}) or not has(type(obj), name)
         if is_tensor(obj) and users:
+            if not self.trace.was_there(obj):
+                self.tagged[id(obj)] = obj
             return False
         setattr(obj, name, value)
         return True

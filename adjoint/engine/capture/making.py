@@ -12,9 +12,9 @@ from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
 from adjoint.engine.capture.inspection import Inspection
-from adjoint.engine.capture.moving import has_moved
+from adjoint.engine.capture.moving import Itself, has_moved, tensors_in
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
-from adjoint.engine.capture.program.program import Program, build
+from adjoint.engine.capture.program.program import Program, build, note_memory
 from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import Raised
@@ -30,7 +30,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import ExecutorFactory
-from adjoint.engine.graph.record.trace import TRACING, Realias, Trace, uncollected
+from adjoint.engine.graph.record.aliasing import Realias, Rebinds
+from adjoint.engine.graph.record.trace import TRACING, Trace, uncollected
 
 # Where a number or tensor may move.
 _PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)
@@ -67,6 +68,12 @@ class Recordable(Inspection):
             if type(now) is type(before) or (is_tensor(before) and is_tensor(now)):
                 self.moving.setdefault(guard.place, f"<{len(self.moving)}: {guard.way}>")
         return len(self.moving) > known
+
+    def _give(self, tensor: Any) -> None:
+        """Have a tensor from outside as an argument of calls: it shows other memory at each."""
+        place = Itself(tensor)
+        name = self.moving.pop(place, f"<{len(self.moving)}: rebound>")  # of one that is no more
+        self.moving[place] = name
 
     def _with_free_numbers(
         self, leaves: list[Any], structure: TreeDef, numbers: list[NumberSlot]
@@ -143,9 +150,7 @@ class Recordable(Inspection):
     @staticmethod
     def _tensors(found: Observation) -> list[Any]:
         """The tensors from outside that the recording met."""
-        met = [g.value for g in found.recorder.guards.values()]
-        met += [x for value in met if type(value) in (tuple, frozenset) for x in value]
-        return [x for x in met if is_tensor(x)]
+        return [x for g in found.recorder.guards.values() for x in tensors_in(g.value)]
 
     def trace(
         self, leaves: list[Any], structure: TreeDef, numbers: Sequence[NumberSlot] = ()
@@ -171,6 +176,10 @@ class Recordable(Inspection):
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
+            except Rebinds as found:
+                self._give(found.tensor)
+                self.traces -= 1
+                return None
             except Raised:
                 raise
             except Exception as error:
@@ -223,8 +232,11 @@ class Recordable(Inspection):
         program.restore = partial(_all, restores) if restores else None
         program.released = [node for node, _ in trace.released]
         trace.undo()  # flags of tensors are looked at as they were
+        note_memory(program, trace, leaves)
         holders = list(engine.holders.values())
-        program.dependence = found.guards(HOOKS.guard, declared(holders, tensors))
+        program.dependence = found.guards(
+            HOOKS.guard, declared(holders, tensors, trace.positions.keys())
+        )
         met = {id(tensor): tensor for tensor in looked_at(holders, tensors)[1]}
         program.pinned = [
             (position, met[identity])
@@ -269,6 +281,9 @@ class Recordable(Inspection):
         ]
         try:
             program = self._recorded(trace, structure, leaves, leaves)
+        except Rebinds as found:
+            self._give(found.tensor)
+            program = None
         finally:
             trace.undo()
         if program is None:

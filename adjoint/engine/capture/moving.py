@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
+from adjoint.engine.capture.python.locations import Location
 from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.tensor.tensor import root_of
+
+
+class Itself(Location):
+    """A tensor that a function gives other memory: given to each call, wherever it is kept."""
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__(weakref.ref(tensor), id(tensor))
+
+    def token(self) -> tuple[Any, ...]:
+        return self.__class__, self.key
+
+    def now(self) -> Any:
+        return self.owner()
+
+    def way(self) -> str:
+        return " itself"
 
 
 def has_moved(before: Any, now: Any) -> bool:
@@ -26,3 +48,17 @@ def _is_of_body(tensor: Any) -> bool:
 def is_host(value: Any) -> bool:
     """Whether a value stands for a number of each call."""
     return isinstance(value, HostScalar)
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors that a value is or, not to be changed itself, holds; of views, the bases too.
+
+    A view learns of a write to its base when somebody asks where it is on the tape.
+    """
+    if is_tensor(value):
+        yield value
+        if value._base is not None:
+            yield root_of(value)
+    elif isinstance(value, (tuple, frozenset)):
+        for part in value:
+            yield from tensors_in(part)

@@ -8,7 +8,7 @@ from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.storage import Storage, Window
-from adjoint.engine.tensor.tensor import Tensor, alias, meta_of, wrap
+from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
 
 
 def rebuild_storage(array: Any) -> Storage:
@@ -110,7 +110,7 @@ def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def shallow(self: Tensor) -> Tensor:
     """Another tensor on the same elements."""
-    out = alias(self)
+    out = alias_noted(self)
     out._node, out._nr, out._requires_grad = self._node, self._nr, self._requires_grad
     out.__dict__.update(self.__dict__)
     return out if type(self) is Tensor else out.as_subclass(type(self))

@@ -9,8 +9,9 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Storage, Window
-from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias, wrap
+from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted, wrap
 
 
 class UntypedStorage:
@@ -224,12 +225,14 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
         "_storage",
     ):
         setattr(made, slot, getattr(self, slot))
+    if CONTEXT.capture is not None:
+        CONTEXT.capture.derive(made, self)
     return made
 
 
 def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
     """A leaf of a subclass on a tensor's elements: how parameters of one's own are made."""
-    return alias(data).as_subclass(cls).requires_grad_(require_grad)
+    return alias_noted(data).as_subclass(cls).requires_grad_(require_grad)
 
 
 Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]

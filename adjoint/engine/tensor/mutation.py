@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.dtype import can_cast
-from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -101,26 +100,25 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
 
     What it was lives on as the base of its own views (see `root_of`).
     """
-    capture = CONTEXT.capture
-    outside = type(target._array) is not Window
-    if capture is not None and outside and id(target) not in capture.aliases:
-        raise CaptureError(
-            f"compile: {users_line()}: an in-place change of the shape of a tensor from outside "
-            "the function cannot be recorded. Use the form without '_' and go on with its result, "
-            "or make the change before calling the function."
-        )
     if CONTEXT.grad_enabled:
         check_followed(target)
     old = alias_with_history(target)
     old._base = target._base
     shown = view(old, *args, **kwargs)
     if CONTEXT.capture is not None:
+        CONTEXT.capture.rebinds(target, shown, "window")
         CONTEXT.capture.touch(target)
+        CONTEXT.capture.versions.setdefault(shown._storage, shown._storage.version)
+    take_window(target, shown)
+    target._storage.version += 1
+    return target
+
+
+def take_window(target: Tensor, shown: Tensor) -> None:
+    """Make `target` what another tensor is: its window, and its place on the tape."""
     for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
         setattr(target, field, getattr(shown, field))
-    target._storage.version += 1
     STRUCTURE_VERSION.count += 1
-    return target
 
 
 HOOKS.rebind_window = rebind_window

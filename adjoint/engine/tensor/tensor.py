@@ -316,12 +316,18 @@ def alias(source: Tensor) -> Tensor:
     return t
 
 
-def alias_with_history(source: Tensor) -> Tensor:
-    """The same window at the same place on the tape."""
+def alias_noted(source: Tensor) -> Tensor:
+    """The same window, off the tape; a capture knows that it was made there."""
     t = alias(source)
-    t._node, t._nr, t._requires_grad = source._node, source._nr, source._requires_grad
     if CONTEXT.capture is not None:
         CONTEXT.capture.derive(t, source)
+    return t
+
+
+def alias_with_history(source: Tensor) -> Tensor:
+    """The same window at the same place on the tape."""
+    t = alias_noted(source)
+    t._node, t._nr, t._requires_grad = source._node, source._nr, source._requires_grad
     return t
 
 

@@ -8,7 +8,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor, alias, set_grad
+from adjoint.engine.tensor.tensor import Tensor, alias_noted, set_grad
 
 
 def add(held: Any, grad: Any) -> Any:
@@ -71,11 +71,11 @@ def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
     if order is not None:
         inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
         grad = row_major(grad.permute(order)).permute(inverse)
-        return grad if keep_graph else alias(grad)
+        return grad if keep_graph else alias_noted(grad)
     if keep_graph:
         return row_major(grad)
     shared = bool(grad._chain) or claim_storage(grad) or not grad.is_contiguous()
-    return alias(row_major(grad) if shared else grad)
+    return alias_noted(row_major(grad) if shared else grad)
 
 
 def row_major(grad: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import Tensor, alias, sync_view
+from adjoint.engine.tensor.tensor import Tensor, alias_noted, sync_view
 
 
 @method
@@ -46,10 +46,7 @@ def detach(input: Tensor) -> Tensor:
         return CONTEXT.capture.detach(input)
     if CONTEXT.levels and input._storage.level is not None:
         return input._storage.level.detach(input)
-    out = alias(input)
-    if CONTEXT.capture is not None:
-        CONTEXT.capture.derive(out, input)
-    return out
+    return alias_noted(input)
 
 
 @public(method=True, name="detach_")
@@ -109,19 +106,15 @@ def _set_data(self: Tensor, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"data: expected a Tensor, received {type(value).__name__}")
     if CONTEXT.capture is not None:
+        CONTEXT.capture.rebinds(self, alias_noted(value), "data")
         CONTEXT.capture.touch(self)
-        if self._storage.trace is None and value.shape == self.shape:
-            from adjoint.engine.tensor.mutation import write
-
-            CONTEXT.capture.replaces_data(self)
-            with CONTEXT.having(grad_enabled=False):
-                write(self, value.detach())
-            return
     storage = value._storage
+    # A tensor saved before is stale: the new cell's version must not look like the old one's.
+    version = max(self._storage.version, value._storage.version) + 1
     if storage.level is None and storage.trace is None:
         storage = Storage(storage.buffer)
-        # A tensor saved before is stale: the new cell's version must not look like the old one's.
-        storage.version = max(self._storage.version, value._storage.version) + 1
+    if storage.level is None:
+        storage.version = version
     self._array, self._storage, self._chain = value._array, storage, value._chain
     self._base = None
     STRUCTURE_VERSION.count += 1

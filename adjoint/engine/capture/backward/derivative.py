@@ -26,7 +26,8 @@ from typing import Any
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import Edge, Node
 from adjoint.engine.autodiff.tape.saved import FreedError
-from adjoint.engine.capture.program.recipes import Outputs, OutsideTensor
+from adjoint.engine.capture.program.outputs import Outputs
+from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Executable
@@ -46,6 +47,7 @@ class GradientTarget:
     source: Source | None = None  # the graph's input that shows the tensor
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
     seed: int | None = None  # or to this result of the program's own (`graph.separating`)
+    result: int | None = None  # or to a leaf made inside, by the number of its recipe
 
 
 class Tape:
@@ -63,6 +65,7 @@ class Tape:
         self.written = written
         self.graph: DataflowGraph | None = None  # what the trace has recorded; None: its graph
         self.positions = dict(outputs.positions)
+        self.made_leaves = dict(outputs.made_leaves)
         self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
         self.reached = reached
         self.ends = ends  # one per target
@@ -89,14 +92,16 @@ class Tape:
 
 
 def _place_of(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor._node, tensor._nr, tensor._requires_grad, tensor._base
+    place = tensor._node, tensor._nr, tensor._requires_grad, tensor._base
+    return *place, tensor._array, tensor._storage, tensor._chain
 
 
 def _put(versions: list[tuple[Any, int]], places: list[tuple[Tensor, tuple[Any, ...]]]) -> None:
     for storage, version in versions:
         storage.version = version
     for tensor, place in places:
-        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = place
+        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = place[:4]
+        tensor._array, tensor._storage, tensor._chain = place[4:]
 
 
 @dataclass(slots=True)
@@ -277,6 +282,8 @@ def target(trace: Trace, outputs: Outputs, edge: Edge, reached: Sequence[Tensor]
         if argument is None:
             return _found_target(trace, outputs, edge, reached)
         tensor = argument
+    elif not outputs.is_outside(tensor):
+        return GradientTarget(None, None, result=outputs.made_leaves.get(id(tensor)))
     cell = trace.cells.get(tensor._storage.identity)
     if cell is None or cell.source is None:
         return GradientTarget(None, outputs.ref(tensor))

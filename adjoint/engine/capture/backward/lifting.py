@@ -21,7 +21,7 @@ from adjoint.engine.capture.backward.derivative import (
     differentiate,
     outward,
 )
-from adjoint.engine.capture.program.recipes import Outputs
+from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.ir import DataflowGraph
@@ -47,6 +47,7 @@ def lift(derivative: Derivative, inputs: int, leaves: int) -> GradientProgram:
         trace = tape.trace
         outputs = Outputs(trace, [])
         outputs.positions = dict(tape.positions)
+        outputs.made_leaves = dict(tape.made_leaves)
         roots = []
         given = []
         for i, (edge, spec) in enumerate(tape.seeds):

@@ -66,6 +66,10 @@ class ProgramNode(TapeNode):
         if seed in self.parts:
             tensor._node, tensor._nr = self.parts[seed], 0
 
+    def lead(self, k: int, edge: Edge) -> None:
+        """Take a gradient to a leaf that the call made."""
+        self.edges = (*self.edges[:k], edge, *self.edges[k + 1 :])
+
     def _take_apart(self) -> None:
         """End at the results that others were made of, each of which gets a node of its own."""
         stages = stages_of(self.derivative)
@@ -226,6 +230,8 @@ class ProgramNode(TapeNode):
 
 def _end(target: GradientTarget) -> Any:
     """Where a gradient goes, for comparison."""
+    if target.result is not None:
+        return "result", target.result
     if target.ref is None:
         return target.edge
     return target.ref.position, id(target.ref.tensor)

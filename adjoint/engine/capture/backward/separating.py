@@ -21,7 +21,7 @@ from adjoint.engine.capture.backward.derivative import (
     outward,
     target,
 )
-from adjoint.engine.capture.program.recipes import Outputs
+from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.record.trace import TRACING
 
@@ -52,6 +52,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     trace, graph = tape.trace, tape.trace.graph
     outputs = Outputs(trace, [])
     outputs.positions = dict(tape.positions)
+    outputs.made_leaves = dict(tape.made_leaves)
     outputs.indices = {value: i for i, value in enumerate(graph.outputs)}
     first, mark = len(graph.inputs), len(graph.nodes)
     every = range(len(tape.seeds)) if len(seeds) > 1 else seeds

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.tape.hooks import retain_grad
 from adjoint.engine.autodiff.tape.node import ErrorNode, edge_of
 from adjoint.engine.capture.backward.derivative import Derivative, differentiate
 from adjoint.engine.capture.backward.program_node import ProgramNode
+from adjoint.engine.capture.program.effects import Effects
 from adjoint.engine.capture.program.hosts import reader
+from adjoint.engine.capture.program.layouts import laid_out
+from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.python_state import PythonState, python_state
-from adjoint.engine.capture.program.recipes import Made, Outputs, OutsideTensor, Recipe, Root
+from adjoint.engine.capture.program.recipes import Made, Making, OutsideTensor, Recipe, Root
+from adjoint.engine.capture.program.sharing import (
+    alias_pattern,
+    base_of,
+    bases,
+    grad_pattern,
+    reached_gradients,
+)
 from adjoint.engine.capture.python import Guards, Observation
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
-from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.context import CONTEXT, INFERENCE_VERSION
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import seed_all
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
@@ -31,9 +41,11 @@ from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.graph.text import to_text
 from adjoint.engine.graph.verify import verify, verifying
-from adjoint.engine.tensor.storage import FOREIGN, Storage, Window
-from adjoint.engine.tensor.tensor import Tensor, meta_of, root_of, wrap, wrap_all
+from adjoint.engine.tensor.mutation import take_window
+from adjoint.engine.tensor.storage import FOREIGN, Storage
+from adjoint.engine.tensor.tensor import Tensor, alias, meta_of, wrap, wrap_all
 
+LATE = -2  # in the place of a root: made after tensors came to show other memory
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 
 
@@ -54,6 +66,11 @@ class Program:
     places: list[tuple[OutsideTensor, int]]  # tensors written on the tape: which seed they become
     flags: list[tuple[OutsideTensor, bool]]
     moves: Moves  # where generators are left
+    detached: list[OutsideTensor]  # tensors that were taken off the tape
+    joined: list[tuple[OutsideTensor, OutsideTensor]]  # tensors and whose place there they take
+    rebound: list[tuple[OutsideTensor, int, str]]  # tensors and the recipes of what they show now
+    kinds: list[tuple[int, type, dict[str, Any]]]  # results of subclasses, with attributes
+    late: list[list[int]]  # for each of those, the recipes that are made after it
     guards: list[tuple[Callable[[], bool], str]]
     counters: list[list[Tensor]]  # step counts read as one
     grads_seen: list[
@@ -61,10 +78,11 @@ class Program:
     ]  # None, or spec and strides of the gradient that was there
     host_guards: list[tuple[HostScalar, Any]]
     states: list[Storage]
-    pattern: tuple[Any, ...]
     python: PythonState | None  # what is done to Python's state
     derivative: Derivative | None
     dependence: Guards | None = None  # what the function read; set after the trace
+    pattern: tuple[Any, ...] = ()  # see `alias_pattern`; set after the trace, as the next one is
+    grad_pattern: tuple[Any, ...] = ()
     numbers: list[Any] = field(default_factory=list)  # `Slot`s of float arguments
     pinned: list[tuple[int, Tensor]] = field(
         default_factory=list
@@ -87,6 +105,7 @@ class Program:
     def effects(self) -> bool:
         """Whether a call changes anything besides making results."""
         changes = self.writes or self.grads or self.places or self.numbers or self.python
+        changes = changes or self.rebound or self.detached or self.joined
         return bool(changes) or self.plan.effects  # type: ignore[union-attr]
 
     def valid(self, leaves: Sequence[Any]) -> bool:
@@ -110,18 +129,12 @@ class Program:
         if self.apart and not self.apart.isdisjoint(map(id, leaves)):
             return False
         for position, base in self.bases:
-            if _base_of(leaves[position]) is not base:
+            if base_of(leaves[position]) is not base:
                 return False
         for slot in self.numbers:
             slot.value = leaves[slot.place]
-        for ref, expected in self.grads_seen:
-            meta = ref.of(leaves)._meta
-            grad = None if meta is None else meta.grad
-            if grad is None or expected is None:
-                if grad is not expected:
-                    return False
-            elif (grad._spec, grad.stride()) != expected:
-                return False
+        if self.grads_seen and not self._grads_hold(leaves):
+            return False
         plan: PreparedCall = self.plan  # type: ignore[assignment]
         if self.host_guards and not self._hosts_hold(plan):
             return False
@@ -129,6 +142,21 @@ class Program:
             if len({item() for item in counters}) > 1:
                 return False
         return not self.guards or all(holds() for holds, _ in self.guards)
+
+    def _grads_hold(self, leaves: Sequence[Any]) -> bool:
+        """Whether gradients that were looked for are there, or not, as they were."""
+        there = []
+        for ref, expected in self.grads_seen:
+            meta = ref.of(leaves)._meta
+            grad = None if meta is None else meta.grad
+            if grad is None or expected is None:
+                if grad is not expected:
+                    return False
+                continue
+            if (grad._spec, grad.stride()) != expected:
+                return False
+            there.append(grad)
+        return not there or grad_pattern(leaves, self.states, there) == self.grad_pattern
 
     def _hosts_hold(self, plan: PreparedCall) -> bool:
         """Whether tests of the host's numbers come out the same; of draws, in a trial."""
@@ -212,6 +240,8 @@ class Program:
             storage.version += 1
         for source in plan.written_others:
             source.storage(leaves).version += 1
+        for k, strides in plan.layouts:
+            results[k] = laid_out(results[k], strides)
         roots = wrap_all([results[k] for k in plan.root_outputs])
         if plan.refusals is not None and not CONTEXT.inference:
             for i, refusal in plan.refusals:
@@ -220,12 +250,7 @@ class Program:
             self._place(leaves, roots, node, results)
         for ref in plan.wanting:  # before views of them are made
             ref.of(leaves)._requires_grad = True
-        made = roots
-        if not plan.roots_are_results:
-            made = [
-                roots[n] if n >= 0 else self.recipes[i].make(leaves, roots)
-                for i, n in enumerate(plan.shortcuts)
-            ]
+        made = roots if plan.roots_are_results else self._made(leaves, roots, node)
         for meta, i in plan.metas:
             meta.grad = made[i]
         for position, i in plan.argument_grads:
@@ -243,17 +268,55 @@ class Program:
             return made[self.results[0]]
         return unflatten(self.structure, [made[i] for i in self.results])
 
+    def _made(self, leaves: Sequence[Any], roots: list[Tensor], node: Any) -> list[Any]:
+        """What the recipes make, in their order; tensors come to show other memory meanwhile."""
+        plan: PreparedCall = self.plan  # type: ignore[assignment]
+        for ref in self.detached:
+            tensor = ref.of(leaves)
+            tensor._node, tensor._nr, tensor._requires_grad, tensor._base = None, 0, False, None
+        for ref, other in self.joined:
+            tensor, place = ref.of(leaves), other.of(leaves)
+            tensor._node, tensor._nr, tensor._requires_grad = place._node, place._nr, True
+        for k in plan.for_inference:
+            roots[k]._storage.version = INFERENCE_VERSION
+        call = Making(leaves, roots, partial(self._put_on_tape, node))
+        made = call.made
+        for i, n in enumerate(plan.shortcuts):
+            made.append(roots[n] if n >= 0 else None if n == LATE else self.recipes[i].make(call))
+        for (ref, shown, how), late in zip(self.rebound, self.late, strict=True):
+            tensor = ref.of(leaves)
+            if how == "data":
+                tensor.data = made[shown]
+            else:
+                take_window(tensor, made[shown])
+            for i in late:
+                made[i] = self.recipes[i].make(call)
+        for i, kind, attributes in self.kinds:
+            made[i].__class__ = kind
+            made[i].__dict__.update(attributes)
+        for k, i in plan.inner_targets if node is not None else ():
+            node.lead(k, edge_of(made[i]))
+        return made
+
     def _node(self, leaves: Sequence[Any], inputs: list[Any]) -> Any:
         """The node of this call, made before the program can change what it saves."""
         derivative: Derivative = self.derivative  # type: ignore[assignment]
+        wanting = [ref.of(leaves) for ref in self.plan.wanting]  # type: ignore[union-attr]
+        flags = [tensor._requires_grad for tensor in wanting]
+        for tensor in wanting:  # the function asks for their gradients before it uses them
+            tensor._requires_grad = True
         edges = [
             target.edge if target.ref is None else edge_of(target.ref.of(leaves))
             for target in derivative.targets
         ]
+        for tensor, flag in zip(wanting, flags, strict=True):
+            tensor._requires_grad = flag
         saved: list[Any] = []
         for source, given in zip(self.sources, inputs, strict=True):
             if isinstance(source, Host):
                 saved.append(given)
+            elif isinstance(source, Argument) and not source.whole:
+                saved.append(alias(leaves[source.position]))
             else:
                 saved.append(wrap(given))
                 saved[-1]._storage = source.storage(leaves)
@@ -270,11 +333,11 @@ class Program:
         for tensor, root in zip(roots, self.roots, strict=True):
             mark_birth(tensor._storage)
             if root.seed is not None:
-                self._put_on_tape(tensor, node, root.seed)
+                self._put_on_tape(node, tensor, root.seed)
         for ref, seed in self.places:
-            self._put_on_tape(ref.of(leaves), node, seed)
+            self._put_on_tape(node, ref.of(leaves), seed)
 
-    def _put_on_tape(self, tensor: Tensor, node: Any, seed: int) -> None:
+    def _put_on_tape(self, node: Any, tensor: Tensor, seed: int) -> None:
         """Make a tensor a result of the program's node, or of one that refuses."""
         refused = self.derivative.refused.get(seed)  # type: ignore[union-attr]
         tensor._node, tensor._nr = (node, seed) if refused is None else (_refusal(refused), 0)
@@ -350,14 +413,32 @@ class PreparedCall:
         self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
         self.written = [s.held for s in states]
         self.written_others = [s for s in written if not isinstance(s, State)]
+        self.layouts = [(r.output, r.strides) for r in program.roots if r.strides is not None]
         self.root_outputs = [root.output for root in program.roots]
         self.special = bool(program.places) or program.derivative is not None
+        late = {i for step in program.late for i in step}
         self.shortcuts = [
-            r.root if type(r) is Made and r.itself and not r.leaf else -1 for r in program.recipes
+            LATE if i in late
+            else r.root if type(r) is Made and r.itself and not r.leaf
+            else -1
+            for i, r in enumerate(program.recipes)
+        ]  # fmt: skip
+        derivative = program.derivative
+        self.inner_targets = [
+            (k, t.result)
+            for k, t in enumerate(() if derivative is None else derivative.targets)
+            if t.result is not None
         ]
         self.effects = bool(program.flags or program.moves.any)
+        self.for_inference = [k for k, root in enumerate(program.roots) if root.inference]
         self.wanting = [ref for ref, flag in program.flags if flag]
-        self.roots_are_results = self.shortcuts == list(range(len(program.roots)))
+        self.roots_are_results = self.shortcuts == list(range(len(program.roots))) and not (
+            program.rebound
+            or program.detached
+            or program.kinds
+            or program.joined
+            or self.for_inference
+        )
         self.metas = [  # a tensor keeps the one it has
             (meta_of(ref.tensor), i)
             for ref, i in program.grads
@@ -394,37 +475,6 @@ def _refusals(program: Program) -> list[tuple[int, ErrorNode]] | None:
     ]
 
 
-def alias_pattern(leaves: Sequence[Any], states: list[Storage]) -> tuple[Any, ...]:
-    """For each argument tensor, which state it shares its storage with."""
-    places = {s.identity: i for i, s in enumerate(states)}
-    return tuple([places.get(x._storage.identity) for x in leaves if is_tensor(x)])
-
-
-class _Effects:
-    """What the function changed in Python, besides elements."""
-
-    def __init__(self, trace: Trace, outputs: Outputs) -> None:
-        self.grads: list[tuple[OutsideTensor, int]] = []
-        self.result_grads: list[tuple[int, int]] = []
-        self.places: list[tuple[OutsideTensor, int]] = []
-        self.flags: list[tuple[OutsideTensor, bool]] = []
-        for tensor, (node, _, required, _, before) in trace.journal.items():
-            now = None if tensor._meta is None else tensor._meta.grad
-            if type(tensor._array) is Window and id(tensor) not in outputs.positions:
-                if now is not None and outputs.returns(tensor):
-                    self.result_grads.append((outputs.recipe(tensor), outputs.recipe(now)))
-                continue  # made inside
-            if now is not before or tensor in trace.grads_set:
-                self.grads.append((outputs.ref(tensor), outputs.recipe(now)))
-            if tensor._node is not node and tensor._base is None:
-                seed = outputs.seed(tensor, trace.value_of(tensor))
-                if seed is not None:
-                    self.places.append((outputs.ref(tensor), seed))
-                    continue
-            if tensor._requires_grad != required and tensor._node is None:
-                self.flags.append((outputs.ref(tensor), tensor._requires_grad))
-
-
 def build(
     trace: Trace,
     result: Any,
@@ -433,11 +483,12 @@ def build(
     reached: Sequence[Tensor],
 ) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
-    outputs = Outputs(trace, leaves)
+    outputs = Outputs(trace, leaves, reached)
     python = python_state(observation, result, outputs)
     flat, structure = flatten(result if python is None else ())
     results = [outputs.recipe(x) for x in flat]
-    effects = _Effects(trace, outputs)
+    rebound = [(outputs.ref(t), outputs.recipe(shown), how) for t, shown, how in trace.rebound]
+    effects = Effects(trace, outputs)
     writes: list[tuple[Source, int]] = [
         (cell.source, outputs.index(cell.value))
         for cell in trace.cells.values()
@@ -449,6 +500,7 @@ def build(
     _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
     states = [s.held for s in trace.sources if isinstance(s, State)]
+    states += reached_gradients(trace, reached)
     if verifying():
         verify(trace.graph)
     return Program(
@@ -469,6 +521,11 @@ def build(
         places=effects.places,
         flags=effects.flags,
         moves=trace.moves(),
+        detached=effects.detached,
+        joined=effects.joined,
+        rebound=rebound,
+        kinds=outputs.kinds(),
+        late=outputs.late(),
         guards=trace.guards,
         counters=list(trace.counters.values()),
         grads_seen=[
@@ -477,25 +534,18 @@ def build(
         ],
         host_guards=list(trace.host_guards.values()),
         states=states,
-        pattern=alias_pattern(leaves, states),
         python=python,
         derivative=derivative,
         catches=observation.recorder.catches,
-        bases=_bases(effects, leaves),
     )
 
 
-def _base_of(tensor: Tensor) -> Tensor | None:
-    return None if tensor._base is None else root_of(tensor)
-
-
-def _bases(effects: _Effects, leaves: Sequence[Any]) -> list[tuple[int, Tensor | None]]:
-    """What arguments are views of, where that decides what is put on the tape."""
-    refs = [ref for ref, _ in effects.places]
-    plain = {ref.position for ref in refs if ref.position is not None}
-    roots = {id(ref.tensor) for ref in refs if ref.position is None}
-    found = [(i, _base_of(x)) for i, x in enumerate(leaves) if is_tensor(x)]
-    return [(i, base) for i, base in found if i in plain or id(base) in roots]
+def note_memory(program: Program, trace: Trace, leaves: Sequence[Any]) -> None:
+    """Note what shares memory, once tensors are as the call found them."""
+    program.pattern = alias_pattern(leaves, program.states)
+    grads = [grad for grad in trace.grads_seen.values() if grad is not None]
+    program.grad_pattern = grad_pattern(leaves, program.states, grads)
+    program.bases = bases([ref for ref, _ in program.places], leaves)
 
 
 def _sort_inputs(trace: Trace, derivative: Derivative | None) -> None:

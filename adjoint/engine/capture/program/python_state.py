@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.engine.capture.arrays import array_recipe
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import Path, containers, follow, holds_one
-from adjoint.engine.capture.program.recipes import Outputs
+from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.rebuilding import CallObjects
@@ -72,6 +72,9 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
     """What a call does besides making tensors; None where there is nothing."""
     recorder = observation.recorder
     engine: TensorEngine = recorder.engine  # type: ignore[assignment]
+    for tensor in engine.tagged.values():
+        for name, value in tensor.__dict__.items():
+            recorder.effect(object.__setattr__, tensor, name, value)
     simple = (
         _is_tree(recorder, result)  # others may hold themselves
         and not (engine.given_paths and holds_one(result, engine.given_paths))

@@ -48,6 +48,9 @@ class Engine(Protocol):
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the engine's objects; False: it is an ordinary one."""
 
+    def compared(self, left: Any, right: Any) -> None:
+        """It was asked whether two objects are one."""
+
     def length(self, value: Any) -> Any:
         """`len` of one of the engine's objects."""
 
@@ -130,6 +133,9 @@ class NoEngine:
 
     def owns(self, value: Any) -> bool:
         return False
+
+    def compared(self, left: Any, right: Any) -> None:
+        """It was asked whether two objects are one."""
 
     def moves(self, value: Any) -> bool:
         return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from adjoint.engine.core.errors import CaptureError, users_line
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor
 
 _NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
@@ -73,10 +73,25 @@ class Pair:
         return "source" if storage is self.source._storage else None
 
 
-def shows_old_data() -> CaptureError:
-    """What is said of a tensor that does not follow another to the data that was assigned to it."""
-    return CaptureError(
-        f"compile: {users_line()}: a tensor that shares its elements with one whose .data was "
-        "assigned is used after that, and goes on showing the elements from before. Use a clone() "
-        "of it, or write in place (copy_) instead of assigning .data."
-    )
+class Rebound(NamedTuple):
+    """A tensor from outside that came to show what another does: its "data", or its "window"."""
+
+    tensor: Tensor
+    shown: Tensor
+    how: str
+
+
+class Realias(CaptureError):
+    """Two tensors turned out to share a storage; trace again with the storage as a whole."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__("storage shared in an unexpected way")
+        self.storage = storage
+
+
+class Rebinds(CaptureError):
+    """A tensor from outside comes to show other memory; trace again with it as an argument."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__("a tensor from outside is given other memory")
+        self.tensor = tensor

@@ -27,9 +27,17 @@ from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.record.aliasing import Pair, Picked, row_major, shows_old_data
+from adjoint.engine.graph.record.aliasing import (
+    Pair,
+    Picked,
+    Realias,
+    Rebinds,
+    Rebound,
+    row_major,
+)
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
+from adjoint.engine.graph.record.settling import settled
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.streams import Streams
 from adjoint.engine.ops.index.index import INDEX
@@ -71,35 +79,6 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def settled(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with numbers in the place of host scalars: a node keeps them as they are."""
-    for value in params.values():
-        if _has_hosts(value):
-            return {name: _pinned(value) for name, value in params.items()}
-    return params
-
-
-def _has_hosts(x: Any) -> bool:
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return any(type(v) is not int and _has_hosts(v) for v in x)
-    return kind is HostScalar
-
-
-def _pinned(x: Any) -> Any:
-    if isinstance(x, HostScalar):
-        return x.pin()
-    return type(x)(map(_pinned, x)) if type(x) in (tuple, list) else x
-
-
-class Realias(CaptureError):
-    """Two tensors turned out to share a storage; trace again with the storage as a whole."""
-
-    def __init__(self, storage: Storage) -> None:
-        super().__init__("storage shared in an unexpected way")
-        self.storage = storage
-
-
 class StorageCell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
@@ -137,9 +116,8 @@ class Trace(Streams):
         self.arguments: dict[int, Tensor] = {}  # by id, with aliases the trace made of them
         self.positions: dict[int, int] = {}  # of arguments, by id
         self.aliases: dict[int, Tensor] = {}  # made in the trace of tensors that were there
-        self.shown: list[Tensor] = []  # views of such tensors
-        self.replaced: dict[int, Tensor] = {}  # given other data, by identity of the storage
-        self.stale: set[int] = set()  # tensors, by id, that go on showing what was there before
+        self.rebound: list[Rebound] = []  # tensors from outside that came to show other memory
+        self.rebound_ids: set[int] = set()
         self.cells: dict[int, StorageCell] = {}  # by the identity of the storage
         self.guards: list[tuple[Callable[[], bool], str]] = []
         self.host_values: dict[Any, Value] = {}  # by the key of the host scalar
@@ -217,8 +195,6 @@ class Trace(Streams):
     def cell(self, tensor: Tensor) -> StorageCell:
         """The cell of a tensor's storage, adopting a storage from outside."""
         storage = tensor._storage
-        if self.replaced:
-            self._check_data(tensor)
         found = self.cells.get(storage.identity)
         if found is None:
             if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
@@ -235,6 +211,12 @@ class Trace(Streams):
         if self.pairs and storage.trace is not None:
             self._check_pairs(tensor)
         return found
+
+    def _check_way(self, source: Tensor) -> None:
+        """A view shows an argument's storage; not if it is taken of what was reached otherwise."""
+        found = self.cells.get(source._storage.identity)
+        if found is not None and found.source.__class__ is Argument and self._from_outside(source):
+            raise Realias(source._storage)
 
     def _from_outside(self, tensor: Tensor) -> bool:
         """Whether a tensor existed before the trace and is none of the arguments."""
@@ -289,6 +271,15 @@ class Trace(Streams):
             if is_tensor(x) and (x._storage.identity in self.doubtful or not row_major(x)):
                 self.doubtful.update([out._storage.identity for out in outs])
                 return
+
+    @contextlib.contextmanager
+    def unpaired(self) -> Iterator[None]:
+        """A block in which it does not matter whether a reshape is a view or a copy."""
+        pairs, self.pairs = self.pairs, []
+        try:
+            yield
+        finally:
+            self.pairs = pairs
 
     def _check_pairs(self, tensor: Tensor) -> None:
         for pair in self.pairs:
@@ -373,12 +364,10 @@ class Trace(Streams):
         self.relocate()
         if record.is_view:
             source = operands[0]
-            if self.replaced:
-                self._check_data(source)
+            if source._storage.trace is None:
+                self._check_way(source)
             out = symbolic_view(source, inferred, record, params)
             mark_view(out, source)
-            if source._storage.trace is None:
-                self.shown.append(out)
             return out
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
@@ -483,25 +472,37 @@ class Trace(Streams):
                 tensor._requires_grad,
                 tensor._base,
                 grad,
+                (tensor._array, tensor._storage, tensor._chain),
             )
 
-    def replaces_data(self, tensor: Tensor) -> None:
-        """Note that a tensor from outside is given other data: others do not follow it there.
+    def was_there(self, tensor: Tensor) -> bool:
+        """Whether a tensor existed before the trace; arguments that are stand-ins did not."""
+        if id(tensor) in self.rebound_ids:
+            return True
+        return type(tensor._array) is not Window and id(tensor) not in self.aliases
 
-        It is recorded as a write, so what shows the old data must not be used any more.
+    def rebinds(self, tensor: Tensor, shown: Tensor, how: str) -> None:
+        """Note that a tensor is about to show the memory that `shown` does.
+
+        One from outside has to be an argument: what it shows is another memory at each call.
         """
-        identity = tensor._storage.identity
-        self.replaced[identity] = tensor
-        for other in (*self.aliases.values(), *self.shown):
-            if other is not tensor and other._storage.identity == identity:
-                self.stale.add(id(other))
-
-    def _check_data(self, tensor: Tensor) -> None:
-        replaced = self.replaced.get(tensor._storage.identity)
-        if replaced is None or tensor is replaced:
+        position = self.positions.get(id(tensor))
+        if position is None and not self.was_there(tensor):
+            if type(shown._array) is not Window:  # it looks like one from outside from now on
+                self.aliases[id(tensor)] = tensor
             return
-        if id(tensor) in self.stale or self._from_outside(tensor):
-            raise shows_old_data()
+        if not self.observed or self.closes or (how == "window" and tensor.requires_grad):
+            raise CaptureError(
+                f"compile: {users_line()}: an in-place change of the shape of a tensor from "
+                "outside the function cannot be recorded where the tensor is on the tape, or in "
+                "the body of a loop or branch. Use the form without '_' and go on with its "
+                "result, or make the change before calling the function."
+            )
+        if position is None:
+            raise Rebinds(tensor)
+        self.touch(tensor)
+        self.rebound_ids.add(id(tensor))
+        self.rebound.append(Rebound(tensor, shown, how))
 
     def releases(self, node: Any) -> None:
         """Note that a node from outside lets go of what it saved."""
@@ -517,7 +518,8 @@ class Trace(Streams):
         """A tensor's gradient; whether an outside tensor has one becomes a guard."""
         grad = None if tensor._meta is None else tensor._meta.grad
         known = tensor in self.grads_set or tensor in self.grads_seen
-        if known or tensor._storage.trace is self:
+        inside = tensor._storage.trace is self and id(tensor) not in self.rebound_ids
+        if known or inside:
             return grad
         self.grads_seen[tensor] = grad
         if grad is not None:
@@ -561,8 +563,9 @@ class Trace(Streams):
             released.saved = saved
         for storage, version in self.versions.items():
             storage.version = version
-        for tensor, (node, nr, requires_grad, base, grad) in self.journal.items():
+        for tensor, (node, nr, requires_grad, base, grad, window) in self.journal.items():
             tensor._node, tensor._nr = node, nr
             tensor._requires_grad, tensor._base = requires_grad, base
+            tensor._array, tensor._storage, tensor._chain = window
             if tensor._meta is not None or grad is not None:
                 meta_of(tensor).grad = grad

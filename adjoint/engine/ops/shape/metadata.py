@@ -6,11 +6,12 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, users_line
 from adjoint.engine.core.layout import contiguous_format, format_strides
 from adjoint.engine.core.operations.public import METHODS, method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import sizes
 from adjoint.engine.ops.shape import dims, strided
 
@@ -53,6 +54,12 @@ def resize_(self: Tensor, *args: Any, memory_format: Any = contiguous_format) ->
     strides = format_strides("resize_", shape, packed, memory_format) or packed
     offset = self.storage_offset()
     if prod(shape) and offset + prod(shape) > HOOKS.array.room(self):
+        if CONTEXT.capture is not None:
+            raise CaptureError(
+                f"compile: {users_line()}: resize_ to {list(shape)} needs more memory than the "
+                "tensor has, which cannot be recorded. Make a new tensor, or resize it before "
+                "calling the function."
+            )
         HOOKS.array.grow(self, offset + prod(shape))
     return HOOKS.rebind_window(self, strided.as_strided, shape, strides, offset)
 

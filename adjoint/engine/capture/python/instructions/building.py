@@ -65,6 +65,8 @@ def compare_op_flagged(frame: Frame, operand: int) -> None:
 
 def is_op(frame: Frame, invert: int) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
+    if left is not None and right is not None:
+        frame.recorder.engine.compared(left, right)
     frame.stack.append((left is right) != bool(invert))
 
 
