@@ -42,9 +42,9 @@ def told(value: Any) -> Any:
     if isinstance(value, float):
         return "float", round(value, 4)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held: dict[str, Any] = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        fields: dict[str, Any] = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         own: dict[str, Any] = getattr(value, "__dict__", {})
-        return type(value).__name__, told(held | own)
+        return type(value).__name__, told(fields | own)
     return type(value).__name__, repr(value)
 
 
