@@ -68,6 +68,7 @@ from adjoint import masked as masked
 from adjoint import metrics as metrics
 from adjoint import models as models
 from adjoint import multiprocessing as multiprocessing
+from adjoint import nested as nested
 from adjoint import nn as nn
 from adjoint import onnx as onnx
 from adjoint import ops as ops
@@ -93,6 +94,7 @@ mps: ModuleType
 mtia: ModuleType
 xpu: ModuleType
 from adjoint.checks import AcceleratorError as AcceleratorError
+from adjoint.futures import Future as Future
 from adjoint.amp.grad_scaler import GradScaler as GradScaler
 from adjoint.engine.autodiff.tape.gradient_tape import GradientTape as GradientTape
 from adjoint.engine.graph.session.graph import Graph as Graph
@@ -207,6 +209,7 @@ complex32: Any
 contiguous_format: Any
 float8_e4m3fn: Any
 float8_e5m2: Any
+jagged: Any
 layout: Any
 memory_format: Any
 preserve_format: Any
@@ -414,6 +417,7 @@ def fmod(input: Tensor, other: Any, *, out: Any = ...) -> Tensor: ...
 def frac(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def frexp(input: Tensor, *, out: Any = ...) -> Any: ...
 def from_dlpack(ext_tensor: Any, *, device: Any = ..., copy: builtins.bool | None = ...) -> Tensor: ...
+def from_file(filename: builtins.str, shared: builtins.bool = ..., size: builtins.int = ..., *, dtype: DType | None = ..., layout: Any = ..., device: Any = ..., pin_memory: builtins.bool = ...) -> Tensor: ...
 def from_numpy(ndarray: Any) -> Tensor: ...
 def frombuffer(buffer: Any, *, dtype: DType, count: builtins.int = ..., offset: builtins.int = ..., requires_grad: builtins.bool = ...) -> Tensor: ...
 def full(size: Any, fill_value: Any, *, out: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Any = ..., pin_memory: builtins.bool = ..., requires_grad: builtins.bool = ...) -> Tensor: ...

@@ -36,6 +36,12 @@ def _assert(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
+def _assert_async(condition: Any, message: str = "") -> None:
+    """Raise unless a tensor of one element is not zero; PyTorch may do so later."""
+    if not bool(condition):
+        raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
+
+
 def _check_with(error: type[Exception], condition: Any, message: Callable[[], str] | None) -> None:
     if not isinstance(condition, bool):
         raise TypeError(f"cond must be a bool, but got {type(condition)}")

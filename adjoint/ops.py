@@ -46,6 +46,22 @@ class OpOverload:
         self.__dict__[overload] = made
         return made
 
+    def __eq__(self, other: object) -> bool:
+        # One function serves all overloads, so they are one key in a table of handlers.
+        return isinstance(other, OpOverload) and self._packet == other._packet
+
+    def __hash__(self) -> int:
+        return hash(self._packet)
+
+    @property
+    def _packet(self) -> str:
+        return self._name.partition(".")[0]
+
+    @property
+    def overloadpacket(self) -> OpOverload:
+        """The operation of all overloads."""
+        return self
+
     def __repr__(self) -> str:
         return f"<OpOverload(op={self._name.replace('::', '.')})>"
 
@@ -71,8 +87,19 @@ class Namespace:
         return made
 
 
+def sym_size(x: Tensor, dim: int) -> int:
+    """The size of a dimension, as programs ask for it."""
+    return x.shape[dim]
+
+
+# Operations of programs that are no functions of ours.
+OF_PROGRAMS: dict[str, Callable[..., Any]] = {"sym_size": sym_size}
+
+
 def _built_in(name: str) -> Callable[..., Any] | None:
     HOOKS.load_rest()
+    if name in OF_PROGRAMS:
+        return OF_PROGRAMS[name]
     for space in SPACES:
         if (space, name) in PUBLIC:
             return PUBLIC[space, name].fn

@@ -38,6 +38,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "such checkpoints",
         "HuggingFaceStorageReader HuggingFaceStorageWriter",
     ),
+    "distributed._tensor.experimental": ("tensors spread over processes", "implicit_replication"),
     "distributed.fsdp.sharded_grad_scaler": (
         "parameters spread over processes",
         "ShardedGradScaler",
@@ -48,9 +49,9 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "distributed.rpc": ("remote calls", ""),
     "distributed.rpc.api": ("remote calls", ""),
-    "fx.experimental.proxy_tensor": (
-        "tracing below functions",
-        "make_fx ProxyTorchDispatchMode get_proxy_mode",
+    "nn.utils._per_sample_grad": (
+        "gradients of samples by expanded weights; func.vmap of func.grad gives them",
+        "call_for_per_sample_grads",
     ),
     "onnx": ("export to ONNX", "export is_in_onnx_export()"),
     "onnx.symbolic_helper": ("export to ONNX", "parse_args"),

@@ -32,6 +32,9 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     return _inverse(upper.mT)
 
 
+_precision_to_scale_tril = precision_to_scale_tril  # PyTorch's name
+
+
 def _inverse(lower: Tensor) -> Tensor:
     identity = lower.new_ones((lower.shape[-1],)).diag_embed().expand(lower.shape)
     return solve_triangular(lower, identity, upper=False)

@@ -221,6 +221,7 @@ SUBMODULES = (
     "models",
     "metrics",
     "multiprocessing",
+    "nested",
     "nn",
     "onnx",
     "ops",
@@ -247,6 +248,7 @@ SUBMODULES = (
 # Top-level names that are no operations, with the module that has them.
 ELSEWHERE = {
     "_assert": "adjoint.checks",
+    "_assert_async": "adjoint.checks",
     "_check": "adjoint.checks",
     "_check_index": "adjoint.checks",
     "_check_is_size": "adjoint.checks",
@@ -254,6 +256,7 @@ ELSEWHERE = {
     "_check_tensor_all": "adjoint.checks",
     "_check_type": "adjoint.checks",
     "_check_value": "adjoint.checks",
+    "Future": "adjoint.futures",
     "OutOfMemoryError": "adjoint.checks",
     "AcceleratorError": "adjoint.checks",
     "SymBool": "adjoint.checks",
@@ -390,6 +393,15 @@ def load_sparse() -> Any:
 
 
 HOOKS.load_sparse = load_sparse
+
+
+def load_wrappers() -> Any:
+    """Tensors of classes with `__torch_dispatch__`, which few programs have."""
+    importlib.import_module("adjoint._subclasses.wrappers")
+    return HOOKS.wrappers
+
+
+HOOKS.load_wrappers = load_wrappers
 
 
 def call_at_levels(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Programs that leave Python: compiled ahead of time for C and WebAssembly.
+"""Programs that leave Python: graphs of operations, and programs compiled ahead of time for C.
 
 Names are found on first use, in the file that `FILES` says.
 """
@@ -14,6 +14,15 @@ FILES = {
     "ExportError": "errors",
     "c_api": "capi.library",
     "save_program": "capi.saving",
+    "export": "graphs.exporting",
+    "Dim": "graphs.dynamic_shapes",
+    "dims": "graphs.dynamic_shapes",
+    "ExportedProgram": "graphs.exported_program",
+    "ExportGraphSignature": "graphs.graph_signature",
+    "save": "graphs.program_file",
+    "load": "graphs.program_file",
+    "unflatten": "graphs.hierarchy",
+    "UnflattenedModule": "graphs.hierarchy",
 }
 
 if TYPE_CHECKING:
@@ -22,6 +31,15 @@ if TYPE_CHECKING:
     from adjoint.export.capi.library import c_api as c_api
     from adjoint.export.capi.saving import save_program as save_program
     from adjoint.export.errors import ExportError as ExportError
+    from adjoint.export.graphs.dynamic_shapes import Dim as Dim
+    from adjoint.export.graphs.dynamic_shapes import dims as dims
+    from adjoint.export.graphs.exported_program import ExportedProgram as ExportedProgram
+    from adjoint.export.graphs.exporting import export as export
+    from adjoint.export.graphs.graph_signature import ExportGraphSignature as ExportGraphSignature
+    from adjoint.export.graphs.hierarchy import UnflattenedModule as UnflattenedModule
+    from adjoint.export.graphs.hierarchy import unflatten as unflatten
+    from adjoint.export.graphs.program_file import load as load
+    from adjoint.export.graphs.program_file import save as save
 
 
 def __getattr__(name: str) -> Any:

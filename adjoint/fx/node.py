@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from adjoint.ops import OpOverload
+
 if TYPE_CHECKING:
     from adjoint.fx.graph import Graph
 
@@ -206,6 +208,8 @@ def qualified_name(func: Callable[..., Any]) -> str:
     name = getattr(func, "__name__", type(func).__name__)
     if getattr(builtins, name, None) is func:
         return name
+    if isinstance(func, OpOverload):
+        return f"torch.ops.{func._name.replace('::', '.')}"
     module = str(getattr(func, "__module__", "") or "")
     if module == "_operator":
         return f"operator.{name}"

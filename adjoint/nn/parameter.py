@@ -58,6 +58,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
             kind = type(data)  # a subclass of the user's stays one
         made = alias_noted(data).as_subclass(kind)
         if not issubclass(kind, Parameter):
+            if hasattr(kind, "__torch_dispatch__"):  # what it stands for is in its attributes
+                made.__dict__.update(data.__dict__)
             made._is_param = True
         return made.requires_grad_(requires_grad)
 

@@ -3,8 +3,8 @@
 As there, a dataclass and a sparse tensor are leaves (to Adjoint's transforms they are containers).
 """
 
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, NamedTuple
@@ -69,8 +69,50 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
 
 PyTree = Any
 Context = Any
-SUPPORTED_NODES = REGISTERED  # besides lists, tuples, dicts, deques, named tuples and dataclasses
-BUILTIN = (list, tuple, dict, OrderedDict, defaultdict, deque)
+BUILTIN = (list, tuple, dict, OrderedDict, defaultdict, deque, namedtuple)
+# Registered classes that say by which keys their children are found.
+WITH_KEYS: dict[type, Callable[[Any], tuple[list[tuple[Any, Any]], Any]]] = {}
+
+
+class NodeDef(NamedTuple):
+    """How instances of a class are taken apart and put together again."""
+
+    type: Any
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Any, Any], Any]
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None
+
+
+class _Supported(MutableMapping[Any, NodeDef]):
+    """The classes that are taken apart: Python's containers, and those registered."""
+
+    def __getitem__(self, cls: Any) -> NodeDef:
+        if cls in REGISTERED:
+            return NodeDef(cls, *REGISTERED[cls], WITH_KEYS.get(cls))
+        if cls not in BUILTIN:
+            raise KeyError(cls)
+        return NodeDef(cls, _parts, lambda parts, spec: unflatten(spec, parts), _keyed_parts)
+
+    def __setitem__(self, cls: Any, node: NodeDef) -> None:
+        REGISTERED[cls] = (node.flatten_fn, node.unflatten_fn)
+
+    def __delitem__(self, cls: Any) -> None:
+        del REGISTERED[cls]
+        WITH_KEYS.pop(cls, None)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((*BUILTIN, *REGISTERED))
+
+    def __len__(self) -> int:
+        return len(BUILTIN) + len(REGISTERED)
+
+
+SUPPORTED_NODES = _Supported()
+
+
+def _parts(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """The children of a container, and its structure."""
+    return flatten(tree, lambda x: x is not tree)
 
 
 def LeafSpec() -> TreeSpec:
@@ -82,6 +124,8 @@ def register_pytree_node(
     cls: type,
     flatten_fn: Callable[[Any], tuple[list[Any], Any]],
     unflatten_fn: Callable[[Any, Any], Any],
+    *,
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
     **_: Any,
 ) -> None:
     """Have instances of a class taken apart and put together again.
@@ -90,11 +134,14 @@ def register_pytree_node(
         cls: the class.
         flatten_fn: its children, and what else is needed to make it again.
         unflatten_fn: an instance, from children and the rest.
-        _: accepted as PyTorch has them: names for files, functions with keys.
+        flatten_with_keys_fn: the same with the key of each child.
+        _: accepted as PyTorch has them: names for files.
     """
     if cls in REGISTERED:
         raise ValueError(f"{cls} is already registered as pytree node.")
     REGISTERED[cls] = (flatten_fn, unflatten_fn)
+    if flatten_with_keys_fn is not None:
+        WITH_KEYS[cls] = flatten_with_keys_fn
 
 
 _register_pytree_node = register_pytree_node
@@ -164,7 +211,76 @@ def _list_unflatten(values: Any, context: Any) -> list[Any]:
 
 def _get_node_type(tree: Any) -> Any:
     """The class a value is taken apart as."""
-    return type(tree)
+    return namedtuple if is_namedtuple_instance(tree) else type(tree)
+
+
+class GetAttrKey(NamedTuple):
+    """The step from an object to one of its attributes."""
+
+    name: str
+
+
+def _keyed_parts(tree: Any) -> tuple[list[tuple[Any, Any]], TreeSpec]:
+    """The children of one of Python's containers with their keys, and its structure."""
+    children, spec = _parts(tree)
+    keys: Iterable[Any] = map(SequenceKey, range(len(children)))
+    if isinstance(tree, dict):
+        keys = map(MappingKey, tree)
+    elif is_namedtuple_instance(tree):
+        keys = map(GetAttrKey, tree._fields)
+    return list(zip(keys, children, strict=True)), spec
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
+    """Leaves in order, each with the keys that lead to it, and the structure.
+
+    >>> tree_flatten_with_path({"a": (1, 2)})[0]
+    [((MappingKey(key='a'), SequenceKey(idx=0)), 1), ((MappingKey(key='a'), SequenceKey(idx=1)), 2)]
+    """
+    stops, found = _stops(is_leaf), list[tuple[tuple[Any, ...], Any]]()
+
+    def walk(node: Any, path: tuple[Any, ...]) -> None:
+        kind = _get_node_type(node)
+        if stops(node) or kind not in SUPPORTED_NODES:
+            found.append((path, node))
+            return
+        keyed = SUPPORTED_NODES[kind].flatten_with_keys_fn
+        if keyed is None:
+            raise ValueError(
+                f"Did not find a flatten_with_keys_fn for type: {kind}. Pass one to "
+                "register_pytree_node."
+            )
+        for key, child in keyed(node)[0]:
+            walk(child, (*path, key))
+
+    walk(tree, ())
+    return found, tree_flatten(tree, is_leaf)[1]
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """Leaves in order, each with the keys that lead to it."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """`tree_map` of a function that is given the keys first."""
+    paths, structure = tree_flatten_with_path(tree, is_leaf)
+    others = [matched(structure, rest, deeper=True) for rest in rests]
+    rows = zip([p for p, _ in paths], [x for _, x in paths], *others, strict=True)
+    return unflatten(structure, [func(*row) for row in rows])
+
+
+def keystr(kp: tuple[Any, ...]) -> str:
+    """Keys as a program would write them.
+
+    >>> keystr((MappingKey("a"), SequenceKey(0), GetAttrKey("b")))
+    "['a'][0].b"
+    """
+    return "".join(f".{k.name}" if isinstance(k, GetAttrKey) else f"[{k[0]!r}]" for k in kp)
 
 
 def _is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:

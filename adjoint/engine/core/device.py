@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 # Device types there are; "meta" has shapes and no elements (tensor.meta).
 KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda", "meta"}
+# Those of PyTorch's that programs name, to compare with; nothing can be put there.
+NAMED_TYPES: Final = frozenset({"hpu", "mps", "mtia", "xla", "xpu"})
 # The index a device type without one means now; a backend adds its own when it is first used.
 CURRENT_INDEX: Final[dict[str, Callable[[], int]]] = {}
 
@@ -41,7 +43,7 @@ class Device:
             if not tail.isdigit():
                 raise RuntimeError(f"device: invalid device string: {type!r}")
             index = int(tail)
-        if kind not in KNOWN_TYPES:
+        if kind not in KNOWN_TYPES and kind not in NAMED_TYPES:
             raise RuntimeError(
                 f"device: expected one of {', '.join(sorted(KNOWN_TYPES))} device type at start "
                 f"of device string, received {type!r}"

@@ -52,6 +52,7 @@ channels_last_3d = MemoryFormat("channels_last_3d")
 strided = Layout("strided")
 sparse_coo = Layout("sparse_coo")
 sparse_csr = Layout("sparse_csr")
+jagged = Layout("jagged")
 
 CONSTANTS: Final[dict[str, _Named]] = {
     c.name: c
@@ -63,6 +64,7 @@ CONSTANTS: Final[dict[str, _Named]] = {
         strided,
         sparse_coo,
         sparse_csr,
+        jagged,
     )
 }
 

@@ -31,6 +31,35 @@ class TreeDef(NamedTuple):
     def num_leaves(self) -> int:
         return 1 if self.kind is None else sum(c.num_leaves for c in self.children)
 
+    @property
+    def num_nodes(self) -> int:
+        """How many containers and leaves there are."""
+        return 1 + sum(c.num_nodes for c in self.children)
+
+    @property
+    def num_children(self) -> int:
+        """How many children the outermost container has."""
+        return len(self.children)
+
+    @property
+    def children_specs(self) -> list[TreeDef]:
+        """The structures of the outermost container's children."""
+        return list(self.children)
+
+    @property
+    def type(self) -> Any:
+        """The outermost container's class; None for a leaf."""
+        return self.kind
+
+    @property
+    def context(self) -> Any:
+        """What else is needed to make the outermost container: a dict's keys, say."""
+        return list(self.keys) if self.keys else self.extra
+
+    def is_leaf(self) -> bool:
+        """Whether it is that of a leaf."""
+        return self.kind is None
+
 
 LEAF = TreeDef(None, (), ())
 DICTS = (dict, OrderedDict, defaultdict)  # one pairs with another, by key

@@ -148,11 +148,12 @@ class ExtentFloat(float):
     """A float made of dynamic dimensions, such as the reciprocal of a size."""
 
     at: Callable[[Sizes], float]
+    parts: tuple[Callable[..., Any], Any, Any]  # what it was computed by, and of what
 
     def moved(self, sizes: Sizes, scope: SizeScope) -> ExtentFloat:
         """The same at other sizes."""
         made = ExtentFloat(self.at(sizes))
-        made.at = self.at
+        made.at, made.parts = self.at, self.parts
         return made
 
     def __reduce__(self) -> Any:
@@ -291,6 +292,7 @@ def _float(fn: Callable[..., Any]) -> Any:
             return fn(_plain(a), _plain(b))
         made = ExtentFloat(value)
         made.at = lambda sizes: fn(_at(a, sizes), _at(b, sizes))
+        made.parts = (fn, a, b)
         return made
 
     return method

@@ -235,7 +235,14 @@ def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> 
     return alias_noted(data).as_subclass(cls).requires_grad_(require_grad)
 
 
+def _make_wrapper_subclass(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+    """A tensor of a class with `__torch_dispatch__`, without elements of its own."""
+    HOOKS.load_wrappers()
+    return HOOKS.wrappers.make(cls, *args, **kwargs)
+
+
 Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
+Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[attr-defined]
 
 
 @method

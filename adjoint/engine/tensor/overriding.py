@@ -54,6 +54,8 @@ def default_torch_function(
     inplace = func.__name__.endswith("_") and not func.__name__.endswith("__")
     if inplace or func.__name__ in ("__setitem__", "tolist", "item"):
         return result
+    if hasattr(cls, "__torch_dispatch__"):  # its instances are what that makes
+        return result
     return convert(result, cls)
 
 
@@ -90,6 +92,12 @@ def _methods() -> dict[str, Callable[..., Any]]:
 
 def subclassed(cls: type[Any]) -> None:
     """Have the methods of a new subclass ask it, unless it says that it takes nothing over."""
+    _subclassed(cls)
+    if any("__torch_dispatch__" in vars(base) for base in cls.__mro__ if base is not Tensor):
+        HOOKS.load_wrappers().prepare(cls)
+
+
+def _subclassed(cls: type[Any]) -> None:
     method = getattr(cls, "__torch_function__", None)
     own = any("__torch_function__" in vars(base) for base in cls.__mro__[:-1] if base is not Tensor)
     if method is disabled_torch_function or (not own and cls.__module__.startswith("adjoint.")):

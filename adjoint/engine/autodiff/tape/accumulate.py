@@ -35,7 +35,8 @@ def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     if HOOKS.sparse is not None and (grad.is_sparse or (held is not None and held.is_sparse)):
         accumulate_sparse(leaf, held, grad, keep_graph=keep_graph)
     elif held is None:
-        set_grad(leaf, as_first(leaf, grad, keep_graph=keep_graph))
+        first = as_first(leaf, grad, keep_graph=keep_graph)
+        set_grad(leaf, first if HOOKS.wrappers is None else HOOKS.wrappers.restored(first))
     elif keep_graph:
         set_grad(leaf, held + grad)
     elif not held._requires_grad and add_owned(held, grad):

@@ -112,7 +112,17 @@ def library(device: Device) -> Any:
     """The array library that serves a device."""
     if device.type == "cpu":
         return np
-    return _OTHERS[device.type].library if device.type in _OTHERS else cupy()
+    return _OTHERS[device.type].library if device.type in _OTHERS else cupy_for(device)
+
+
+def cupy_for(device: Device) -> Any:
+    """CuPy, for devices that it serves."""
+    if device.type not in KNOWN_TYPES:
+        raise RuntimeError(
+            f"device: there are no {device.type} devices here; tensors are on one of "
+            f"{', '.join(sorted(KNOWN_TYPES))}."
+        )
+    return cupy()
 
 
 def active(device: Device) -> Any:
@@ -121,12 +131,14 @@ def active(device: Device) -> Any:
         return contextlib.nullcontext()
     if device.type in _OTHERS:
         return _OTHERS[device.type].active(device.index or 0)
-    return cupy().cuda.Device(device.index)
+    return cupy_for(device).cuda.Device(device.index)
 
 
 def full_device(device: Any) -> Device:
     """A device with its index: plain "cuda" means the current one."""
     device = CPU if device is None else Device(device)
+    if device.type not in KNOWN_TYPES:
+        cupy_for(device)
     if device.type == "cuda" and device.index is None:
         return Device("cuda", int(cupy().cuda.runtime.getDevice()))
     if device.type in _OTHERS and device.index is None:

@@ -274,6 +274,8 @@ def run_general(record: Record, operands: tuple[Any, ...], params: dict[str, Any
     """`run` for what the fast path leaves: other devices, no operands, composites, sparse ones."""
     if HOOKS.sparse is not None and HOOKS.sparse.among(operands):
         return HOOKS.sparse.process(record, operands, params)
+    if HOOKS.wrappers is not None and HOOKS.wrappers.among(operands):
+        return HOOKS.wrappers.process(record, operands, params)
     if record.compose is not None:
         tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
         if tracked and not record.differentiable:

@@ -268,6 +268,33 @@ def frombuffer(
 
 
 @public()
+def from_file(
+    filename: str,
+    shared: bool = False,
+    size: int = 0,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A 1-D tensor of `size` elements on a file, mapped; written through to it where `shared`.
+
+    A file that is shared is lengthened if need be.
+    """
+    if device is not None and Device(device) != CPU:
+        raise RuntimeError(
+            f"from_file: a file is mapped on the CPU, not on {device}. Move it then."
+        )
+    kind = NUMPY_OF[dtype or dt.get_default_dtype()]
+    if size < 0:
+        raise ValueError(f"from_file: size must not be negative, received {size}")
+    if size == 0:
+        return wrap(np.zeros(0, kind))
+    return _shared(Buffers.map_file(str(filename), bool(shared), size * kind.itemsize).view(kind))
+
+
+@public()
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object that speaks DLPack."""
     kind = ext_tensor.__dlpack_device__()[0]

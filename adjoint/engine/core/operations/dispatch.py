@@ -52,6 +52,8 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
             if record.compose is not None and not record.differentiable:
                 return record.compose(*operands, **params)
             return level.process(record, operands, params)
+    if HOOKS.wrappers is not None and HOOKS.wrappers.among(operands):
+        return HOOKS.wrappers.process(record, operands, params)
     if record.compose is not None:
         return bind_composite(record, operands, params)
     if context.capture is not None:

@@ -208,6 +208,8 @@ class Hooks:
     view_scatter: Any = None  # the record of the inverse of views
     sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same
+    wrappers: Any = None  # once a class has `__torch_dispatch__`: what its instances do
+    load_wrappers: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
     guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
     backends: dict[str, str] = field(

@@ -20,7 +20,7 @@ import os
 import struct
 from typing import Any
 
-from adjoint.engine.core.device import CPU, CURRENT_INDEX, Device
+from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.core.dtype import uint8
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import PUBLIC
@@ -59,6 +59,8 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = CPU if device is None else Device(device)
+        if self._device.type not in KNOWN_TYPES:
+            raise RuntimeError(f"Generator: there are no {self._device.type} devices here.")
         self._seed = FRESH_SEED
         self._offset = 0
         self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]

@@ -1,0 +1,3 @@
+"""PyTorch's path for exported programs."""
+
+from adjoint.export.graphs.exported_program import ExportedProgram as ExportedProgram

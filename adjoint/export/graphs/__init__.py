@@ -1,0 +1,1 @@
+"""Exported graphs of operations: PyTorch's `torch.export`."""

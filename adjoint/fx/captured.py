@@ -1,0 +1,225 @@
+"""Recordings as `fx` graphs: each operation a call of `ops.aten.<record>`.
+
+A recording is free of writes and of Python's own control flow, so what is written here is what
+the function did. Sizes that may change are computed from the arguments' sizes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.program.recipes import Constant, Made
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.extents import Extent, ExtentFloat, Poly, SizeScope
+from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.ir import Node as Operation
+from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.tensor.storage import Storage
+from adjoint.fx.graph import Graph
+from adjoint.fx.node import Node
+from adjoint.ops import OpOverload, aten
+from adjoint.utils._python_dispatch import overload_of
+
+Dims = Mapping[tuple[int, int], str]  # argument and dimension -> symbol
+
+
+class CannotWrite(RuntimeError):
+    """A recording that no graph of operations stands for; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What of a recording the nodes of a graph are."""
+
+    results: list[Any]  # nodes, and constants that are returned
+    writes: list[tuple[Source, Node]]  # what takes which value when all is done
+
+
+class Writer:
+    """Writes a recording into a graph.
+
+    Args:
+        graph: what is written into.
+        arguments: the nodes that stand for the call's arguments, by place.
+        state: the node for a storage that the function reached by itself.
+        dims: the sizes that may change, and where they are found.
+        scope: of these sizes.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        arguments: Mapping[int, Node],
+        state: Callable[[Storage], Node],
+        dims: Dims | None = None,
+        scope: SizeScope | None = None,
+    ) -> None:
+        self.graph = graph
+        self.arguments = arguments
+        self.state = state
+        self.places = {symbol: at for at, symbol in reversed([*(dims or {}).items()])}
+        self.derived = {} if scope is None else {v[0]: v[1:] for v in scope.derived.values()}
+        self.symbols: dict[str, Any] = {}
+        self.sizes: dict[Any, Any] = {}
+        self.values: dict[Value, Any] = {}
+
+    def write(self, program: Program) -> Written:
+        """All operations of a recording, in their order."""
+        refuse_python(program)
+        for value, source in zip(program.graph.inputs, program.sources, strict=True):
+            self.values[value] = self._input(source)
+        for operation in program.graph:
+            self._operation(operation)
+        outputs = program.graph.outputs
+        kept = bool(program.writes)  # a result must not change with what is written afterwards
+        return Written(
+            [self._result(program, program.recipes[k], kept=kept) for k in program.results],
+            [(source, self.values[outputs[k]]) for source, k in program.writes],
+        )
+
+    def _input(self, source: Source) -> Any:
+        if isinstance(source, Argument):
+            return self.arguments[source.position]
+        if isinstance(source, State):
+            return self.state(source.held)
+        if isinstance(source, Host):
+            return source.scalar.get()
+        raise CannotWrite(f"it reads a {type(source).__name__}")
+
+    def _result(self, program: Program, recipe: Any, *, kept: bool) -> Any:
+        if isinstance(recipe, Constant):
+            held = recipe.value
+            return held.get() if isinstance(held, HostScalar) else held
+        if not isinstance(recipe, Made) or recipe.chain:
+            raise CannotWrite("it returns what no operation makes")
+        value = program.graph.outputs[program.roots[recipe.root].output]
+        node = self.values[value]
+        if not kept and isinstance(node, Node) and node.target is overload_of(REGISTRY["clone"]):
+            return node.args[0]  # the copy that `fresh` made
+        return node
+
+    def _operation(self, operation: Operation) -> None:
+        args = tuple(self._argument(x) for x in operation.inputs)
+        kwargs = {name: self._argument(x) for name, x in operation.params.items()}
+        record = operation.record
+        node = self.graph.call_function(overload_of(record), args, kwargs, name=record.name)
+        _describe(node, operation)
+        if len(operation.outputs) == 1 and record.outputs == 1:
+            self.values[operation.outputs[0]] = node
+            return
+        for k, value in enumerate(operation.outputs):
+            part = self.graph.call_function(operator.getitem, (node, k))
+            part.meta = {**node.meta, "val": meta_tensor(value.spec)}
+            self.values[value] = part
+
+    def _argument(self, x: Any) -> Any:
+        if isinstance(x, Value):
+            return self.values[x]
+        if isinstance(x, Extent):
+            return self._size(x.poly)
+        if isinstance(x, ExtentFloat):
+            fn, *parts = x.parts
+            return self.graph.call_function(fn, tuple(self._argument(p) for p in parts))
+        if isinstance(x, HostScalar):
+            return x.get()
+        if isinstance(x, DataflowGraph):
+            if self.places and _sized(x):
+                raise CannotWrite("the body of a loop or branch depends on a size that may change")
+            return x
+        if isinstance(x, (tuple, list)):
+            return type(x)(map(self._argument, x))
+        if isinstance(x, dict):
+            return {name: self._argument(each) for name, each in x.items()}
+        return x
+
+    # -- sizes ------------------------------------------------------------------------------------
+
+    def _symbol(self, name: str) -> Any:
+        if name not in self.symbols:
+            if name in self.derived:
+                fn, polys = self.derived[name]
+                made = self.graph.call_function(fn, tuple(self._size(p) for p in polys))
+            else:
+                position, dim = self.places[name]
+                argument = self.arguments[position]
+                made = self.graph.call_function(SIZE, (argument, dim), name="sym_size")
+            self.symbols[name] = made
+        return self.symbols[name]
+
+    def _size(self, poly: Poly) -> Any:
+        """The node that computes a polynomial of sizes."""
+        key = frozenset(poly.items())
+        if key not in self.sizes:
+            total: Any = None
+            for monomial, factor in poly.items():
+                term: Any = None if factor == 1 and monomial else factor
+                for name in monomial:
+                    term = self._call(operator.mul, term, self._symbol(name))
+                total = self._call(operator.add, total, term)
+            self.sizes[key] = total
+        return self.sizes[key]
+
+    def _call(self, fn: Callable[..., Any], a: Any, b: Any) -> Any:
+        return b if a is None else self.graph.call_function(fn, (a, b))
+
+
+SIZE: OpOverload = aten.sym_size.int
+
+
+def refuse_python(program: Program) -> None:
+    """Refuse what a recording would do again in Python at each call."""
+    if program.python is not None:
+        raise CannotWrite(
+            "it changes Python's own state (an attribute, a list); pass what changes and return it"
+        )
+    if program.grads or any(isinstance(s, GradOf) for s in program.sources):
+        raise CannotWrite("it changes `.grad` of tensors; use autograd.grad and return the result")
+    if program.draws:
+        raise CannotWrite("it draws random numbers; call .eval(), or pass them as arguments")
+    if any(isinstance(s, Argument) and s.whole for s in program.sources):
+        raise CannotWrite("arguments share memory; give each its own: x.clone()")
+
+
+def _describe(node: Node, operation: Operation) -> None:
+    """Tell a node what its result looks like and which line of the program it is of."""
+    looks = [meta_tensor(v.spec) for v in operation.outputs]
+    node.meta["val"] = looks[0] if len(looks) == 1 else tuple(looks)
+    where = operation.where
+    if where is not None:
+        node.meta["stack_trace"] = f'  File "{where.file}", line {where.line}'
+        node.meta["module_path"] = where.module.partition(".")[2]
+
+
+def meta_tensor(spec: Spec) -> Any:
+    """A tensor that looks like a value and has no elements."""
+    return aten.empty(tuple(map(int, spec.shape)), dtype=spec.dtype, device="meta")
+
+
+def _sized(graph: DataflowGraph) -> bool:
+    """Whether a body mentions a size that may change."""
+    specs = [v.spec for v in graph.inputs]
+    specs += [v.spec for node in graph for v in node.outputs]
+    if any(isinstance(n, Extent) for spec in specs for n in spec.shape):
+        return True
+    return any(
+        _sized(each) for node in graph for each in node.params.values()
+        if isinstance(each, DataflowGraph)
+    )  # fmt: skip
+
+
+def write_(state: Any, value: Any) -> Any:
+    """Give a tensor that a program holds its new elements, off the tape."""
+    with CONTEXT.having(grad_enabled=False):
+        return state.copy_(value.detach())
+
+
+def fresh(leaves: Sequence[Any]) -> list[Any]:
+    """Copies of the tensors among results, so that each is what an operation made."""
+    return [x.clone() if hasattr(x, "_storage") else x for x in leaves]

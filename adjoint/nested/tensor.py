@@ -1,0 +1,314 @@
+"""Rows of different lengths in one tensor: PyTorch's nested tensors of jagged layout.
+
+The rows lie one after the other in `values`, and `offsets` says where each begins. Functions on
+nested tensors are functions on the values, wherever that is the same; what is not refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adjoint.engine.core.layout import jagged
+from adjoint.engine.core.operations.overrides import having
+from adjoint.engine.core.state import config
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.ops import aten
+
+# Functions of each element by itself; operators have the same names with underscores.
+ELEMENTWISE = frozenset(
+    """
+    add sub subtract rsub mul multiply div divide true_divide truediv floor_divide pow neg
+    negative abs absolute exp expm1 log log1p sqrt rsqrt square sin cos tanh sigmoid relu relu6
+    gelu silu mish elu selu celu leaky_relu softplus hardtanh hardswish hardsigmoid logsigmoid
+    clamp clip dropout eq ne lt le gt ge isnan isfinite logical_not logical_and logical_or where
+    to float double half bfloat16 long int bool type_as clone detach contiguous nan_to_num sign
+    round floor ceil erf reciprocal alpha_dropout threshold softsign tanhshrink masked_fill
+    zeros_like ones_like rand_like randn_like full_like empty_like cpu cuda
+    """.split()
+)
+# Functions of the last dimension, whose first argument is nested.
+LAST = frozenset("linear layer_norm rms_norm normalize embedding glu".split())
+
+
+class NestedTensor(Tensor):
+    """A batch of rows of different lengths: (B, *, ...), the dimension * being ragged.
+
+    Example:
+        >>> import adjoint as ad
+        >>> batch = ad.nested.nested_tensor([ad.ones(2, 3), ad.ones(4, 3)])
+        >>> [tuple(row.shape) for row in (batch * 2).unbind()]
+        [(2, 3), (4, 3)]
+        >>> tuple(batch.to_padded_tensor(0.0).shape)
+        (2, 4, 3)
+    """
+
+    _rows: Tensor  # all rows, one after the other
+    _offsets: Tensor
+    _heads_first: bool  # (B, H, *, D): the ragged dimension is the third
+
+    def __new__(cls, values: Tensor, offsets: Tensor, *, heads_first: bool = False) -> Any:
+        lengths = offsets.diff()
+        longest = int(lengths.max()) if len(lengths) else 0
+        rest = tuple(values.shape[1:])
+        shape = (len(lengths), longest, *rest)
+        if heads_first:
+            shape = (len(lengths), rest[0], longest, *rest[1:])
+        made = Tensor._make_wrapper_subclass(cls, shape, dtype=values.dtype, device=values.device)
+        made._rows, made._offsets, made._heads_first = values, offsets, heads_first
+        return made
+
+    def __init__(self, values: Tensor, offsets: Tensor, *, heads_first: bool = False) -> None:
+        """All is done by `__new__`."""
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    is_nested = True
+
+    @property
+    def layout(self) -> Any:
+        """`jagged`."""
+        return jagged
+
+    def values(self) -> Tensor:
+        """All rows, one after the other."""
+        return self._rows
+
+    def offsets(self) -> Tensor:
+        """Where each row begins, and the end."""
+        return self._offsets
+
+    def lengths(self) -> Tensor:
+        """How long each row is."""
+        return self._offsets.diff()
+
+    @property  # type: ignore[misc]
+    def requires_grad(self) -> bool:
+        """Whether its values are on the tape."""
+        return self._rows.requires_grad
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Have its values want a gradient."""
+        if "_rows" in self.__dict__:
+            self._rows.requires_grad_(requires_grad)
+        return self
+
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
+        """The gradient of its values, nested likewise."""
+        found = self._rows.grad
+        return None if found is None else self._like(found)
+
+    def backward(self, gradient: Any = None, *_: Any, **__: Any) -> None:
+        """Differentiate; the gradient is nested likewise."""
+        if not isinstance(gradient, NestedTensor):
+            raise RuntimeError("NestedTensor.backward: give a nested gradient of the same lengths.")
+        self._rows.backward(gradient._rows)
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The rows."""
+        if dim:
+            raise RuntimeError("NestedTensor.unbind: only along dimension 0.")
+        rows = self._rows.split(self.lengths().tolist())
+        return tuple(row.transpose(0, 1) if self._heads_first else row for row in rows)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __iter__(self) -> Any:
+        return iter(self.unbind())
+
+    def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+        """The rows in one tensor, each filled up to the longest (or to a size)."""
+        lengths = self.lengths()
+        longest = int(lengths.max()) if output_size is None else int(output_size[1])
+        if int(lengths.max()) > longest:
+            raise RuntimeError(
+                f"to_padded_tensor: a row has {int(lengths.max())} entries, the size {longest}."
+            )
+        rows, place = self._rows, self._places(longest)
+        flat = rows.new_full((len(self) * longest, *rows.shape[1:]), padding)
+        padded = flat.index_copy(0, place, rows).reshape(len(self), longest, *rows.shape[1:])
+        return padded.transpose(1, 2) if self._heads_first else padded
+
+    def _places(self, longest: int) -> Tensor:
+        """Where each entry of the values is in a padded batch."""
+        lengths = self.lengths()
+        row = aten.arange(len(self), device=lengths.device).repeat_interleave(lengths)
+        first = self._offsets[:-1].repeat_interleave(lengths)
+        return row * longest + aten.arange(len(self._rows), device=lengths.device) - first
+
+    def __repr__(self) -> str:
+        return f"NestedTensor(rows={self.lengths().tolist()}, values={tuple(self._rows.shape)})"
+
+    # -- what is done with it ---------------------------------------------------------------------
+
+    def _like(self, values: Tensor, *, heads_first: bool | None = None) -> NestedTensor:
+        turned = self._heads_first if heads_first is None else heads_first
+        return NestedTensor(values, self._offsets, heads_first=turned)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Refused: functions are taken over whole, so an operation is one that none of them is."""
+        raise NotImplementedError(
+            f"{config.display_name}.nested: {func.__name__} is not there for nested tensors. Use "
+            "unbind(), values() or to_padded_tensor()."
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """A function on the values, where that is the same."""
+        kwargs = kwargs or {}
+        name = func.__name__.strip("_")
+        with having(subclasses=False):
+            if name in OWN:
+                return OWN[name](*args, **kwargs)
+            plain = name.removeprefix("r") if name not in ELEMENTWISE else name
+            if name in ELEMENTWISE or plain in ELEMENTWISE:
+                return _elementwise(func, args, kwargs)
+            if name in LAST and isinstance(args[0], NestedTensor) and not args[0]._heads_first:
+                return args[0]._like(func(args[0]._rows, *args[1:], **kwargs))
+            if hasattr(cls, func.__name__) and func.__name__ in vars(cls):
+                return vars(cls)[func.__name__](*args, **kwargs)
+        raise NotImplementedError(
+            f"{config.display_name}.nested: {name} is not there for nested tensors. Use unbind(), "
+            "values() or to_padded_tensor()."
+        )
+
+
+def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of each element by itself, on values of the same lengths."""
+    nested = [x for x in (*args, *kwargs.values()) if isinstance(x, NestedTensor)]
+    first = nested[0]
+    for other in nested[1:]:
+        same = other._heads_first == first._heads_first and other._offsets is first._offsets
+        if not same and other._offsets.tolist() != first._offsets.tolist():
+            raise RuntimeError(
+                f"{func.__name__}: cannot call it on nested tensors of lengths "
+                f"{first.lengths().tolist()} and {other.lengths().tolist()}."
+            )
+
+    def value(x: Any) -> Any:
+        if isinstance(x, NestedTensor):
+            return x._rows
+        if isinstance(x, Tensor) and x.ndim >= first.ndim:
+            if x.ndim > first.ndim or x.shape[0] not in (1, len(first)) or x.shape[1] != 1:
+                raise RuntimeError(
+                    f"{func.__name__}: {tuple(x.shape)} does not go with a nested tensor of "
+                    f"{first.ndim} dimensions, the second of which is ragged."
+                )
+            rows = x[:, 0].expand(len(first), *x.shape[2:])
+            return rows.repeat_interleave(first.lengths(), 0)
+        if isinstance(x, Tensor) and x.ndim > first.ndim - 2 and x.ndim > 0:
+            raise RuntimeError(
+                f"{func.__name__}: {tuple(x.shape)} would reach the ragged dimension of a nested "
+                "tensor."
+            )
+        return x
+
+    found = func(*map(value, args), **{name: value(x) for name, x in kwargs.items()})
+    return first._like(found)
+
+
+# -- functions with a meaning of their own ---------------------------------------------------------
+
+
+def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
+    """(B, *, H, D) as (B, H, *, D), and back."""
+    dims = {dim0 % input.ndim, dim1 % input.ndim}
+    if dims != {1, 2} or input.ndim != 4:
+        raise NotImplementedError("nested: only dimensions 1 and 2 of four are transposed.")
+    return input._like(input._rows, heads_first=not input._heads_first)
+
+
+def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
+    """The last dimension as several."""
+    if dim % input.ndim != input.ndim - 1 or input._heads_first:
+        raise NotImplementedError("nested: only the last dimension is unflattened.")
+    return input._like(input._rows.unflatten(-1, tuple(sizes)))
+
+
+def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
+    """The last two dimensions as one."""
+    last = (start_dim % input.ndim, end_dim % input.ndim)
+    if input._heads_first or last[0] < 2 or last[1] != input.ndim - 1:
+        raise NotImplementedError("nested: only dimensions after the ragged one are flattened.")
+    return input._like(input._rows.flatten(start_dim % input.ndim - 1))
+
+
+def softmax(input: NestedTensor, dim: int | None = None, *_: Any, **__: Any) -> NestedTensor:
+    """Over the last dimension."""
+    if dim is None or dim % input.ndim != input.ndim - 1 or input._heads_first:
+        raise NotImplementedError("nested: softmax is over the last dimension.")
+    return input._like(input._rows.softmax(-1))
+
+
+def _reduced(name: str) -> Callable[..., Any]:
+    def reduce(input: NestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
+        if dim is None:
+            return getattr(input._rows, name)(**kwargs)
+        at = dim[0] if isinstance(dim, (tuple, list)) and len(dim) == 1 else dim
+        if not isinstance(at, int) or input._heads_first or at % input.ndim == 0:
+            raise NotImplementedError(f"nested: {name} over dimensions {dim} is not there.")
+        if at % input.ndim == 1:
+            rows = [getattr(row, name)(0, keepdim=keepdim, **kwargs) for row in input.unbind()]
+            return aten.stack(rows)
+        found = getattr(input._rows, name)(at % input.ndim - 1, keepdim=keepdim, **kwargs)
+        return input._like(found)
+
+    return reduce
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> NestedTensor:  # fmt: skip
+    """Attention within each row; queries, keys and values are (B, H, *, D)."""
+    operands = (query, key, value)
+    if not all(isinstance(x, NestedTensor) and x._heads_first for x in operands):
+        raise RuntimeError("nested: attention takes three nested tensors of (B, H, *, D).")
+    if attn_mask is not None:
+        raise NotImplementedError("nested: attention takes no mask; is_causal it does.")
+    rows = [
+        aten.scaled_dot_product_attention(
+            q[None],
+            k[None],
+            v[None],
+            None,
+            dropout_p,
+            is_causal,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )[0].transpose(0, 1)
+        for q, k, v in zip(*(x.unbind() for x in operands), strict=True)
+    ]
+    return query._like(aten.cat(rows))
+
+
+def matmul(input: NestedTensor, other: Any) -> NestedTensor:
+    """The product with a matrix."""
+    if not isinstance(input, NestedTensor) or isinstance(other, NestedTensor) or other.ndim != 2:
+        raise NotImplementedError("nested: products are of a nested tensor and a matrix.")
+    return input._like(input._rows @ other)
+
+
+def size(input: NestedTensor, dim: int | None = None) -> Any:
+    """A size; that of the ragged dimension is the greatest."""
+    shape = input.shape
+    return shape if dim is None else shape[dim]
+
+
+OWN: dict[str, Callable[..., Any]] = {
+    "transpose": transpose,
+    "unflatten": unflatten,
+    "flatten": flatten,
+    "softmax": softmax,
+    "scaled_dot_product_attention": attention,
+    "matmul": matmul,
+    "size": size,
+    **{name: _reduced(name) for name in ("sum", "mean", "amax", "amin")},
+}

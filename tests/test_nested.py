@@ -1,0 +1,85 @@
+"""Nested tensors; the rows one by one are the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nested, nn
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn import functional as F
+
+LENGTHS = (2, 5, 1)
+LINE, NORM = nn.Linear(8, 4), nn.LayerNorm(8)
+
+
+def batch() -> tuple[list[Tensor], Any]:
+    rows = [ad.randn(n, 8) for n in LENGTHS]
+    return rows, nested.nested_tensor(rows, requires_grad=True)
+
+
+def attend(x: Any) -> Any:
+    """Heads of attention on rows: (B, *, 8), or one row as a batch of one."""
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    out = F.scaled_dot_product_attention(heads, heads * 2, heads.cos(), is_causal=True)
+    return out.transpose(1, 2).flatten(-2)
+
+
+ROWWISE: dict[str, Callable[[Any], Any]] = {
+    "line": LINE,
+    "norm": NORM,
+    "chain": lambda x: LINE(F.gelu(NORM(x)) * 2 + x).relu(),
+    "bias": lambda x: 1 - x * ad.ones(8) / 3,
+    "softmax": lambda x: x.softmax(-1),
+    "product": lambda x: x @ LINE.weight.t(),
+    "last": lambda x: x.mean(-1, keepdim=True),
+    "attention": attend,
+}
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_functions_do_what_they_do_row_by_row(name: str) -> None:
+    rows, x = batch()
+    found = ROWWISE[name](x)
+    own = [row.clone().requires_grad_() for row in rows]
+    expected = [ROWWISE[name](row[None])[0] for row in own]
+    for a, b in zip(found.unbind(), expected, strict=True):
+        ad.testing.assert_close(a, b)
+    found.values().square().sum().backward()
+    sum(e.square().sum() for e in expected).backward()  # type: ignore[union-attr]
+    ad.testing.assert_close(x.grad.values(), ad.cat([row.grad for row in own]))
+
+
+def test_rows_are_padded_reduced_and_found_again() -> None:
+    rows, x = batch()
+    padded = x.to_padded_tensor(-1.0)
+    for k, row in enumerate(rows):
+        ad.testing.assert_close(padded[k, : len(row)], row)
+        assert bool((padded[k, len(row) :] == -1).all())
+    ad.testing.assert_close(x.sum(1), ad.stack([row.sum(0) for row in rows]))
+    ad.testing.assert_close(x.mean(), ad.cat(rows).mean())
+    again = nested.nested_tensor_from_jagged(x.values(), lengths=x.lengths())
+    ad.testing.assert_close((again + x).values(), x.values() * 2)
+    added = x + ad.arange(3.0).reshape(3, 1, 1)
+    ad.testing.assert_close(added.unbind()[2], rows[2] + 2)
+    assert x.is_nested
+    assert x.layout is ad.jagged
+    assert tuple(x.shape) == (3, 5, 8)
+
+
+def test_what_rows_do_not_allow_is_refused() -> None:
+    _, x = batch()
+    for wrong in (lambda: x.sort(1), lambda: x.reshape(3, -1), lambda: x.softmax(1)):
+        with pytest.raises(NotImplementedError, match="nested"):
+            wrong()
+    with pytest.raises(RuntimeError, match="ragged"):
+        x + ad.ones(5, 8)
+    with pytest.raises(RuntimeError, match="lengths"):
+        x + nested.nested_tensor([ad.ones(3, 8)] * 3)
+    with pytest.raises(RuntimeError, match="first size only"):
+        nested.nested_tensor([ad.ones(2, 3), ad.ones(2, 4)])
+    with pytest.raises(RuntimeError, match="rise from 0"):
+        nested.nested_tensor_from_jagged(ad.ones(4, 2), ad.tensor([0, 3]))

@@ -1,0 +1,146 @@
+"""Classes with `__torch_dispatch__`, and fake tensors; plain tensors are the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
+from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.overrides import _disabled_torch_function_impl
+from adjoint.utils._pytree import tree_map
+
+
+class Held(Tensor):
+    """Stands for the tensor that it holds, and notes what is done with it."""
+
+    seen: list[str] = []
+    elem: Tensor
+
+    def __new__(cls, elem: Tensor, requires_grad: bool = False) -> Any:
+        return Tensor._make_wrapper_subclass(
+            cls, elem.shape, dtype=elem.dtype, device=elem.device, requires_grad=requires_grad
+        )
+
+    def __init__(self, elem: Tensor, requires_grad: bool = False) -> None:
+        self.elem = elem
+
+    __torch_function__ = staticmethod(_disabled_torch_function_impl)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        cls.seen.append(func.__name__.partition(".")[0])
+        args, kwargs = tree_map(lambda t: getattr(t, "elem", t), (args, kwargs or {}))
+        found = func(*args, **kwargs)
+        return tree_map(lambda t: cls(t) if isinstance(t, Tensor) else t, found)
+
+
+def inside(x: Any) -> Any:
+    return x.elem if isinstance(x, Held) else x
+
+
+PROGRAMS = {
+    "product": lambda w, x: (x @ w).exp().sum(),
+    "softmax": lambda w, x: (x @ w).softmax(-1).log().square().mean(),
+    "views": lambda w, x: (w.t().reshape(-1)[2:] * w.flatten()[:-2]).sum() + x.sum(),
+    "linear": lambda w, x: nn.functional.linear(x, w.t()).relu().std(),
+    "many": lambda w, x: (w.max(0).values + w.split(1)[0]).sum(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wrappers_compute_and_differentiate_as_what_they_hold(name: str) -> None:
+    w, x = ad.randn(3, 2), ad.randn(4, 3)
+    plain = w.clone().requires_grad_()
+    wrapper = Held(w.clone(), requires_grad=True)
+    expected, found = PROGRAMS[name](plain, x), PROGRAMS[name](wrapper, x)
+    assert type(found) is Held
+    assert found.requires_grad
+    ad.testing.assert_close(found.elem, expected.detach())
+    expected.backward()
+    found.backward()
+    ad.testing.assert_close(inside(wrapper.grad), plain.grad)
+
+
+def test_writes_and_names_reach_the_class() -> None:
+    wrapper = Held(ad.ones(2))
+    Held.seen.clear()
+    wrapper.add_(1)
+    wrapper.zero_()
+    wrapper += 3
+    wrapper[0] = 5
+    assert Held.seen == ["add_", "zero_", "add_", "setitem"]
+    assert wrapper.tolist() == [5, 3]
+    ad.testing.assert_close(wrapper.detach().elem, wrapper.elem)
+    assert ad.ops.aten.add.Tensor == ad.ops.aten.add.default
+    assert ad.ops.aten.add.Tensor != ad.ops.aten.sub.Tensor
+
+
+def test_parameters_stay_wrappers() -> None:
+    weight = ad.randn(2, 3)
+    layer = nn.Linear(3, 2, bias=False)
+    layer.weight = nn.Parameter(Held(weight))
+    assert isinstance(layer.weight, nn.Parameter)
+    x = ad.randn(4, 3)
+    out: Any = layer(x)
+    ad.testing.assert_close(out.elem, x @ weight.t())
+    out.sum().backward()
+    ad.testing.assert_close(inside(layer.weight.grad), x.sum(0).expand(2, 3))
+
+
+def test_what_is_not_there_is_refused() -> None:
+    class Silent(Tensor):
+        """Says nothing of operations."""
+
+    with pytest.raises(RuntimeError, match="must define __torch_dispatch__"):
+        Tensor._make_wrapper_subclass(Silent, (2,))
+    with pytest.raises(NotImplementedError, match="not changed in place on the tape"):
+        Held(ad.ones(2), requires_grad=True).mul_(2)
+    with pytest.raises(CaptureError, match="not recorded"):
+        ad.compile(lambda x: x * 2, fullgraph=True)(Held(ad.ones(2)))
+
+
+def test_fake_tensors_have_shapes_and_gradients() -> None:
+    with FakeTensorMode() as mode:
+        net = nn.Sequential(nn.Linear(1000, 5000), nn.BatchNorm1d(5000), nn.ReLU())
+        y = net(ad.randn(64, 1000))
+        y.sum().backward()
+        seen: Any = mode.from_tensor(ad.ones(3, 4)).t() + ad.ones(3)
+    assert is_fake(y)
+    assert tuple(y.shape) == (64, 5000)
+    assert isinstance(net[0].weight, nn.Parameter)
+    assert tuple(net[0].weight.grad.shape) == (5000, 1000)
+    assert isinstance(seen, FakeTensor)
+    assert tuple(seen.shape) == (4, 3)
+    assert seen.device.type == "cpu"
+    assert is_fake(y * 2)
+    with pytest.raises(RuntimeError, match="meta tensors"):
+        y.sum().item()
+    with FakeTensorMode(), pytest.raises(RuntimeError, match="convert all Tensors"):
+        ad.ones(2) * ad.nn.Parameter.__new__(ad.nn.Parameter, _real())
+
+
+def _real() -> Tensor:
+    with ad.utils._python_dispatch._disable_current_modes():
+        return ad.ones(2)
+
+
+def test_a_tensor_on_a_file(tmp_path: Path) -> None:
+    file = str(tmp_path / "numbers")
+    shared = ad.from_file(file, shared=True, size=4)
+    shared.copy_(ad.arange(4.0))
+    own = ad.from_file(file, size=4)
+    ad.testing.assert_close(own, ad.arange(4.0))
+    own.zero_()
+    ad.testing.assert_close(ad.from_file(file, size=2), ad.arange(2.0))
+    with pytest.raises(RuntimeError, match="Pass shared=True"):
+        ad.from_file(file, size=99)
+    with pytest.raises(ValueError, match="negative"):
+        ad.from_file(file, size=-1)
