@@ -181,7 +181,7 @@ def refuse_python(program: Program) -> None:
         )
     if program.grads or any(isinstance(s, GradOf) for s in program.sources):
         raise CannotWrite("it changes `.grad` of tensors; use autograd.grad and return the result")
-    if program.draws:
+    if program.moves.counts:
         raise CannotWrite("it draws random numbers; call .eval(), or pass them as arguments")
     if any(isinstance(s, Argument) and s.whole for s in program.sources):
         raise CannotWrite("arguments share memory; give each its own: x.clone()")

@@ -3,7 +3,8 @@
     python tests/ecosystem/compare.py --ours PYTHON --theirs PYTHON [PROGRAM ...]
 
 `--ours` is a Python with the libraries and without PyTorch, `--theirs` one that has PyTorch too. A
-program agrees where every number does within 2e-3, relative to the greater of the two and 1e-3.
+program agrees where every number does within 2e-3, relative to the greater of the two and 1e-3;
+no number agrees with no number.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -58,7 +60,10 @@ def agree(ours: list[float], theirs: list[float]) -> bool:
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)
-    return all(abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-3) for a, b in pairs)
+    return all(
+        abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-3) or (math.isnan(a) and math.isnan(b))
+        for a, b in pairs
+    )
 
 
 def main() -> int:

@@ -46,6 +46,7 @@ class Tasks(gpytorch.models.ExactGP):
         self.covar_module = gpytorch.kernels.MultitaskKernel(kernel, num_tasks=2, rank=1)
         with torch.no_grad():
             self.covar_module.task_covar_module.covar_factor.fill_(0.5)
+            self.covar_module.task_covar_module.raw_var.fill_(0.1)
 
     def forward(self, x):
         return gpytorch.distributions.MultitaskMultivariateNormal(
