@@ -126,9 +126,11 @@ class RuleOptimizer(Optimizer):
         if self._plans is None or self._plans.state is not self.state:
             self._plans = Plans(self.state, self.numbers)
         plans = self._plans
-        held = [p for p in group["params"] if p._meta is not None and p._meta.grad is not None]
+        held = [
+            p for p in group["params"] if p._grad_meta is not None and p._grad_meta.grad is not None
+        ]
         if HOOKS.sparse is not None:
-            for p in [p for p in held if p._meta.grad.is_sparse]:
+            for p in [p for p in held if p._grad_meta.grad.is_sparse]:
                 self._apply(p, p.grad, group)
                 held = [other for other in held if other is not p]
         plan = plans.find(index, held)

@@ -116,7 +116,7 @@ class Bundle:
     def _gather(self) -> None:
         """Copy parameters and gradients into their vectors."""
         try:
-            grads = [p._meta.grad._array.reshape(-1) for p in self.params]  # type: ignore[union-attr]
+            grads = [p._grad_meta.grad._array.reshape(-1) for p in self.params]  # type: ignore[union-attr]
         except AttributeError:
             raise RuntimeError(leak_message()) from None
         self.xp.concatenate(grads, out=self.grad._array)
@@ -209,7 +209,7 @@ def _dense(tensor: Tensor) -> bool:
 
 def _independent(params: list[Tensor]) -> bool:
     """Whether no parameter shares memory with another or a gradient, so that order is no matter."""
-    grads = [p._meta.grad for p in params if p._meta is not None]
+    grads = [p._grad_meta.grad for p in params if p._grad_meta is not None]
     arrays = [t._array for t in (*params, *grads) if t is not None]
     if any(type(array) is Window for array in arrays):
         return False

@@ -144,7 +144,7 @@ def tensor_fields(
     hooks = [
         (i, *(m.hooks or ()), *(m.accumulate_hooks or ()))
         for i, t in enumerate(tensors)
-        if (m := t._meta) is not None and (m.hooks or m.accumulate_hooks)
+        if (m := t._grad_meta) is not None and (m.hooks or m.accumulate_hooks)
     ]
     return behind, ([*map(id, behind)], hooks)
 

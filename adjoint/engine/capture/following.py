@@ -291,7 +291,9 @@ class TensorEngine:
                     "it may be another one at each call",
                     "Compare outside, or keep the gradient in a variable of the function.",
                 )
-            trace.guard(lambda h=holder, g=grad: h._meta.grad is g, "a gradient is the same one")
+            trace.guard(
+                lambda h=holder, g=grad: h._grad_meta.grad is g, "a gradient is the same one"
+            )
 
     def length(self, value: Any) -> Any:
         """`len` of one of the framework's: of a tensor a size, which may be a symbol."""
@@ -317,7 +319,7 @@ class TensorEngine:
         """Have the hooks of tensors from outside followed while the recording lasts."""
         met = [guard.value for guard in self.recorder.guards.values()]
         for tensor in [*filter(is_tensor, met), *self.trace.arguments.values()]:
-            meta = tensor._meta
+            meta = tensor._grad_meta
             for hooks in () if meta is None else (meta.hooks, meta.accumulate_hooks):
                 for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
                     if isinstance(hook, types.FunctionType) and not hasattr(hook, "followed"):

@@ -289,7 +289,7 @@ def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:
     made._array = Window(spec, (0,) * len(size), 0)
     made._storage = Storage(None)
     made._chain = ()
-    made._base = made._node = made._meta = None
+    made._base = made._node = made._grad_meta = None
     made._requires_grad = False
     made._nr = 0
     made._elements = elements

@@ -92,8 +92,8 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         memo.setdefault(id(memo), []).append(self._storage)  # keep ids unique
     out = rebuild(type(self), storage, _shown(self), "cpu", self._requires_grad, {})
     memo[id(self)] = out
-    if self._meta is not None and self._meta.grad is not None:
-        meta_of(out).grad = deepcopy(self._meta.grad, memo)
+    if self._grad_meta is not None and self._grad_meta.grad is not None:
+        meta_of(out).grad = deepcopy(self._grad_meta.grad, memo)
     import copy
 
     out.__dict__.update(copy.deepcopy(self.__dict__, memo))

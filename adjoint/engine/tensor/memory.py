@@ -212,13 +212,13 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     if not issubclass(cls, Tensor):
         raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
     made = _new(cls)
-    if self._meta is None and self._requires_grad:
-        self._meta = AutogradMeta()  # shared, so that a gradient reaches both
+    if self._grad_meta is None and self._requires_grad:
+        self._grad_meta = AutogradMeta()  # shared, so that a gradient reaches both
     for slot in (
         "_array",
         "_base",
         "_chain",
-        "_meta",
+        "_grad_meta",
         "_node",
         "_nr",
         "_requires_grad",

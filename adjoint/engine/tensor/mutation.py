@@ -220,7 +220,7 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
             target._requires_grad = True
         else:
             HOOKS.attach_constant(target)
-        if target._meta is not None and target._meta.retains_grad is not None:
+        if target._grad_meta is not None and target._grad_meta.retains_grad is not None:
             HOOKS.keep_retaining(target)
         return
     root = root_of(target)
@@ -229,7 +229,7 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
     chain = target._chain[len(root._chain) :]
     HOOKS.attach(HOOKS.view_scatter, (before, value), {"chain": chain}, root)
     for written in (root, target):
-        if written._meta is not None and written._meta.retains_grad is not None:
+        if written._grad_meta is not None and written._grad_meta.retains_grad is not None:
             HOOKS.keep_retaining(written)
 
 

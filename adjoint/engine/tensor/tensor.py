@@ -63,7 +63,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
         "_array",  # the strided array this window shows, or a Window where there is none
         "_base",  # (root, root's node when last seen) for a differentiable view
         "_chain",  # ((record, params), ...) from the storage's root to this window
-        "_meta",
+        "_grad_meta",
         "_node",
         "_nr",
         "_requires_grad",
@@ -72,7 +72,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
     _array: Any
     _base: tuple[Tensor, Any] | None
     _chain: tuple[tuple[Any, dict[str, Any]], ...]
-    _meta: AutogradMeta | None
+    _grad_meta: AutogradMeta | None
     _node: Any
     _nr: int
     _requires_grad: bool
@@ -167,9 +167,11 @@ class Tensor(TensorMethods, metaclass=TensorType):
         """The accumulated gradient, or None."""
         if CONTEXT.capture is not None:
             return CONTEXT.capture.read_grad(self)
-        if self._node is not None and (self._meta is None or self._meta.retains_grad is None):
+        if self._node is not None and (
+            self._grad_meta is None or self._grad_meta.retains_grad is None
+        ):
             warn_of_lost_grad()
-        return None if self._meta is None else self._meta.grad
+        return None if self._grad_meta is None else self._grad_meta.grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -211,9 +213,9 @@ def _unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int
 
 def meta_of(tensor: Tensor) -> AutogradMeta:
     """The tensor's autograd extras, made on first use."""
-    if tensor._meta is None:
-        tensor._meta = AutogradMeta()
-    return tensor._meta
+    if tensor._grad_meta is None:
+        tensor._grad_meta = AutogradMeta()
+    return tensor._grad_meta
 
 
 def warn_of_lost_grad() -> None:
@@ -267,7 +269,7 @@ def wrap(array: Any) -> Tensor:
     t._requires_grad = False
     t._node = None
     t._nr = 0
-    t._meta = None
+    t._grad_meta = None
     return t
 
 
@@ -281,7 +283,7 @@ def wrap_all(arrays: Iterable[Any]) -> list[Tensor]:
         t._storage = s = new(storage)
         s.buffer = array
         s.version = s.birth = t._nr = 0
-        s.level = s.payload = s.trace = t._base = t._node = t._meta = None
+        s.level = s.payload = s.trace = t._base = t._node = t._grad_meta = None
         t._chain = ()
         t._requires_grad = False
         made.append(t)
@@ -298,7 +300,7 @@ def window(source: Tensor, array: Any, record: Any, params: dict[str, Any]) -> T
     t._requires_grad = False
     t._node = None
     t._nr = 0
-    t._meta = None
+    t._grad_meta = None
     return t
 
 
@@ -312,7 +314,7 @@ def alias(source: Tensor) -> Tensor:
     t._requires_grad = False
     t._node = None
     t._nr = 0
-    t._meta = None
+    t._grad_meta = None
     return t
 
 
@@ -355,7 +357,7 @@ def symbolic(spec: Spec, storage: Storage, strides: tuple[int, ...] | None = Non
     t._requires_grad = False
     t._node = None
     t._nr = 0
-    t._meta = None
+    t._grad_meta = None
     return t
 
 

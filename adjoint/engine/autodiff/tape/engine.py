@@ -237,7 +237,7 @@ class Backward:
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
         """A leaf's total: hooks, then accumulation or capture."""
-        meta = leaf._meta
+        meta = leaf._grad_meta
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):
                 replaced = hook(grad)
@@ -257,7 +257,7 @@ class Backward:
                 grad = grad if replaced is None else as_one(replaced)
             grad = claim(grad)  # a hook may have kept it
         accumulate_grad(leaf, grad, keep_graph=self.create_graph)
-        meta = leaf._meta
+        meta = leaf._grad_meta
         if meta is not None and meta.accumulate_hooks:
             for hook in tuple(meta.accumulate_hooks.values()):
                 hook(leaf)

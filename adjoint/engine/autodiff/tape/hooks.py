@@ -117,4 +117,4 @@ HOOKS.keep_retaining = keep_retaining
 @prop
 def retains_grad(self: Tensor) -> bool:
     """Whether this non-leaf keeps its gradient."""
-    return self._meta is not None and self._meta.retains_grad is not None
+    return self._grad_meta is not None and self._grad_meta.retains_grad is not None

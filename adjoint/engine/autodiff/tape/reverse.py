@@ -167,7 +167,7 @@ def backward(
         run.run(_roots(roots, grads))
         for t, edge in inner:
             if edge in run.found:
-                held = None if t._meta is None else t._meta.grad
+                held = None if t._grad_meta is None else t._grad_meta.grad
                 found = run.found[edge]
                 set_grad(t, claim(found) if held is None else held + found)
 

@@ -44,7 +44,7 @@ class Effects:
         self.joined: list[tuple[OutsideTensor, OutsideTensor]] = []
         reshaped = {id(step.tensor) for step in trace.rebound if step.how == "window"}
         for tensor, (node, _, required, _, before, _) in trace.journal.items():
-            now = None if tensor._meta is None else tensor._meta.grad
+            now = None if tensor._grad_meta is None else tensor._grad_meta.grad
             if not outputs.is_outside(tensor):
                 if now is not None and outputs.returns(tensor):
                     self.result_grads.append((outputs.recipe(tensor), outputs.recipe(now)))

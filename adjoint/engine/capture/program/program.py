@@ -147,7 +147,7 @@ class Program:
         """Whether gradients that were looked for are there, or not, as they were."""
         there = []
         for ref, expected in self.grads_seen:
-            meta = ref.of(leaves)._meta
+            meta = ref.of(leaves)._grad_meta
             grad = None if meta is None else meta.grad
             if grad is None or expected is None:
                 if grad is not expected:

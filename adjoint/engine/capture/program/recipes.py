@@ -91,7 +91,7 @@ class Gradient:
     holder: OutsideTensor
 
     def make(self, call: Making) -> Any:
-        return self.holder.of(call.leaves)._meta.grad
+        return self.holder.of(call.leaves)._grad_meta.grad
 
 
 @dataclass(frozen=True, slots=True)

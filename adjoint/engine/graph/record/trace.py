@@ -465,7 +465,7 @@ class Trace(Streams):
     def touch(self, tensor: Tensor) -> None:
         """Note the fields of a tensor before the first change to them."""
         if tensor not in self.journal:
-            grad = None if tensor._meta is None else tensor._meta.grad
+            grad = None if tensor._grad_meta is None else tensor._grad_meta.grad
             self.journal[tensor] = (
                 tensor._node,
                 tensor._nr,
@@ -516,7 +516,7 @@ class Trace(Streams):
 
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """A tensor's gradient; whether an outside tensor has one becomes a guard."""
-        grad = None if tensor._meta is None else tensor._meta.grad
+        grad = None if tensor._grad_meta is None else tensor._grad_meta.grad
         known = tensor in self.grads_set or tensor in self.grads_seen
         inside = tensor._storage.trace is self and id(tensor) not in self.rebound_ids
         if known or inside:
@@ -567,5 +567,5 @@ class Trace(Streams):
             tensor._node, tensor._nr = node, nr
             tensor._requires_grad, tensor._base = requires_grad, base
             tensor._array, tensor._storage, tensor._chain = window
-            if tensor._meta is not None or grad is not None:
+            if tensor._grad_meta is not None or grad is not None:
                 meta_of(tensor).grad = grad
