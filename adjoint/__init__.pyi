@@ -111,6 +111,7 @@ from adjoint.engine.tensor.tensor import TensorType as TensorType
 from adjoint.engine.tensor.memory import TypedStorage as TypedStorage
 from adjoint.engine.tensor.memory import UntypedStorage as UntypedStorage
 from adjoint.checks import _assert as _assert
+from adjoint.checks import _assert_async as _assert_async
 from adjoint.checks import _check as _check
 from adjoint.checks import _check_index as _check_index
 from adjoint.checks import _check_is_size as _check_is_size
