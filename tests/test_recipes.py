@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from argparse import Namespace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,10 @@ import pytest
 import adjoint as ad
 from adjoint.cli import main
 from adjoint.data import DataLoader
+from adjoint.data.readers import CharacterDataset
+from adjoint.data.readers.images import rgb
 from adjoint.training import Trainer
+from adjoint.training.recipes import _table, csv, gpt
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +153,145 @@ def test_version_doctor_and_bare_module(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("adjoint 0.")
     assert main(["doctor"]) == 0
     assert "all is well" in capsys.readouterr().out
+
+
+def flats(path: str, separator: str = ",", gap: bool = False) -> None:
+    lines = ["date;city;rooms;price;area;balcony".replace(";", separator)]
+    for k in range(40):
+        area = "" if gap and k == 5 else 20.5 + k
+        cells = [f"2024-0{1 + k % 9}-1{k % 7}", ("Köln", "Bonn")[k % 2], 1 + k % 3,
+                 1000.5 * (k + 20), area, ("yes", "no")[k < 20]]  # fmt: skip
+        lines.append(separator.join(str(cell) for cell in cells))
+    Path(path).write_text("\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_found_and_columns_told(
+    separator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flats("f.csv", separator)
+    chosen = Namespace(file="f.csv", target="price", encoding="utf-8", decimal=".", missing="no")
+    columns, features, target, cells = csv.table(chosen)
+    assert [c.holds for c in columns] == ["date", "choice", "number", "number", "choice"]
+    assert (features.shape, target.name, len(cells)) == ((40, 7), "price", 40)
+    assert features[:2, 1:3].tolist() == [[0, 1], [1, 0]]  # Bonn, Köln
+    assert features[9, 0] == date(2024, 1, 12).toordinal()
+    assert capsys.readouterr().out == ""
+
+
+def test_predictions_of_new_rows_are_the_networks(capsys: pytest.CaptureFixture[str]) -> None:
+    flats("f f.csv")
+    command = ["train", "csv", "f f.csv", "--epochs", "1", "--no-compile"]
+    assert main([*command, "--target", "price"]) == 0
+    said = capsys.readouterr().out
+    assert "price (a number) from date, city, rooms, area, balcony" in said
+    assert "adjoint train csv 'f f.csv' --target price --epochs 2" in said
+    new = "balcony;area;rooms;city;date\nyes;33.5;2;Bonn;2024-03-04\nno;21;1;Köln;2024-05-06\n"
+    Path("new.csv").write_text(new, encoding="utf-8")
+    assert main(["predict", "runs/csv", "new.csv"]) == 0
+    name, *told = capsys.readouterr().out.split()
+    kept = ad.load("runs/csv/model.pt")["settings"]
+    days = [date(2024, 3, 4).toordinal(), date(2024, 5, 6).toordinal()]
+    raw = np.array([[days[0], 1, 0, 2, 33.5, 0, 1], [days[1], 0, 1, 1, 21, 1, 0]])
+    scaled = (raw - np.array(kept["mean"])) / np.array(kept["spread"])
+    scores = csv.restored("runs/csv")(ad.tensor(scaled, dtype=ad.float32))
+    wanted = scores.detach().numpy()[:, 0] * kept["target_spread"] + kept["target_mean"]
+    assert name == "price"
+    assert np.allclose([float(t) for t in told], wanted, rtol=1e-4)
+    for bad, told_of in [("Bonn", "'Paris' in the column 'city'"), ("33.5", "column 'area'")]:
+        Path("bad.csv").write_text(new.replace(bad, {"Bonn": "Paris"}.get(bad, "")))
+        assert main(["predict", "runs/csv", "bad.csv"]) == 2
+        shown = capsys.readouterr()
+        assert told_of in shown.err
+        assert shown.out == ""
+
+
+def test_whole_numbers_that_do_not_come_again_are_numbers() -> None:
+    def asked(cells: list[str], kind: str | None = None) -> list[str] | None:
+        chosen = Namespace(file="t.csv", decimal=".", kind=kind)
+        return csv.classes_of(_table.Column("y", "number"), cells, chosen)
+
+    assert asked([str(1000 * k) for k in range(20)]) is None
+    assert asked(["3", "1"] * 10) == ["1", "3"]
+    assert asked(["3", "1"] * 10, "number") is None
+    assert asked(["0.5", "1"] * 10, "classes") == ["0.5", "1"]
+
+
+def test_rows_with_gaps_are_left_out_when_told(capsys: pytest.CaptureFixture[str]) -> None:
+    flats("f.csv", gap=True)
+    chosen = Namespace(file="f.csv", target=None, encoding="utf-8", decimal=".", missing="drop")
+    assert len(csv.table(chosen)[3]) == 39
+    assert "left out 1 of 40 rows: the column 'area' has empty cells" in capsys.readouterr().out
+
+
+MESSY = [
+    ("a;y\n1,5;2\n2,5;3\n", ["csv"], "Pass --decimal ,"),
+    ("a,a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
+    ("y\n1\n2\n", ["csv"], "the only column is 'y'"),
+    ("a,d\n1,2024-01-02\n2,2024-01-03\n", ["csv"], "holds dates"),
+    ("a,b\n1,ö\n", ["csv", "--encoding", "ascii"], "Try --encoding latin-1"),
+    ("a,b\n1,2\n", ["csv", "--encoding", "utf-9"], "no encoding 'utf-9'"),
+    ("", ["gpt"], "0 characters are too few"),
+    ("Hallo", ["gpt"], "Give more text or --length 1"),
+    ("ö" * 300, ["gpt", "--encoding", "ascii"], "Try --encoding latin-1"),
+]
+
+
+@pytest.mark.parametrize(("text", "command", "told"), MESSY)
+def test_messy_files_are_refused_with_what_helps(
+    text: str, command: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("messy").write_text(text, encoding="utf-8")
+    assert main(["train", command[0], "messy", *command[1:]]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("characters", "length"), [(3, 1), (110, 36), (141, 64), (5000, 64)])
+def test_no_piece_reaches_into_the_test(characters: int, length: int) -> None:
+    text = "ab" * characters
+    chosen = Namespace(file=None, length=length, blocks=200)
+    train, test = gpt.pieces(CharacterDataset(text[:characters], length), chosen)
+    assert max(train) + length < min(test) + 1  # its last target before the test's first
+
+
+def test_pictures_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("dark", "light"):
+        Path("pets", name).mkdir(parents=True)
+        for n in range(3):
+            pixels = np.full((4 + n, 5, 3), 200 * (name == "light"), np.uint8)
+            np.save(f"pets/{name}/{n}.npy", pixels)
+    Path("pets/dark/bad.png").write_bytes(b"no picture")
+    command = ["train", "images", "pets", "--epochs", "1", "--size", "8", "--no-compile"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "bad.png" in error
+    assert "--skip-broken" in error
+    assert "0x" not in error
+    assert main([*command, "--skip-broken"]) == 0
+    assert "left out, since it cannot be read: pets/dark/bad.png" in capsys.readouterr().out
+    assert main(["predict", "runs/images", "pets/light/0.npy"]) == 0
+    assert re.fullmatch(r"pets/light/0.npy: (dark|light) \(\d+\.\d%\)\n", capsys.readouterr().out)
+
+
+def test_inks_become_light() -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("CMYK", (4, 4), (0, 255, 255, 0)).save("red.jpg", quality=100)
+    red = rgb("red.jpg").astype(int)
+    assert red.shape == (4, 4, 3)
+    assert np.abs(red - np.array([255, 0, 0])).max() < 8
+
+
+def test_a_text_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("song.txt").write_text("Über la li lo, " * 9, encoding="utf-8")
+    command = ["train", "gpt", "song.txt", "--epochs", "1", "--length", "4", "--blocks", "8"]
+    assert main([*command, "--no-compile"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "runs/gpt", "Über"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Über")
+    assert len(said) == 4 + gpt.WRITTEN + 1
+    assert main(["predict", "runs/gpt", "XYZ"]) == 2
+    assert main(["predict", "nowhere", "x"]) == 2
+    assert "there is no nowhere/model.pt" in capsys.readouterr().err.replace("\\", "/")

@@ -1,4 +1,4 @@
-"""The `adjoint` command: run, train, explain, export, bench, doctor, launch, plan, info."""
+"""The `adjoint` command: run, train, predict, explain, export, bench, doctor, plan and more."""
 
 from __future__ import annotations
 
@@ -96,6 +96,10 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("recipe", nargs="?", help="a recipe's name or a .py file; none lists them")
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
 
+    predict = commands.add_parser("predict", help="use what `adjoint train` made")
+    predict.add_argument("folder", help="where it was trained into, such as runs/csv")
+    predict.add_argument("inputs", nargs="+", help="tables, pictures, or beginnings of a text")
+
     explain = commands.add_parser("explain", help="run a script; a page about what it compiled")
     explain.add_argument("-o", "--output", help="the page to write; by default script.html")
     explain.add_argument("script", help="the file to run")
@@ -140,6 +144,10 @@ def dispatch(chosen: argparse.Namespace) -> int:
         from adjoint.cli.train import train_recipe
 
         return train_recipe(chosen.recipe, chosen.args)
+    if chosen.command == "predict":
+        from adjoint.cli.predict import predict
+
+        return predict(chosen.folder, chosen.inputs)
     if chosen.command == "explain":
         from adjoint.cli.explain import explain_script
 

@@ -19,9 +19,12 @@ from adjoint.engine.core import libraries
 from adjoint.engine.core.budget import Budget, FileRefusal
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
+ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")  # of an object, which tells nobody anything
 NPY = b"\x93NUMPY"
 # Those whose decoders decode; others run programs (EPS) or fetch further files.
 PILLOW = ("JPEG", "BMP", "WEBP", "TIFF", "GIF", "PNG", "PPM")
+# One bit as bytes, places in a palette as the colours there; inks and other spaces as light.
+SHOWN_AS = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "LAB": "RGB", "HSV": "RGB"}
 STRIP = 256  # lines taken from Pillow at a time
 _SPACE = rb"(?:\s|#[^\n]{0,10000}\n){1,100}"
 _NETPBM = re.compile(rb"P[56]" + (_SPACE + rb"(\d{1,9})") * 3 + rb"\s")
@@ -67,8 +70,7 @@ def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None
             budget.spend((8 if mode is None else 12) * width * height, "an image of its size")
             if image.mode == "P" and data[:8] == png.SIGNATURE:
                 png.check_palette(data, image.getextrema()[1])
-            # One bit as bytes, places in a palette as the colours there.
-            wanted = mode or {"1": "L", "P": "RGB"}.get(image.mode)
+            wanted = mode or SHOWN_AS.get(image.mode)
             shown = image if wanted is None else image.convert(wanted)
             corner = np.asarray(shown.crop((0, 0, 1, 1)))
             out = np.empty((height, width, *corner.shape[2:]), corner.dtype)
@@ -81,7 +83,7 @@ def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None
     except Exception as error:  # its decoders raise whatever they like
         raise RuntimeError(
             f"{budget.what}: damaged, or no image of a kind that is read "
-            f"({type(error).__name__}: {str(error)[:200]})"
+            f"({type(error).__name__}: {ADDRESS.sub('it', str(error))[:200]})"
         ) from error
 
 

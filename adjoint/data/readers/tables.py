@@ -19,7 +19,11 @@ SHORT = 6  # characters; such cells take far more memory than room in a file
 
 
 def read_csv(
-    path: str | os.PathLike[str], *, delimiter: str = ",", header: bool | None = None
+    path: str | os.PathLike[str],
+    *,
+    delimiter: str = ",",
+    header: bool | None = None,
+    encoding: str = "utf-8-sig",
 ) -> tuple[list[str], list[list[str]]]:
     """The column names and the rows of a table, as text.
 
@@ -28,10 +32,11 @@ def read_csv(
         delimiter: what stands between columns.
         header: whether the first row has the names; unless given, it does if no cell of it is a
             number.
+        encoding: of the file.
     """
     budget = Budget(os.path.getsize(path), f"read_csv: {os.fspath(path)}")
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with open(path, newline="", encoding=encoding) as file:
             rows = list(_rows(csv.reader(file, delimiter=delimiter), budget))
     except (csv.Error, UnicodeDecodeError, ValueError) as error:
         raise RuntimeError(f"{budget.what}: damaged, or no table of text: {error}") from error

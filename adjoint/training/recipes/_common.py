@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from adjoint import nn, optim
 from adjoint.data import DataLoader, Subset
 from adjoint.engine.core.arguments import Parser, positive, rate, seed
 from adjoint.engine.ops.random.random import randperm
+from adjoint.io import load, save
 from adjoint.metrics import Metric
 from adjoint.random import manual_seed
 from adjoint.training.trainer import Trainer
+
+MODEL = "model.pt"  # what `adjoint predict` reads
 
 
 def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float) -> Parser:
@@ -73,6 +77,8 @@ def fit(
         clip_norm=1.0,
         folder=chosen.folder,
     )
+    # An earlier run's would be taken for this one's if it is interrupted.
+    (Path(chosen.folder) / MODEL).unlink(missing_ok=True)
     trainer.fit(
         DataLoader(train, batch_size=min(chosen.batch_size, len(train)), shuffle=True),
         DataLoader(test, batch_size=min(256, len(test))),
@@ -82,10 +88,50 @@ def fit(
     return trainer
 
 
+def keep(folder: str, recipe: str, model: nn.Module, settings: dict[str, Any]) -> None:
+    """Write what `adjoint predict` needs: weights, and how inputs become numbers."""
+    kept = {"recipe": recipe, "settings": settings, "weights": model.state_dict()}
+    save(kept, Path(folder) / MODEL)
+
+
+def kept(folder: str, recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings and weights that `keep` wrote."""
+    found = kept_by(folder)
+    if found["recipe"] != recipe:
+        raise ValueError(f"{folder}: was trained by {found['recipe']!r}, not by {recipe!r}")
+    return found["settings"], found["weights"]
+
+
+def kept_by(folder: str) -> dict[str, Any]:
+    """What `keep` wrote."""
+    path = Path(folder) / MODEL
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path}; `adjoint train csv`, `images` and `gpt` write it when they end"
+        )
+    found = load(path)
+    if not isinstance(found, dict) or found.keys() != {"recipe", "settings", "weights"}:
+        raise ValueError(f"{path}: not what `adjoint train` writes")
+    return found
+
+
+def not_text(path: str, encoding: str) -> ValueError:
+    """The refusal of a file in another encoding."""
+    name = encoding.removesuffix("-sig")
+    return ValueError(f"{path}: not {name} text. Try --encoding latin-1 (or cp1252, utf-16).")
+
+
+def command(*words: str) -> str:
+    """A command line to copy."""
+    return shlex.join(["adjoint", *words])
+
+
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:
     """Say how it went, where things are, and what to do next."""
     print(f"\n{result}")
     print(f"  checkpoint  {Path(folder) / 'last.pt'}")
+    if (Path(folder) / MODEL).is_file():
+        print(f"  model       {Path(folder) / MODEL}")
     if picture is not None:
         print(f"  picture     {picture}")
     print("next:")

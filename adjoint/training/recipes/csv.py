@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import csv
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +14,14 @@ import numpy as np
 import adjoint as ad
 from adjoint import nn
 from adjoint.data import TensorDataset
-from adjoint.data.readers import CSVDataset
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
-from adjoint.training.recipes import _common
+from adjoint.training.recipes import _common, _table
 from adjoint.training.trainer import Trainer
 
-CLASSES = 50  # whole numbers with no more values than this are classes
+CLASSES = 50  # whole numbers with no more values than this may be classes
+EACH = 4  # rows that a class has on average, at least; whole numbers that vary more are numbers
 
 
 def network(inputs: int, outputs: int) -> nn.Module:
@@ -29,50 +32,79 @@ def network(inputs: int, outputs: int) -> nn.Module:
     )  # fmt: skip
 
 
-def table(path: str, target: str | None) -> tuple[CSVDataset, str]:
-    """The table, and the name of the column to predict: the last one unless it is given."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path!r}")
-    names = CSVDataset(path).names
-    name = names[-1] if target is None else target
+def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.Column, list[str]]:
+    """What is learned from, as columns and numbers, and what is learned, as column and cells."""
+    path, decimal = chosen.file, chosen.decimal
+    names, rows = _table.read(path, chosen.encoding)
+    name = names[-1] if chosen.target is None else chosen.target
     if name not in names:
         close, have = did_you_mean(name, names), ", ".join(names)
         raise ValueError(f"--target: {path} has no column {name!r}{close or '.'} It has {have}")
-    for column, found in CSVDataset(path).categories.items():
-        refuse_gaps(path, column, found)
-    data = CSVDataset(path, target=name)
-    # What differs in every row (a name, a number of an order) says nothing of another row.
-    labels = [c for c in data.columns if len(data.categories.get(c, ())) == len(data.features)]
-    if labels and len(labels) < len(data.columns):
-        print(f"left out, since every row has another: {', '.join(labels)}")
-        data = CSVDataset(path, name, [c for c in data.columns if c not in labels])
-    return data, name
+    if len(rows) < 2:
+        raise ValueError(f"{path}: {len(rows)} rows are too few to learn from")
+    if len(names) < 2:
+        raise ValueError(f"{path}: the only column is {name!r}; there is nothing to predict it by")
+    columns = [_table.column(path, n, [r[k] for r in rows], decimal) for k, n in enumerate(names)]
+    rows = without_gaps(columns, rows, chosen)
+    target = columns[names.index(name)]
+    used = _table.usable([c for c in columns if c is not target], len(rows))
+    if not used:
+        raise ValueError(f"{path}: no column is left to predict {name!r} by")
+    places = [names.index(c.name) for c in used]
+    cells = [row[names.index(name)] for row in rows]
+    return used, _table.features(used, places, rows, decimal), target, cells
 
 
-def refuse_gaps(path: str, column: str, found: Sequence[str]) -> None:
-    """Refuse a column of numbers in which some cells are none: they would be taken for names."""
-    gaps = [cell for cell in found if not is_number(cell)]
-    empty = any(not cell.strip() for cell in found)
-    if empty or len(gaps) < len(found) / 2:
-        what = "empty cells" if empty else f"cells that are no numbers, such as {gaps[0]!r}"
+def without_gaps(
+    columns: Sequence[_table.Column], rows: list[list[str]], chosen: argparse.Namespace
+) -> list[list[str]]:
+    """The rows in which every cell fits its column; others are refused unless told to drop them."""
+    gaps = [_table.gap(columns, range(len(columns)), row, chosen.decimal) for row in rows]
+    found = next((each for each in gaps if each is not None), None)
+    if found is None:
+        return rows
+    column, cell = found
+    what = f"cells that are no {column.holds}, such as {cell!r}" if cell.strip() else "empty cells"
+    said = f"the column {column.name!r} has {what}"
+    if chosen.missing != "drop":
         raise ValueError(
-            f"{path}: the column {column!r} has {what}. Fill them in or drop the rows."
+            f"{chosen.file}: {said}. Fill them in, or pass --missing drop to leave out such rows."
         )
+    full = [row for row, each in zip(rows, gaps, strict=True) if each is None]
+    print(f"left out {len(rows) - len(full)} of {len(rows)} rows: {said}")
+    if len(full) < 2:
+        raise ValueError(f"{chosen.file}: {len(full)} rows are too few to learn from")
+    return full
 
 
-def is_number(cell: str) -> bool:
-    """Whether a cell holds a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def normalised(features: Any, rows: Any) -> Any:
-    """Columns with mean 0 and deviation 1, by the rows to learn from."""
-    seen = features[rows]
-    return (features - seen.mean(dim=0)) / seen.std(dim=0).clamp(min=1e-6)
+def classes_of(target: _table.Column, cells: Sequence[str], chosen: Any) -> list[str] | None:
+    """The classes that a column names, in order; None if it holds numbers."""
+    if target.holds == "choice":
+        if len(target.kinds) > CLASSES:
+            raise ValueError(
+                f"{chosen.file}: the column {target.name!r} holds {len(target.kinds)} kinds of "
+                f"text; at most {CLASSES} can be told apart. Choose another with --target."
+            )
+        if chosen.kind == "number":
+            raise ValueError(f"--as number: the column {target.name!r} holds text")
+        return list(target.kinds)
+    if target.holds == "date":
+        raise ValueError(
+            f"{chosen.file}: the column {target.name!r} holds dates, which are not predicted. "
+            "Choose another with --target."
+        )
+    numbers = [target.number(cell, chosen.decimal) for cell in cells]
+    values = sorted({float(v) for v in numbers if v is not None})
+    few = len(values) <= CLASSES
+    likely = few and len(values) * EACH <= len(cells) and all(v.is_integer() for v in values)
+    if chosen.kind == "classes" and not few:
+        raise ValueError(
+            f"--as classes: the column {target.name!r} has {len(values)} values; "
+            f"at most {CLASSES} can be told apart"
+        )
+    if chosen.kind == "number" or not (likely or chosen.kind == "classes"):
+        return None
+    return [f"{v:g}" if not v.is_integer() else str(int(v)) for v in values]
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -80,28 +112,42 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser = _common.options("csv", __doc__, epochs=40, batch=64, lr=3e-3)
     parser.add_argument("file", help="the table; its first row may name the columns")
     parser.add_argument("--target", help="the column to predict; the last one unless given")
+    parser.add_argument(
+        "--as", dest="kind", choices=("classes", "number"), help="what the column to predict holds"
+    )
+    parser.add_argument(
+        "--missing", choices=("refuse", "drop"), default="refuse", help="rows with gaps"
+    )
+    parser.add_argument("--decimal", choices=(".", ","), default=".", help="the point of numbers")
+    parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
-    data, name = table(chosen.file, chosen.target)
-    targets = data.targets
-    assert targets is not None
-    if not bool(data.features.isfinite().all()):
-        raise ValueError(f"{chosen.file}: some cells are empty or not finite. Fill or drop them.")
-    order = ad.randperm(len(targets))
-    held = max(1, len(targets) // 5)
+    columns, features, target, cells = table(chosen)
+    order = ad.randperm(len(cells))
+    held = max(1, len(cells) // 5)
     test, train = order[:held], order[held:]
-    if not len(train):
-        raise ValueError(f"{chosen.file}: {len(targets)} rows are too few to learn from")
-    x = normalised(data.features, train)
-    known = data.categories.get(name)
-    whole = not targets.dtype.is_floating_point
-    if whole and len(targets.unique()) <= CLASSES:
-        values = sorted(set(targets.tolist()))
-        names = known or [str(v) for v in values]
-        y = targets.clone()
-        for k, v in enumerate(values):
-            y[targets == v] = k
-        return classify(x, y, names, (train, test), name, chosen)
-    return regress(x, targets.float().unsqueeze(1), (train, test), name, chosen)
+    seen = features[train.numpy()]
+    mean, spread = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
+    x = ad.tensor((features - mean) / spread, dtype=ad.float32)
+    settings: dict[str, Any] = {
+        "target": target.name,
+        "columns": _table.kept(columns),
+        "mean": mean.tolist(),
+        "spread": spread.tolist(),
+        "decimal": chosen.decimal,
+        "encoding": chosen.encoding,
+    }
+    names = classes_of(target, cells, chosen)
+    what = "a number" if names is None else f"{len(names)} classes"
+    print(f"{len(cells)} rows; {target.name} ({what}) from {', '.join(c.name for c in columns)}")
+    if names is None:
+        numbers = np.array([target.number(cell, chosen.decimal) for cell in cells])
+        return regress(x, numbers[:, None], (train, test), settings, chosen)
+    values = [target.number(cell, chosen.decimal) for cell in cells]
+    place = {value: k for k, value in enumerate(sorted({v for v in values if v is not None}))}
+    if target.holds == "choice":
+        place = {float(k): k for k in range(len(names))}
+    y = ad.tensor([place[v] for v in values if v is not None])
+    return classify(x, y, names, (train, test), settings, chosen)
 
 
 def sets(x: Any, y: Any, parts: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -111,7 +157,7 @@ def sets(x: Any, y: Any, parts: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def classify(
-    x: Any, y: Any, names: list[str], parts: tuple[Any, Any], column: str, chosen: Any
+    x: Any, y: Any, names: list[str], parts: tuple[Any, Any], settings: Any, chosen: Any
 ) -> int:
     """Train on classes."""
     train, test = sets(x, y, parts)
@@ -124,37 +170,95 @@ def classify(
     picture = confusion_picture(Path(chosen.folder) / "csv.png", trainer.history, counts, names)
     reached = trainer.history[-1]["validation_accuracy"]
     most = counts.sum(1).max() / max(counts.sum(), 1)
-    end(trainer, chosen, f"{column}: accuracy {reached:.1%} on rows it has not seen "
+    _common.keep(chosen.folder, "csv", model, settings | {"classes": names})
+    end(trainer, chosen, f"{settings['target']}: accuracy {reached:.1%} on rows it has not seen "
         f"(always the commonest: {most:.1%})", picture)  # fmt: skip
     return 0
 
 
-def regress(x: Any, y: Any, parts: tuple[Any, Any], column: str, chosen: Any) -> int:
+def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen: Any) -> int:
     """Train on numbers, scaled for the network and back for people."""
-    mean, spread = y[parts[0]].mean(), y[parts[0]].std().clamp(min=1e-9)
-    train, test = sets(x, (y - mean) / spread, parts)
-    trainer = _common.fit(network(x.shape[1], 1), nn.MSELoss(), train, test, chosen)
-    guesses = trainer.predict([x[parts[1]]]) * spread + mean
-    actual = y[parts[1]]
+    seen = numbers[parts[0].numpy()]
+    mean, spread = float(seen.mean()), max(float(seen.std()), 1e-9)
+    train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
+    model = network(x.shape[1], 1)
+    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen)
+    guesses = trainer.predict([x[parts[1]]]).double().numpy() * spread + mean
+    actual = numbers[parts[1].numpy()]
     picture = prediction_picture(
         Path(chosen.folder) / "csv.png", trainer.history,
         actual[:, 0].tolist(), guesses[:, 0].tolist(),
     )  # fmt: skip
-    error = float((guesses - actual).abs().mean())
-    usual = float((actual - mean).abs().mean())
-    end(trainer, chosen, f"{column}: mean error {error:.4g} on rows it has not seen "
+    error = float(np.abs(guesses - actual).mean())
+    usual = float(np.abs(actual - mean).mean())
+    scale = {"target_mean": mean, "target_spread": spread}
+    _common.keep(chosen.folder, "csv", model, settings | {"classes": None} | scale)
+    end(trainer, chosen, f"{settings['target']}: mean error {error:.4g} on rows it has not seen "
         f"(always the mean: {usual:.4g})", picture)  # fmt: skip
     return 0
 
 
 def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None:
     """Say how it went."""
+    again = ["--target", chosen.target] if chosen.target is not None else []
+    again += ["--as", chosen.kind] if chosen.kind is not None else []
+    for option, usual in (("missing", "refuse"), ("decimal", "."), ("encoding", "utf-8-sig")):
+        value = getattr(chosen, option)
+        again += [f"--{option}", value] if value != usual else []
     _common.finish(
         result,
         chosen.folder,
         picture,
         [
-            f"adjoint train csv {chosen.file} --epochs {2 * trainer.epoch}",
+            _common.command("predict", chosen.folder, "NEW.csv") + "   # new rows",
+            _common.command(
+                "train", "csv", chosen.file, *again, "--epochs", str(2 * trainer.epoch)
+            ),
             "docs/tutorials/own_loop.md: the same as a program that you can change",
         ],
     )
+
+
+def restored(folder: str) -> nn.Module:
+    """The network that was trained into a folder; it takes rows scaled as in training."""
+    settings, weights = _common.kept(folder, "csv")
+    width = sum(c.width for c in _table.restored(settings["columns"]))
+    model = network(width, len(settings["classes"] or [0])).eval()
+    model.load_state_dict(weights)
+    return model
+
+
+def predict(folder: str, inputs: Sequence[str]) -> None:
+    """Print a table with the prediction for each row of the given tables."""
+    settings, _ = _common.kept(folder, "csv")
+    model, columns = restored(folder), _table.restored(settings["columns"])
+    classes, decimal = settings["classes"], settings["decimal"]
+    out = [[settings["target"], *(["probability"] if classes else [])]]
+    for path in inputs:
+        names, rows = _table.read(path, settings["encoding"])
+        absent = [c.name for c in columns if c.name not in names]
+        if absent:
+            raise ValueError(f"{path}: it lacks the column {absent[0]!r}, which was learned from")
+        places = [names.index(c.name) for c in columns]
+        for k, row in enumerate(rows, 1):
+            found = _table.gap(columns, places, row, decimal)
+            if found is not None:
+                column, cell = found
+                wanted = ", ".join(column.kinds) or f"a {column.holds}"
+                raise ValueError(
+                    f"{path}, row {k}: {cell!r} in the column {column.name!r}; the table it "
+                    f"learned from had {wanted} there"
+                )
+        if not rows:
+            continue
+        x = _table.features(columns, places, rows, decimal) - np.array(settings["mean"])
+        with ad.no_grad():
+            scores = model(ad.tensor(x / np.array(settings["spread"]), dtype=ad.float32))
+        if classes is None:
+            numbers = scores.double().numpy() * settings["target_spread"]
+            out += ([f"{v:.6g}"] for v in (numbers + settings["target_mean"])[:, 0])
+        else:
+            likely, best = scores.softmax(-1).max(dim=-1)
+            for p, k in zip(likely.tolist(), best.tolist(), strict=True):
+                out.append([classes[k], f"{p:.3f}"])
+    csv.writer(sys.stdout, lineterminator="\n").writerows(out)

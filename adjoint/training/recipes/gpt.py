@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from adjoint.nn import functional as F
 from adjoint.training.recipes import _common
 
 WIDTH, HEADS, LAYERS = 128, 4, 4
+LENGTH = 64  # characters it looks back on
 WRITTEN = 200  # characters at the end
 
 
@@ -72,25 +74,56 @@ def loss_of(scores: Any, targets: Any) -> Any:
     return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
 
 
+def read(path: str, encoding: str) -> str:
+    """The text of a file."""
+    try:
+        return Path(path).read_text(encoding=encoding)
+    except LookupError:
+        raise ValueError(f"--encoding: there is no encoding {encoding!r}") from None
+    except UnicodeDecodeError as error:
+        raise _common.not_text(path, encoding) from error
+
+
+def check_length(text: str, chosen: argparse.Namespace) -> None:
+    """Refuse a text too short for a piece to learn from and another one to test on."""
+    blocks = len(text) - chosen.length
+    if blocks - max(blocks // 10, 1) >= chosen.length:
+        return
+    remedy = f" or --length {len(text) // 3}" if len(text) >= 4 else ""
+    raise ValueError(
+        f"{chosen.file or 'the text'}: {len(text)} characters are too few for --length "
+        f"{chosen.length}, which needs about {11 * chosen.length // 5 + 2}. Give more text{remedy}."
+    )
+
+
+def pieces(data: CharacterDataset, chosen: argparse.Namespace) -> tuple[list[int], list[int]]:
+    """Where the pieces to learn from and to test on begin; none reaches into what is tested."""
+    held = max(len(data) // 10, 1)
+    starts = ad.randint(0, len(data) - held - chosen.length + 1, (chosen.blocks,)).tolist()
+    return starts, list(range(len(data) - held, len(data), max(held // 64, 1)))
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     """Train on most of the text, test on its end, and write some."""
     parser = _common.options("gpt", __doc__, epochs=10, batch=16, lr=2e-3)
     parser.add_argument("file", nargs="?", help="a text; eight plays of Shakespeare unless given")
-    parser.add_argument("--length", type=positive, default=64, help="characters it looks back on")
+    parser.add_argument(
+        "--length", type=positive, default=LENGTH, help="characters it looks back on"
+    )
     parser.add_argument("--blocks", type=positive, default=1600, help="pieces of text an epoch")
+    parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
     if chosen.file is not None and not Path(chosen.file).is_file():
         raise FileNotFoundError(f"there is no file {chosen.file!r}")
-    text = Path(chosen.file).read_text(encoding="utf-8") if chosen.file else shakespeare()
+    text = read(chosen.file, chosen.encoding) if chosen.file else shakespeare()
+    check_length(text, chosen)
     data = CharacterDataset(text, chosen.length)
-    held = max(len(data) // 10, 1)
-    starts = ad.randint(0, max(len(data) - held, 1), (chosen.blocks,)).tolist()
-    ends = range(len(data) - held, len(data), max(held // 64, 1))
+    starts, ends = pieces(data, chosen)
     model = GPT(data.vocabulary_size, chosen.length)
     print(f"{len(text):,} characters, {data.vocabulary_size} kinds; "
           f"{sum(p.numel() for p in model.parameters()):,} parameters")  # fmt: skip
     train: Subset[Any] = Subset(data, starts)
-    test: Subset[Any] = Subset(data, list(ends))
+    test: Subset[Any] = Subset(data, ends)
     trainer = _common.fit(model, loss_of, train, test, chosen)
     model.eval()
     print("-" * 72)
@@ -98,13 +131,39 @@ def main(arguments: Sequence[str] = ()) -> int:
     print("-" * 72)
     loss = trainer.history[-1]["validation_loss"]
     again = [chosen.file] if chosen.file else []
+    if chosen.length != LENGTH:
+        again += ["--length", str(chosen.length)]
+    if chosen.encoding != "utf-8-sig":
+        again += ["--encoding", chosen.encoding]
+    settings = {"vocabulary": data.vocabulary, "length": chosen.length}
+    _common.keep(chosen.folder, "gpt", model, settings)
     _common.finish(
         f"loss {loss:.3f} a character on text it has not seen",
         chosen.folder,
         str(Path(chosen.folder) / "loss.png"),
         [
-            " ".join(["adjoint train gpt", *again, f"--epochs {4 * chosen.epochs}"]),
+            _common.command("predict", chosen.folder, text[:9].strip() or "a") + "   # go on",
+            _common.command("train", "gpt", *again, "--epochs", str(4 * chosen.epochs)),
             "docs/tutorials/transformer.md: how it works, from scratch",
         ],
     )
     return 0
+
+
+def restored(folder: str) -> GPT:
+    """The network that was trained into a folder; it takes characters by number."""
+    settings, weights = _common.kept(folder, "gpt")
+    model = GPT(len(settings["vocabulary"]), settings["length"]).eval()
+    model.load_state_dict(weights)
+    return model
+
+
+def predict(folder: str, inputs: Sequence[str]) -> None:
+    """Print each text and how it may go on."""
+    settings, _ = _common.kept(folder, "gpt")
+    model, vocabulary = restored(folder), settings["vocabulary"]
+    for text in inputs:
+        if not text:
+            raise ValueError("predict: the text to go on from is empty; give a character or more")
+        data = CharacterDataset(text, 0, vocabulary)
+        print(data.decode(model.write(data.encode(text)[None], WRITTEN)[0]))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint import nn
+from adjoint import nn, no_grad
 from adjoint.data import Dataset
 from adjoint.data.readers import ImageFolder
+from adjoint.data.readers.images import rgb
 from adjoint.data.transforms import Compose, Resize, ToTensor
 from adjoint.engine.core.arguments import positive
 from adjoint.metrics import Accuracy
@@ -40,8 +41,18 @@ def network(classes: int) -> nn.Module:
 class Kept(Dataset[Any]):
     """A dataset whose items are read once."""
 
-    def __init__(self, data: Any) -> None:
-        self.items = [data[k] for k in range(len(data))]
+    def __init__(self, data: ImageFolder, *, skip_broken: bool = False) -> None:
+        self.items, broken = [], []
+        for k, (path, _) in enumerate(data.samples):
+            try:
+                self.items.append(data[k])
+            except RuntimeError as error:
+                broken.append((path, error))
+        if broken and not skip_broken:
+            more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+            raise ValueError(f"{broken[0][1]}{more}. Remove it, or pass --skip-broken.")
+        for path, _ in broken:
+            print(f"left out, since it cannot be read: {path}")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -55,13 +66,19 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser = _common.options("images", __doc__, epochs=15, batch=32, lr=3e-3)
     parser.add_argument("images", help="the folder with a folder for each class")
     parser.add_argument("--size", type=positive, default=64, help="pixels of a side")
+    parser.add_argument("--skip-broken", action="store_true", help="leave out unreadable files")
     chosen = _common.begin(parser, arguments)
     if not Path(chosen.images).is_dir():
         raise FileNotFoundError(f"there is no folder {chosen.images!r}")
     side = (chosen.size, chosen.size)
     data = ImageFolder(chosen.images, Compose([ToTensor(), Resize(side, antialias=True)]))
-    print(f"{len(data)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
-    train, test = _common.divided(Kept(data))
+    if len(data.classes) < 2:
+        raise ValueError(
+            f"{chosen.images}: the only class is {data.classes[0]!r}. Make a folder for each class."
+        )
+    items = Kept(data, skip_broken=chosen.skip_broken)
+    print(f"{len(items)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
+    train, test = _common.divided(items)
     model = network(len(data.classes))
     trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
     some = [test[k] for k in range(min(SHOWN, len(test)))]
@@ -72,13 +89,46 @@ def main(arguments: Sequence[str] = ()) -> int:
     shown = np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some])
     picture = images_picture(Path(chosen.folder) / "images.png", trainer.history, shown, captions)
     reached = trainer.history[-1]["validation_accuracy"]
+    settings = {"classes": data.classes, "size": chosen.size}
+    _common.keep(chosen.folder, "images", model, settings)
     _common.finish(
         f"accuracy {reached:.1%} on pictures it has not seen",
         chosen.folder,
         picture,
         [
-            f"adjoint train images {chosen.images} --size {2 * chosen.size} --epochs 30",
+            _common.command("predict", chosen.folder, "NEW.png") + "   # a new picture",
+            _common.command(
+                "train",
+                "images",
+                chosen.images,
+                "--size",
+                str(2 * chosen.size),
+                "--epochs",
+                "30",
+                *(["--skip-broken"] if chosen.skip_broken else []),
+            ),
             "docs/tutorials/own_loop.md: the same as a program that you can change",
         ],
     )
     return 0
+
+
+def restored(folder: str) -> nn.Module:
+    """The network that was trained into a folder; it takes (B, 3, size, size) from 0 to 1."""
+    settings, weights = _common.kept(folder, "images")
+    model = network(len(settings["classes"])).eval()
+    model.load_state_dict(weights)
+    return model
+
+
+def predict(folder: str, inputs: Sequence[str]) -> None:
+    """Print the likeliest class of each picture."""
+    settings, _ = _common.kept(folder, "images")
+    model, classes = restored(folder), settings["classes"]
+    side = (settings["size"], settings["size"])
+    prepare = Compose([ToTensor(), Resize(side, antialias=True)])
+    for path in inputs:
+        with no_grad():
+            likely = model(prepare(rgb(path)).unsqueeze(0)).softmax(-1)[0]
+        best = int(likely.argmax())
+        print(f"{path}: {classes[best]} ({float(likely[best]):.1%})")
