@@ -436,3 +436,8 @@ def test_command(
     assert (tmp_path / "out" / "model.safetensors").stat().st_size > 60
     assert main(["export", file, "--to", "c", "--model", "none"]) == 2
     assert "defines no 'none'" in capsys.readouterr().err
+
+
+def test_what_the_function_raises_is_said() -> None:
+    with pytest.raises(RuntimeError, match="wants 6"):
+        aot(mlp().eval(), (ad.zeros(1, 7),))

@@ -15,6 +15,7 @@ from adjoint.engine.capture.capture import Captured
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import Made
+from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -150,14 +151,20 @@ class Recorder:
         self.tasks.append(task)
         return _never
 
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+        try:
+            return self.captured.recorded(args, kwargs)
+        except Raised as raised:  # what the function itself raises is what the caller is to see
+            raise raised.error from None
+
     def at(self, shapes: Mapping[int, Shape], dims: Mapping[int, Sequence[int]]) -> Recording:
         """The recording for tensors of these shapes, by leaf, of which some `dims` may change."""
         args, kwargs = self.call.resized(shapes, dims)
-        program = self.captured.recorded(args, kwargs)
+        program = self._recorded(args, kwargs)
         self.programs.append(program)
         task = self.tasks[-1]
         if program.restore is not None:  # it made state: the next call, which finds it, is alike?
-            later = self.captured.recorded(args, kwargs)
+            later = self._recorded(args, kwargs)
             self.programs.append(later)
             if later.text() != program.text():
                 raise ExportError(

@@ -23,11 +23,19 @@ MODEL = "model.pt"  # what `adjoint predict` reads
 def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float) -> Parser:
     """The options that every recipe has."""
     parser = Parser(prog=f"adjoint train {name}", description=about)
-    parser.add_argument("--epochs", type=positive, default=epochs)
-    parser.add_argument("--batch-size", type=positive, default=batch)
-    parser.add_argument("--lr", type=rate, default=lr)
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--folder", default=f"runs/{name}")
+    parser.add_argument(
+        "--epochs", type=positive, default=epochs, help=f"times through the data ({epochs})"
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, default=batch, help=f"samples of one step ({batch})"
+    )
+    parser.add_argument("--lr", type=rate, default=lr, help=f"how far a step goes ({lr})")
+    parser.add_argument("--seed", type=seed, default=0, help="of all that is random (0)")
+    parser.add_argument(
+        "--folder",
+        default=f"runs/{name}",
+        help=f"where checkpoint, model and picture go (runs/{name})",
+    )
     parser.add_argument(
         "--compile",
         action=argparse.BooleanOptionalAction,
