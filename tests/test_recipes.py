@@ -156,7 +156,7 @@ def test_version_doctor_and_bare_module(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def flats(path: str, separator: str = ",", gap: bool = False) -> None:
-    lines = ["date;city;rooms;price;area;balcony".replace(";", separator)]
+    lines = ["", "date;city;rooms;price;area;balcony".replace(";", separator)]
     for k in range(40):
         area = "" if gap and k == 5 else 20.5 + k
         cells = [f"2024-0{1 + k % 9}-1{k % 7}", ("Köln", "Bonn")[k % 2], 1 + k % 3,

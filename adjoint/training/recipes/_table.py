@@ -69,7 +69,7 @@ def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
         raise FileNotFoundError(f"there is no file {path!r}")
     try:
         with open(path, newline="", encoding=encoding) as file:
-            first = file.readline()
+            first = next((line for line in file if line.strip()), "")
         separator = max(SEPARATORS, key=lambda mark: len(next(csv.reader([first], delimiter=mark))))
         names, rows = read_csv(path, delimiter=separator, encoding=encoding)
     except LookupError:
