@@ -129,7 +129,7 @@ def test_an_interrupt_says_where_the_checkpoint_is(tmp_path: Path) -> None:
     )
     with pytest.raises(KeyboardInterrupt) as late:
         trainer.fit(Interrupted(data, 6), epochs=3)
-    assert "last.pt" in late.value.__notes__[0]
+    assert f"--resume {tmp_path / 'last.pt'}" in late.value.__notes__[0]
 
 
 class Interrupted:
@@ -295,3 +295,25 @@ def test_a_text_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "runs/gpt", "XYZ"]) == 2
     assert main(["predict", "nowhere", "x"]) == 2
     assert "there is no nowhere/model.pt" in capsys.readouterr().err.replace("\\", "/")
+
+
+def test_one_class_is_nothing_to_tell_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pets/cat").mkdir(parents=True)
+    np.save("pets/cat/1.npy", np.zeros((4, 4, 3), np.uint8))
+    assert main(["train", "images", "pets"]) == 2
+    assert "the only class is 'cat'" in capsys.readouterr().err
+
+
+def test_an_earlier_model_does_not_answer_for_an_interrupted_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    flowers("flowers.csv")
+    Path("runs/csv").mkdir(parents=True)
+    Path("runs/csv/model.pt").write_bytes(b"of before")
+    monkeypatch.setattr(Trainer, "fit", interrupted)
+    assert main(["train", "csv", "flowers.csv"]) == 130
+    assert not Path("runs/csv/model.pt").exists()
+    assert main(["predict", "runs/csv", "flowers.csv"]) == 2
