@@ -178,9 +178,9 @@ class Captured(Recordable):
             if restore is not None:
                 restore()
             raise
-        for node in program.released:
-            node.release()
-        program.released = []
+        for node, kept in program.used_up:
+            node.put(kept)
+        program.used_up = []
         return result
 
     def _run(self, program: Program, leaves: list[Any], given: Any) -> Any:
@@ -229,7 +229,10 @@ class Captured(Recordable):
         made.used = next(_clock)
         if made.sizing is None:
             self.retraces.note(key, self.programs, made, leaves)
-        self.programs.setdefault(key, []).append(made)
+        alike = self.programs.get(key, [])
+        for gone in [program for program in alike if program.once]:
+            self.retraces.forget(gone)
+        self.programs[key] = [*[program for program in alike if not program.once], made]
         self._latest = made
         self._forget_oldest()
         return made
@@ -283,7 +286,7 @@ class Captured(Recordable):
 
     def _remember(self, args: Sequence[Any], structure: TreeDef | None, program: Program) -> None:
         """Let the quick way try this program first."""
-        if any(place is not None for place in program.pattern):
+        if program.once or any(place is not None for place in program.pattern):
             return
         states = frozenset(s.identity for s in program.states)
         others = tuple(entry for entry in self.ready if entry[1] is not program)

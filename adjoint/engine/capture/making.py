@@ -230,7 +230,7 @@ class Recordable(Inspection):
         program.modules = list(engine.roots.values())
         restores = engine.restores
         program.restore = partial(_all, restores) if restores else None
-        program.released = [node for node, _ in trace.released]
+        program.used_up = [(node, node.kept()) for node in trace.passed]
         trace.undo()  # flags of tensors are looked at as they were
         note_memory(program, trace, leaves)
         holders = list(engine.holders.values())

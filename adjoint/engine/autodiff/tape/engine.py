@@ -41,13 +41,6 @@ def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node
     return keep
 
 
-def _release(node: Node) -> None:
-    """Let go of what a node saved; a recording takes that back when it ends."""
-    if CONTEXT.capture is not None:
-        CONTEXT.capture.releases(node)
-    node.release()
-
-
 class _Active(threading.local):
     """How many runs for chosen targets this thread is inside of."""
 
@@ -130,13 +123,16 @@ class Backward:
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.targets is None and not CONTEXT.anomaly
         early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
+        capture = CONTEXT.capture
         while queue:
             node = heappop(queue)[1]
+            if capture is not None:
+                capture.passes(node)
             grads = buffers.pop(node)
             if simple and node.extra is None:
                 results = node.apply(grads, None, level)
                 if not retain:
-                    _release(node)
+                    node.release()
             else:
                 results = self.step(node, grads)
             self.send(node.edges, results)
@@ -214,7 +210,7 @@ class Backward:
                 if replaced is not None:
                     results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
         if not self.retain_graph:
-            _release(node)
+            node.release()
         return results
 
     def capture(self, node: Node, grads: list[Any]) -> None:

@@ -59,6 +59,18 @@ class Node:
     def release(self) -> None:
         """Forget what was saved."""
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether every backward does the same here: nothing is saved, nobody looks on."""
+        return False
+
+    def kept(self) -> Any:
+        """What a backward may take from the node or change in it."""
+        return None
+
+    def put(self, kept: Any) -> None:
+        """Have the node as it was, or came to be, when `kept` was taken."""
+
     def make_extra(self) -> Extra:
         """The node's extras, made on first use."""
         if self.extra is None:
@@ -164,6 +176,12 @@ class TapeNode(Node):
     def release(self) -> None:
         self.saved = None
 
+    def kept(self) -> Any:
+        return self.saved
+
+    def put(self, kept: Any) -> None:
+        self.saved = kept
+
 
 class ConstantNode(Node):
     """A tracked tensor overwritten by a constant: gradients end here."""
@@ -172,6 +190,10 @@ class ConstantNode(Node):
 
     def name(self) -> str:
         return "CopyBackwards"
+
+    @property
+    def repeatable(self) -> bool:
+        return self.extra is None
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
@@ -186,6 +208,10 @@ class IdentityNode(Node):
 
     def name(self) -> str:
         return "AliasBackward0"
+
+    @property
+    def repeatable(self) -> bool:
+        return self.extra is None
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any

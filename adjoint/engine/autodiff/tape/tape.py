@@ -34,6 +34,10 @@ class RecordNode(TapeNode):
     specs: list[Spec | None] | None
     out_specs: tuple[Spec, ...] | None
 
+    @property
+    def repeatable(self) -> bool:
+        return not self.plan.saves and self.extra is None
+
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:

@@ -100,6 +100,14 @@ class ProgramNode(TapeNode):
             self.saved = None
             self.inputs = self.leaves = self.residuals = []
 
+    def kept(self) -> Any:
+        spoiled = frozenset(self.spoiled)
+        return self.saved, self.inputs, self.leaves, self.residuals, self.given, spoiled
+
+    def put(self, kept: Any) -> None:
+        self.saved, self.inputs, self.leaves, self.residuals, self.given, spoiled = kept
+        self.spoiled = set(spoiled)
+
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.hooks import retain_grad
 from adjoint.engine.autodiff.tape.node import ErrorNode, edge_of
 from adjoint.engine.capture.backward.derivative import Derivative, differentiate
+from adjoint.engine.capture.backward.outside import tape_outside_holds
 from adjoint.engine.capture.backward.program_node import ProgramNode
 from adjoint.engine.capture.program.effects import Effects
 from adjoint.engine.capture.program.hosts import reader
@@ -90,9 +91,9 @@ class Program:
     # Of arguments that are put on the tape, whether and of what they are views.
     bases: list[tuple[int, Tensor | None]] = field(default_factory=list)
     apart: frozenset[int] = frozenset()  # tensors it reaches that are no arguments, by id
-    released: list[Any] = field(
-        default_factory=list
-    )  # nodes that the first call's backward used up
+    once: bool = False  # whether it stands for no other call: Note [tapes from outside]
+    # Nodes from outside that backward went through, as the first call leaves them.
+    used_up: list[tuple[Any, Any]] = field(default_factory=list)
     catches: bool = False  # whether the function may end exceptions: Note [exceptions]
     sizing: Sizing | None = None  # of a program made from one with dynamic sizes
     restore: Callable[[], None] | None = None  # takes back state made in the trace; until it ran
@@ -497,6 +498,7 @@ def build(
     outputs.finish()
     written = {s.held.identity for s, _ in writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)
+    once = not tape_outside_holds(trace, reached)
     _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
     states = [s.held for s in trace.sources if isinstance(s, State)]
@@ -537,6 +539,7 @@ def build(
         python=python,
         derivative=derivative,
         catches=observation.recorder.catches,
+        once=once,
     )
 
 

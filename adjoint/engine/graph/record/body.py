@@ -85,6 +85,11 @@ class BodyTrace(Trace):
         with CONTEXT.having(capture=self, levels=(), saved_hooks=(), anomaly=False):
             return fn(*args)
 
+    def passes(self, node: Any) -> None:
+        """Note a node that is from outside for the trace around, too."""
+        if self.outer is not None:
+            self.outer.passes(node)
+
     def local(self, storage: Storage) -> bool:
         """Whether a storage belongs to the body."""
         if storage.level is not None:

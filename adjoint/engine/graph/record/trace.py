@@ -132,7 +132,7 @@ class Trace(Streams):
         self.versions: dict[Storage, int] = {}
         self.changed: list[StorageCell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
-        self.released: list[tuple[Any, Any]] = []  # nodes from outside, and what they had saved
+        self.passed: dict[Any, Any] = {}  # nodes from outside in a backward, what they kept before
         self.grads_set: set[Tensor] = set()  # tensors that were given a gradient, or none
         self.grad_of: dict[Storage, Tensor] = {}
         # Of composites, by what decides them: composition, specs of results, whether many.
@@ -504,10 +504,10 @@ class Trace(Streams):
         self.rebound_ids.add(id(tensor))
         self.rebound.append(Rebound(tensor, shown, how))
 
-    def releases(self, node: Any) -> None:
-        """Note that a node from outside lets go of what it saved."""
-        if node.sequence <= self.start and getattr(node, "saved", None) is not None:
-            self.released.append((node, node.saved))
+    def passes(self, node: Any) -> None:
+        """Note that a backward is about to go through a node, if that is from outside."""
+        if node.sequence <= self.start and node not in self.passed:
+            self.passed[node] = node.kept()
 
     def touch_grad(self, tensor: Tensor) -> None:
         """Note that a tensor is given a gradient, or none: a call does so whatever it had."""
@@ -559,8 +559,9 @@ class Trace(Streams):
 
     def undo(self) -> None:
         """Put back every Python-visible field the function changed."""
-        for released, saved in self.released:
-            released.saved = saved
+        for passed, kept in self.passed.items():
+            passed.put(kept)
+        self.passed = {}
         for storage, version in self.versions.items():
             storage.version = version
         for tensor, (node, nr, requires_grad, base, grad, window) in self.journal.items():
