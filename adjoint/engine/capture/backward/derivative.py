@@ -5,8 +5,9 @@ Note [program nodes]
     tape inside it is run backward for symbolic cotangents, recorded in the same graph; what that
     adds becomes a second graph, from cotangents and residuals to the gradients of everything the
     function reached outside. Residuals are values of the forward graph that the backward graph
-    uses: inputs by reference, with the version they had; views and constants made again; all
-    other values as extra outputs of the forward graph.
+    uses: inputs by reference, with the version they had, and so what the program wrote to memory
+    from outside; views and constants made again; all other values as extra outputs of the forward
+    graph.
 
 Note [separate backwards]
     Results may be differentiated one after the other. In eager execution the second backward is
@@ -33,7 +34,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Source
-from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.graph.record.trace import StorageCell, Trace
 from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -119,6 +120,8 @@ class Derivative:
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
     inner: frozenset[int] = frozenset()  # seeds that others were made of
+    # Outputs among the residuals that are kept by reference: what the program left in this memory.
+    written: dict[int, Source] = field(default_factory=dict)
     # Another for each of those by itself (`graph.separating`), once they were asked for.
     parts: Any = field(default=None, compare=False)
     # To differentiate it once more (`graph.lifting`): what that takes, what it gave, and what gives
@@ -170,9 +173,13 @@ def differentiate(
     # Cotangents are no inputs of the forward graph; sources found from here on are.
     given = graph.inputs[first:]
     del graph.inputs[first:]
-    found, refused = _followed(
-        trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
-    )
+    trace.read_from = read_from = {}
+    try:
+        found, refused = _followed(
+            trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
+        )
+    finally:
+        trace.read_from = None
     backward = Split(trace, outputs, given, mark, written)
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
@@ -193,8 +200,26 @@ def differentiate(
             for j, (edge, _) in enumerate(outputs.seeds)
             if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
         ),
+        written=_left_in(outputs, backward.residuals, read_from),
         tape=Tape(trace, outputs, reached, list(found), written) if found else None,
     )
+
+
+def _left_in(
+    outputs: Outputs, residuals: list[tuple[str, int]], read_from: dict[Value, list[StorageCell]]
+) -> dict[int, Source]:
+    """Residuals that were read as what memory from outside holds, by their numbers.
+
+    The same value may be that of a tensor made inside, too: a copy of that was written there.
+    """
+    values = list(outputs.indices)
+    found: dict[int, Source] = {}
+    for k in [k for kind, k in residuals if kind == "output"]:
+        cells = read_from.get(values[k], [])
+        source = cells[0].source if cells else None
+        if source is not None and all(cell is cells[0] for cell in cells):
+            found[k] = source
+    return found
 
 
 def _followed(

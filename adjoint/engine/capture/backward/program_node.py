@@ -51,7 +51,7 @@ class ProgramNode(TapeNode):
         self.versions = [x._storage.version if isinstance(x, Tensor) else 0 for x in self.inputs]
 
     def save(self, results: list[Any], roots: dict[int, Tensor]) -> None:
-        """Keep the results that backward needs; `roots` are those that were handed out."""
+        """Keep the results that backward needs; `roots` are those in memory others see too."""
         for kind, k in self.derivative.residuals:
             if kind == "output":
                 kept = alias(roots[k]) if k in roots else wrap(results[k])

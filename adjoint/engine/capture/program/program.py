@@ -174,7 +174,8 @@ class Program:
         """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
         returned = {root.output for root in self.roots}
         if self.derivative is not None:
-            returned |= {k for kind, k in self.derivative.residuals if kind == "output"}
+            residuals = {k for kind, k in self.derivative.residuals if kind == "output"}
+            returned |= residuals - self.derivative.written.keys()
             self.derivative.factory = factory
         self.plan = self.plan or PreparedCall(self)
         self.plan.overlaps = self._overlaps()
@@ -316,11 +317,8 @@ class Program:
         for source, given in zip(self.sources, inputs, strict=True):
             if isinstance(source, Host):
                 saved.append(given)
-            elif isinstance(source, Argument) and not source.whole:
-                saved.append(alias(leaves[source.position]))
             else:
-                saved.append(wrap(given))
-                saved[-1]._storage = source.storage(leaves)
+                saved.append(_shown(source, leaves))
         node = ProgramNode(derivative, edges, saved, list(leaves))
         node.note_versions()
         return node
@@ -330,7 +328,10 @@ class Program:
     ) -> None:
         """Put fresh tensors, and those written in place, where they are on the tape."""
         if isinstance(node, ProgramNode):
-            node.save(results, {root.output: t for root, t in zip(self.roots, roots, strict=True)})
+            seen = {root.output: t for root, t in zip(self.roots, roots, strict=True)}
+            for k, source in node.derivative.written.items():
+                seen[k] = _shown(source, leaves)
+            node.save(results, seen)
         for tensor, root in zip(roots, self.roots, strict=True):
             mark_birth(tensor._storage)
             if root.seed is not None:
@@ -377,6 +378,15 @@ def move_generators(moves: Moves) -> None:
 def _refusal(refused: tuple[str, str]) -> ErrorNode:
     message, name = refused
     return ErrorNode(message, (), name)
+
+
+def _shown(source: Source, leaves: Sequence[Any]) -> Tensor:
+    """A tensor on the memory of a source."""
+    if isinstance(source, Argument) and not source.whole:
+        return alias(leaves[source.position])
+    shown = wrap(source.array(leaves))
+    shown._storage = source.storage(leaves)
+    return shown
 
 
 def _outcome(outcome: Any) -> Any:

@@ -130,6 +130,8 @@ class Trace(Streams):
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
+        # While the derivative is made: of values, the cells they were read as the content of.
+        self.read_from: dict[Value, list[StorageCell]] | None = None
         self.changed: list[StorageCell] = []  # one for each write
         self.grads_seen: dict[Tensor, Tensor | None] = {}
         self.passed: dict[Any, Any] = {}  # nodes from outside in a backward, what they kept before
@@ -237,6 +239,8 @@ class Trace(Streams):
         """The SSA value a tensor shows now."""
         cell = self.cell(tensor)
         value = cell.value
+        if self.read_from is not None:
+            self.read_from.setdefault(value, []).append(cell)
         rest = self._rest(tensor, cell) if cell.skip else tensor._chain
         for record, params in rest:
             key = (value, id(params))
