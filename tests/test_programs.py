@@ -20,6 +20,7 @@ from tests.programs import arrays as arrays
 from tests.programs import contents as contents
 from tests.programs import effects as effects
 from tests.programs import flags as flags
+from tests.programs import histories as histories
 from tests.programs import iterators as iterators
 from tests.programs import leaves as leaves
 from tests.programs import library as library

@@ -263,6 +263,14 @@ class Recordable(Inspection):
                 if made is None and numbers:
                     made = self._with_free_numbers(leaves, structure, numbers)
                 made = made or self.trace(leaves, structure)
+                if made is not None and made.once:
+                    if made.restore is not None:
+                        made.restore()
+                    raise CaptureError(
+                        f"export: backward inside {name_of(self.fn)} goes through operations from "
+                        "outside, which no other call has. Compute inside what is differentiated "
+                        "there, or pass it detached."
+                    )
                 if made is not None:
                     return made
         raise RuntimeError(

@@ -38,6 +38,8 @@ def tape_outside_holds(trace: Trace, reached: Sequence[Tensor]) -> bool:
     ):
         trace.guard(lambda: False, _ONCE)
         return False
+    if passed:
+        trace.guard(lambda: all(node.repeatable for node in passed), "a hook on the tape outside")
     for tensor, node in found:
         trace.guard(lambda t=tensor, n=node: t._node is n, "a tensor's place on the tape")  # type: ignore[misc]
     return True
