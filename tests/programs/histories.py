@@ -222,3 +222,32 @@ def kept_state_copied_from_what_was_saved(wrap: Wrap) -> Any:
     h.data.add_(1)
     losses.backward()
     return w.grad, h
+
+
+def copied_then_saved(wrap: Wrap, body: Callable[[Any, Any, Any], Any]) -> Any:
+    """Losses of an argument and a copy of it, for which one of them is saved, and writes to each."""
+    out = []
+    for number in (0, 1):
+        for after in (uncounted, counted, lambda t: None):
+            kept, w, x = ones(3), ramp(3).requires_grad_(), ones(3)
+            loss = wrap(body)(x, kept, w)
+            after((x, kept)[number])
+            out.append((outcome(loss.backward), w.grad))
+    return out
+
+
+@program
+def saved_copy_of_an_argument(wrap: Wrap) -> Any:
+    return copied_then_saved(wrap, lambda x, kept, w: (kept.copy_(x) * w).sum())
+
+
+@program
+def saved_argument_that_was_copied(wrap: Wrap) -> Any:
+    return copied_then_saved(
+        wrap, lambda x, kept, w: (kept.copy_(x).detach().sum(), x * w)[1].sum()
+    )
+
+
+@program
+def saved_copy_made_inside(wrap: Wrap) -> Any:
+    return copied_then_saved(wrap, lambda x, kept, w: (ad.zeros(3).copy_(x) * w).sum())

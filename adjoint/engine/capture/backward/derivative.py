@@ -61,9 +61,11 @@ class Tape:
         reached: Sequence[Tensor],
         ends: list[Edge],
         written: set[int],
+        copied: set[Value],
     ) -> None:
         self.trace = trace
         self.written = written
+        self.copied = copied
         self.graph: DataflowGraph | None = None  # what the trace has recorded; None: its graph
         self.positions = dict(outputs.positions)
         self.made_leaves = dict(outputs.made_leaves)
@@ -173,7 +175,8 @@ def differentiate(
     # Cotangents are no inputs of the forward graph; sources found from here on are.
     given = graph.inputs[first:]
     del graph.inputs[first:]
-    trace.read_from = read_from = {}
+    read_from: dict[Value, list[StorageCell]] = {}
+    trace.read_from = read_from
     try:
         found, refused = _followed(
             trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
@@ -181,6 +184,8 @@ def differentiate(
     finally:
         trace.read_from = None
     backward = Split(trace, outputs, given, mark, written)
+    copied = {value for value, cells in read_from.items() if _copied(value, cells)}
+    backward.written |= copied
     for value in found.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
@@ -201,8 +206,13 @@ def differentiate(
             if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
         ),
         written=_left_in(outputs, backward.residuals, read_from),
-        tape=Tape(trace, outputs, reached, list(found), written) if found else None,
+        tape=Tape(trace, outputs, reached, list(found), written, copied) if found else None,
     )
+
+
+def _copied(value: Value, cells: list[StorageCell]) -> bool:
+    """Whether a value was read only where a copy of it was written."""
+    return all(cell.initial is not value for cell in cells)
 
 
 def _left_in(

@@ -64,6 +64,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     found = outward(trace, [(tape.seeds[i][0], cotangents[i]) for i in seeds], stops=at)
     values = {edge: trace.value_of(g) for edge, g in found.items()}
     backward = Split(trace, outputs, given, mark, tape.written)
+    backward.written |= tape.copied
     for value in values.values():
         backward.graph.outputs.append(backward.value(value))
     del graph.nodes[mark:]
