@@ -1,0 +1,339 @@
+"""Tensors that know what they show: images, videos, masks, boxes.
+
+Operations on them give plain tensors, as in torchvision: only `clone`, `to`, `detach`,
+`requires_grad_` and `pin_memory` keep the class. `set_return_type("TVTensor")` has all keep it.
+
+Until that is asked for, or a program makes a class of its own, these classes take no function over
+(see `__torch_function__`), so that operations on plain tensors need not look for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Self
+
+from adjoint.data.transforms.basic import to_channels_first
+from adjoint.data.transforms.pillow import is_picture
+from adjoint.engine.backends.array.interop import as_tensor
+from adjoint.engine.core.operations.overrides import ORDINARY, having
+from adjoint.engine.core.operations.public import INPLACE
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.tensor.overriding import OPERATORS, subclassed
+from adjoint.engine.tensor.tensor import Tensor
+
+
+class _Returning:
+    """What operations give: plain tensors, or tensors of the class they were given."""
+
+    keeps_class = False
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor without its class, on the same elements."""
+    if type(tensor) is Tensor:
+        return tensor
+    made: Tensor = tensor.as_subclass(Tensor)
+    return made
+
+
+class TVTensor(Tensor):
+    """What images, videos, masks and boxes have in common; programs may derive their own."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if not cls.__module__.startswith("adjoint."):
+            _take_over()
+        super().__init_subclass__(**kwargs)
+
+    def __new__(
+        cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None
+    ) -> Self:
+        return cls._labelled(cls._to_tensor(data, dtype, device, requires_grad))
+
+    @staticmethod
+    def _to_tensor(
+        data: Any, dtype: Any = None, device: Any = None, requires_grad: bool | None = None
+    ) -> Tensor:
+        if requires_grad is None:
+            requires_grad = isinstance(data, Tensor) and data.requires_grad
+        tensor = as_tensor(plain(data) if isinstance(data, Tensor) else data, dtype, device)
+        return tensor if tensor.requires_grad == requires_grad else tensor.requires_grad_()
+
+    @classmethod
+    def _labelled(cls, tensor: Tensor) -> Self:
+        made: Self = plain(tensor).as_subclass(cls)
+        return made
+
+    @classmethod
+    def wrap(cls, tensor: Tensor, like: Any, **kwargs: Any) -> Self:
+        """A tensor as one of this class, with what `like` knows beside its elements."""
+        return cls._labelled(tensor)
+
+    def __copy__(self) -> Self:
+        return type(self).wrap(plain(self), self)
+
+    def __repr__(self, **_: Any) -> str:
+        name, text = type(self).__name__, repr(plain(self)).removeprefix("tensor")
+        aligned = text.replace("\n" + " " * len("tensor"), "\n" + " " * len(name))
+        known = ", ".join(f"{k}={v}" for k, v in self._known().items())
+        tells = isinstance(self, (Image, Video, BoundingBoxes))
+        return f"{name}{aligned[:-1]}, {known})" if tells else f"{name}{aligned}"
+
+    def _known(self) -> dict[str, Any]:
+        """What it knows beside its elements."""
+        return {}
+
+
+def _keeping(name: str) -> Callable[..., Any]:
+    """A method whose result is of the class of the tensor it is called on."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return type(self).wrap(getattr(plain(self), name)(*args, **kwargs), self)
+
+    method.__name__ = name
+    return method
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """A method that changes the tensor, and gives it without its class."""
+    raw, keeps = getattr(Tensor, name), name == "requires_grad_"
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with having(subclasses=False):
+            raw(self, *args, **kwargs)
+        return self if keeps or _Returning.keeps_class else plain(self)
+
+    method.__name__ = name
+    return method
+
+
+def _install() -> None:
+    """Put the methods that differ from Tensor's on the class."""
+    HOOKS.load_rest()
+    for name in ("clone", "to", "detach", "pin_memory"):
+        setattr(TVTensor, name, _keeping(name))
+    operators = [name for name in OPERATORS if name.startswith("__i") and name != "__invert__"]
+    for name in ("requires_grad_", *(f"{base}_" for base in INPLACE), *operators):
+        if callable(getattr(Tensor, name, None)):
+            setattr(TVTensor, name, _in_place(name))
+
+
+_install()
+
+
+def _override(
+    cls: type[Any], func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+) -> Any:
+    """Run the function on plain tensors; keep the class of the first where that is asked for."""
+    if not all(issubclass(kind, TVTensor) or issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with having(subclasses=False):
+        made = func(*args, **(kwargs or {}))
+    flat = [each for given in (*args, *(kwargs or {}).values()) for each in _each(given)]
+    first = next(each for each in flat if isinstance(each, TVTensor))
+    return _kept(made, first) if _Returning.keeps_class else _stripped(made)
+
+
+def _each(given: Any) -> Any:
+    return given if isinstance(given, (list, tuple)) else (given,)
+
+
+def _kept(made: Any, first: TVTensor) -> Any:
+    if isinstance(made, Tensor):
+        if isinstance(first, BoundingBoxes):
+            return type(first)._labelled(made, **first._known())
+        return type(first).wrap(made, first)
+    return type(made)(_kept(each, first) for each in made) if type(made) in (list, tuple) else made
+
+
+def _stripped(made: Any) -> Any:
+    return plain(made) if isinstance(made, TVTensor) else made
+
+
+def _take_over() -> None:
+    """From now on functions ask these classes what becomes of them."""
+    if "__torch_function__" in vars(TVTensor):
+        return
+    TVTensor.__torch_function__ = classmethod(_override)  # type: ignore[attr-defined]
+    for cls in (TVTensor, *TVTensor.__subclasses__()):
+        ORDINARY.discard(cls)
+        subclassed(cls)
+
+
+class Image(TVTensor):
+    """An image (..., C, H, W); one without channels (H, W) gets one.
+
+    Example:
+        >>> import adjoint as ad
+        >>> picture = Image(ad.zeros(2, 2))
+        >>> picture.shape, type(picture + 1).__name__, type(picture.to(ad.float64)).__name__
+        (adjoint.Size([1, 2, 2]), 'Tensor', 'Image')
+    """
+
+    def __new__(
+        cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None
+    ) -> Self:
+        given = to_channels_first(data) if is_picture(data) else data
+        tensor = cls._to_tensor(given, dtype, device, requires_grad)
+        if tensor.ndim < 2:
+            raise ValueError(f"Image: expected (..., H, W), received shape {tuple(tensor.shape)}")
+        return cls._labelled(tensor[None] if tensor.ndim == 2 else tensor)
+
+
+class Video(TVTensor):
+    """Pictures after one another (..., T, C, H, W)."""
+
+    def __new__(
+        cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None
+    ) -> Self:
+        tensor = cls._to_tensor(data, dtype, device, requires_grad)
+        if tensor.ndim < 4:
+            raise ValueError(
+                f"Video: expected (..., T, C, H, W), received shape {tuple(tensor.shape)}"
+            )
+        return cls._labelled(tensor)
+
+
+class Mask(TVTensor):
+    """Which pixels belong to what: a number per pixel (H, W), or one mask per object (N, H, W)."""
+
+    def __new__(
+        cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None
+    ) -> Self:
+        given = to_channels_first(data) if is_picture(data) else data
+        return cls._labelled(cls._to_tensor(given, dtype, device, requires_grad))
+
+
+class BoundingBoxFormat(Enum):
+    """What the numbers of a box are.
+
+    Corners (XYXY), a corner and the sides (XYWH), the middle and the sides (CXCYWH). The formats
+    of turned boxes have names only: what is asked of such boxes is refused.
+    """
+
+    XYXY = "XYXY"
+    XYWH = "XYWH"
+    CXCYWH = "CXCYWH"
+    XYWHR = "XYWHR"
+    CXCYWHR = "CXCYWHR"
+    XYXYXYXY = "XYXYXYXY"
+
+
+def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:  # noqa: A002
+    """Whether boxes of a format are turned."""
+    return as_format(format).name in ("XYWHR", "CXCYWHR", "XYXYXYXY")
+
+
+def as_format(given: BoundingBoxFormat | str) -> BoundingBoxFormat:
+    """A format by its name."""
+    if isinstance(given, BoundingBoxFormat):
+        return given
+    if not isinstance(given, str):
+        raise ValueError(f"format should be str or BoundingBoxFormat, got {type(given)}")
+    return BoundingBoxFormat[given.upper()]
+
+
+class BoundingBoxes(TVTensor):
+    """Boxes (N, 4) in an image.
+
+    Args:
+        data: the numbers.
+        format: what they are, see `BoundingBoxFormat`.
+        canvas_size: height and width of the image.
+        clamping_mode: whether transforms cut boxes off at the edges ("soft", "hard") or not (None).
+
+    Example:
+        >>> BoundingBoxes([1, 2, 3, 4], format="XYXY", canvas_size=(8, 9))
+        BoundingBoxes([[1, 2, 3, 4]], format=BoundingBoxFormat.XYXY, canvas_size=(8, 9), \
+clamping_mode=soft)
+    """
+
+    format: BoundingBoxFormat
+    canvas_size: tuple[int, int]
+    clamping_mode: str | None
+
+    def __new__(  # type: ignore[override]
+        cls,
+        data: Any,
+        *,
+        format: BoundingBoxFormat | str,  # noqa: A002
+        canvas_size: tuple[int, int],
+        clamping_mode: str | None = "soft",
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        tensor = cls._to_tensor(data, dtype, device, requires_grad)
+        if is_rotated_bounding_format(format) and not tensor.dtype.is_floating_point:
+            raise ValueError(
+                f"Rotated bounding boxes should be floating point tensors, got {tensor.dtype}."
+            )
+        return cls._labelled(_rows(tensor), format, canvas_size, clamping_mode)
+
+    @classmethod
+    def _labelled(
+        cls,
+        tensor: Tensor,
+        format: BoundingBoxFormat | str = BoundingBoxFormat.XYXY,  # noqa: A002
+        canvas_size: tuple[int, int] = (0, 0),
+        clamping_mode: str | None = "soft",
+    ) -> Self:
+        if clamping_mode not in (None, "soft", "hard"):
+            raise ValueError(f"clamping_mode must be None, hard or soft, got {clamping_mode}.")
+        boxes: Self = plain(tensor).as_subclass(cls)
+        boxes.format = as_format(format)
+        boxes.canvas_size = canvas_size
+        boxes.clamping_mode = clamping_mode
+        return boxes
+
+    @classmethod
+    def wrap(cls, tensor: Tensor, like: Any, **kwargs: Any) -> Self:
+        """A tensor as boxes that differ from others in what is given."""
+        return cls._labelled(_rows(tensor), **(like._known() | kwargs))
+
+    def _known(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "canvas_size": self.canvas_size,
+            "clamping_mode": self.clamping_mode,
+        }
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    if tensor.ndim not in (1, 2):
+        raise ValueError(f"Expected a 1D or 2D tensor, got {tensor.ndim}D")
+    return tensor[None] if tensor.ndim == 1 else tensor
+
+
+def wrap(wrappee: Tensor, *, like: Any, **kwargs: Any) -> Any:
+    """A tensor as one of the class of another, with what that knows beside its elements."""
+    kind = type(like)
+    return kind.wrap(wrappee, like, **kwargs) if hasattr(kind, "wrap") else plain(wrappee)
+
+
+class set_return_type:  # noqa: N801
+    """What operations on these tensors give, from now on or within a `with` block.
+
+    Args:
+        return_type: "TVTensor" for the class of what they are given, or "Tensor".
+
+    Example:
+        >>> with set_return_type("TVTensor"):
+        ...     type(Mask([[1, 2]]) + 1).__name__
+        'Mask'
+    """
+
+    def __init__(self, return_type: str) -> None:
+        choices = {"tensor": False, "tvtensor": True}
+        if return_type.lower() not in choices:
+            raise ValueError(f"return_type must be 'TVTensor' or 'Tensor', got {return_type}")
+        self.before = _Returning.keeps_class
+        _Returning.keeps_class = choices[return_type.lower()]
+        if _Returning.keeps_class:
+            _take_over()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _Returning.keeps_class = self.before
