@@ -20,6 +20,7 @@ from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
 from adjoint.engine.core.dtype import float32, int32
 from adjoint.engine.core.libraries import need
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
+from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms.kinds import InterpolationMode as InterpolationMode
 from adjoint.vision.transforms.kinds import bound_of, by_kind, image_ops, picture_fill
@@ -103,7 +104,17 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
         border = padding if isinstance(padding, int) else tuple(padding)
         border = border[0] if isinstance(border, tuple) and len(border) == 1 else border
         return image_ops().expand(img, border, **picture_fill(img, fill, "fill"))
-    return Pad(padding, fill or 0, padding_mode)(img)
+    colours = fill if isinstance(fill, (list, tuple)) else [fill or 0]
+    if len(colours) == 1:
+        return Pad(padding, colours[0], padding_mode)(img)
+    channels = get_image_num_channels(img)
+    if len(colours) != channels:
+        raise ValueError(f"pad: fill has {len(colours)} numbers for {channels} channels")
+    parts = [
+        Pad(padding, colour, padding_mode)(part)
+        for colour, part in zip(colours, to_channels_first(img).split(1, -3), strict=True)
+    ]
+    return like(img, cat(parts, -3))
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:

@@ -1,57 +1,435 @@
-"""Functions of torchvision's second transforms: the first ones, and a few under new names."""
+"""Functions of torchvision's second transforms: of images, and of masks and boxes in them.
+
+Each gives the kind of thing it is given. `resize_image`, `resize_mask`, `resize_bounding_boxes`
+and their like are what `resize` does to each kind, on plain tensors.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from adjoint.data.transforms.basic import ConvertImageDtype, to_channels_first
+from adjoint.data.transforms.pillow import is_picture
 from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.ops.random.random import randn_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.transforms.functional import *  # noqa: F403
+from adjoint.vision.transforms import functional as first
 from adjoint.vision.transforms.functional import InterpolationMode as InterpolationMode
-from adjoint.vision.transforms.functional import get_image_num_channels, hflip, vflip
+from adjoint.vision.transforms.functional import pil_to_tensor as pil_to_tensor
+from adjoint.vision.transforms.functional import to_pil_image as to_pil_image
+from adjoint.vision.transforms.functional import to_tensor as to_tensor
+from adjoint.vision.transforms.v2 import boxes as box
+from adjoint.vision.transforms.v2.boxes import affine_bounding_boxes as affine_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    center_crop_bounding_boxes as center_crop_bounding_boxes,
+)
+from adjoint.vision.transforms.v2.boxes import clamp_bounding_boxes as clamp_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    convert_bounding_box_format as convert_bounding_box_format,
+)
+from adjoint.vision.transforms.v2.boxes import crop_bounding_boxes as crop_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import elastic_bounding_boxes as elastic_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    horizontal_flip_bounding_boxes as horizontal_flip_bounding_boxes,
+)
+from adjoint.vision.transforms.v2.boxes import pad_bounding_boxes as pad_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    perspective_bounding_boxes as perspective_bounding_boxes,
+)
+from adjoint.vision.transforms.v2.boxes import resize_bounding_boxes as resize_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    resized_crop_bounding_boxes as resized_crop_bounding_boxes,
+)
+from adjoint.vision.transforms.v2.boxes import rotate_bounding_boxes as rotate_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import sanitize_bounding_boxes as sanitize_bounding_boxes
+from adjoint.vision.transforms.v2.boxes import (
+    vertical_flip_bounding_boxes as vertical_flip_bounding_boxes,
+)
+from adjoint.vision.transforms.v2.kernels import Kernel, function
+from adjoint.vision.transforms.v2.kernels import is_pure_tensor as is_pure_tensor
+from adjoint.vision.transforms.v2.kernels import register_kernel as register_kernel
+from adjoint.vision.tv_tensors import BoundingBoxes, Image, TVTensor, Video, plain, wrap
 
-horizontal_flip = hflip
-vertical_flip = vflip
+NEAREST, BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
 
 
-def to_image(inpt: Any) -> Tensor:
-    """A tensor (C, H, W) of an image, elements unchanged."""
-    return to_channels_first(inpt)
+def get_size(inpt: Any) -> list[int]:
+    """Height and width: of an image, a mask, or the image boxes are in."""
+    if isinstance(inpt, BoundingBoxes):
+        return list(inpt.canvas_size)
+    if isinstance(inpt, Tensor):
+        return [int(n) for n in inpt.shape[-2:]]
+    return first.get_dimensions(inpt)[1:]
 
 
-def to_dtype(inpt: Tensor, dtype: DType = float32, scale: bool = False) -> Tensor:
-    """Another dtype; with `scale`, also the range that goes with it."""
-    return ConvertImageDtype(dtype)(inpt) if scale else inpt.to(dtype)
-
-
-def grayscale_to_rgb(inpt: Tensor) -> Tensor:
-    """Three channels of one; what has three stays."""
-    if inpt.shape[-3] >= 3:
-        return inpt
-    shape = list(inpt.shape)
-    shape[-3] = 3
-    return inpt.expand(shape)
-
-
-def get_size(inpt: Tensor) -> list[int]:
-    """Height and width."""
-    return [int(n) for n in inpt.shape[-2:]]
+def get_dimensions(inpt: Any) -> list[int]:
+    """Channels, height and width of an image or video."""
+    if isinstance(inpt, TVTensor) and not isinstance(inpt, (Image, Video)):
+        raise TypeError(f"get_dimensions: {type(inpt).__name__} has no channels; see get_size")
+    return first.get_dimensions(inpt)
 
 
 def get_num_channels(inpt: Any) -> int:
-    """Channels."""
-    return get_image_num_channels(inpt)
+    """Channels of an image or video."""
+    return get_dimensions(inpt)[0]
 
 
-def gaussian_noise(
-    inpt: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True
+get_image_num_channels = get_num_channels
+
+
+def get_num_frames(inpt: Any) -> int:
+    """How many pictures a video has."""
+    return int(inpt.shape[-4])
+
+
+def get_image_size(inpt: Any) -> list[int]:
+    """Width and height."""
+    return get_size(inpt)[::-1]
+
+
+# -- where pixels are ---------------------------------------------------------------------------
+
+
+def on_mask(kernel: Kernel) -> Kernel:
+    """A kernel of images for masks, which may have no channels."""
+
+    def run(mask: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        flat = mask.ndim == 2
+        made: Tensor = kernel(mask[None] if flat else mask, *args, **kwargs)
+        return made[0] if flat else made
+
+    return run
+
+
+def _moved(inpt: BoundingBoxes, made: Any) -> Any:
+    """Boxes of a kernel's result: boxes, or boxes and the image's new size."""
+    if isinstance(made, tuple):
+        return wrap(made[0], like=inpt, canvas_size=made[1])
+    return wrap(made, like=inpt)
+
+
+def resize_image(
+    image: Any, size: Any, interpolation: Any = BILINEAR, max_size: int | None = None,
+    antialias: bool | None = True,
+) -> Any:  # fmt: skip
+    """An image of another size."""
+    height, width = get_size(image)
+    target = box.resized((height, width), size, max_size)
+    return first.resize(image, list(target), interpolation, None, antialias)
+
+
+@on_mask
+def resize_mask(
+    mask: Tensor, size: Any, interpolation: Any = None, max_size: int | None = None,
+    antialias: Any = None,
+) -> Tensor:  # fmt: skip
+    """A mask of another size; every pixel is one there was."""
+    made: Tensor = resize_image(mask, size, NEAREST, max_size, False)
+    return made
+
+
+def _resize_boxes(
+    inpt: BoundingBoxes, size: Any, interpolation: Any = None, max_size: int | None = None,
+    antialias: Any = None,
+) -> Any:  # fmt: skip
+    return _moved(
+        inpt, box.resize_bounding_boxes(inpt, inpt.canvas_size, size, max_size, inpt.format)
+    )
+
+
+resize = function("resize", resize_image, resize_mask, _resize_boxes)
+horizontal_flip = function(
+    "horizontal_flip", first.hflip, first.hflip,
+    lambda b: _moved(b, box.horizontal_flip_bounding_boxes(b, b.format, b.canvas_size)),
+)  # fmt: skip
+vertical_flip = function(
+    "vertical_flip", first.vflip, first.vflip,
+    lambda b: _moved(b, box.vertical_flip_bounding_boxes(b, b.format, b.canvas_size)),
+)  # fmt: skip
+hflip, vflip = horizontal_flip, vertical_flip
+
+
+def _crop_boxes(inpt: BoundingBoxes, top: int, left: int, height: int, width: int) -> Any:
+    made = box.crop_bounding_boxes(inpt, inpt.format, top, left, height, width, inpt.clamping_mode)
+    return _moved(inpt, made)
+
+
+crop = function("crop", first.crop, on_mask(first.crop), _crop_boxes)
+
+
+def center_crop_image(image: Any, output_size: Any) -> Any:
+    """The middle of an image, with a border of zeros where it is smaller."""
+    return first.center_crop(image, output_size)
+
+
+def _center_crop_boxes(inpt: BoundingBoxes, output_size: Any) -> Any:
+    made = box.center_crop_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, output_size, inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+center_crop = function(
+    "center_crop", center_crop_image, on_mask(center_crop_image), _center_crop_boxes
+)
+
+
+def resized_crop_mask(
+    mask: Tensor, top: int, left: int, height: int, width: int, size: Any,
+    interpolation: Any = None, antialias: Any = None,
+) -> Tensor:  # fmt: skip
+    """A rectangle of a mask, of another size."""
+    part: Tensor = on_mask(first.crop)(mask, top, left, height, width)
+    return resize_mask(part, size)
+
+
+def _resized_crop_boxes(
+    inpt: BoundingBoxes, top: int, left: int, height: int, width: int, size: Any, *_: Any, **__: Any
+) -> Any:
+    rectangle = (top, left, height, width)
+    made = box.resized_crop_bounding_boxes(
+        inpt, inpt.format, *rectangle, size, clamping_mode=inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+resized_crop = function("resized_crop", first.resized_crop, resized_crop_mask, _resized_crop_boxes)
+
+
+def pad_image(image: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
+    """An image with a border."""
+    return first.pad(image, padding, 0 if fill is None else fill, padding_mode)
+
+
+@on_mask
+def pad_mask(mask: Tensor, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
+    """A mask with a border."""
+    if isinstance(fill, (list, tuple)):
+        raise ValueError("Non-scalar fill value is not supported")
+    return pad_image(mask, padding, fill, padding_mode)
+
+
+def _pad_boxes(
+    inpt: BoundingBoxes, padding: Any, fill: Any = None, padding_mode: str = "constant"
+) -> Any:
+    made = box.pad_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, padding, padding_mode, inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+pad = function("pad", pad_image, pad_mask, _pad_boxes)
+
+
+@on_mask
+def affine_mask(
+    mask: Tensor, angle: float, translate: Any, scale: float, shear: Any,
+    interpolation: Any = None, fill: Any = None, center: Any = None,
+) -> Any:  # fmt: skip
+    """A mask turned, scaled, sheared and shifted."""
+    return first.affine(mask, angle, translate, scale, shear, NEAREST, fill, center)
+
+
+def _affine_boxes(
+    inpt: BoundingBoxes, angle: float, translate: Any, scale: float, shear: Any,
+    interpolation: Any = None, fill: Any = None, center: Any = None,
+) -> Any:  # fmt: skip
+    made = box.affine_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, angle, translate, scale, shear, center,
+        inpt.clamping_mode,
+    )  # fmt: skip
+    return _moved(inpt, made)
+
+
+affine = function("affine", first.affine, affine_mask, _affine_boxes)
+
+
+@on_mask
+def rotate_mask(
+    mask: Tensor, angle: float, interpolation: Any = None, expand: bool = False,
+    center: Any = None, fill: Any = None,
+) -> Any:  # fmt: skip
+    """A mask turned counter-clockwise."""
+    return first.rotate(mask, angle, NEAREST, expand, center, fill)
+
+
+def _rotate_boxes(
+    inpt: BoundingBoxes, angle: float, interpolation: Any = None, expand: bool = False,
+    center: Any = None, fill: Any = None,
+) -> Any:  # fmt: skip
+    made = box.rotate_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, angle, expand, center, inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+rotate = function("rotate", first.rotate, rotate_mask, _rotate_boxes)
+
+
+@on_mask
+def perspective_mask(
+    mask: Tensor, startpoints: Any, endpoints: Any, interpolation: Any = None, fill: Any = None
+) -> Any:
+    """A mask with four points moved to others."""
+    return first.perspective(mask, startpoints, endpoints, NEAREST, fill)
+
+
+def _perspective_boxes(
+    inpt: BoundingBoxes, startpoints: Any, endpoints: Any, interpolation: Any = None,
+    fill: Any = None,
+) -> Any:  # fmt: skip
+    made = box.perspective_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, startpoints, endpoints, None, inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+perspective = function("perspective", first.perspective, perspective_mask, _perspective_boxes)
+
+
+@on_mask
+def elastic_mask(
+    mask: Tensor, displacement: Tensor, interpolation: Any = None, fill: Any = None
+) -> Any:
+    """A mask bent by displacements."""
+    return first.elastic_transform(mask, displacement, NEAREST, fill)
+
+
+def _elastic_boxes(
+    inpt: BoundingBoxes, displacement: Tensor, interpolation: Any = None, fill: Any = None
+) -> Any:
+    made = box.elastic_bounding_boxes(
+        inpt, inpt.format, inpt.canvas_size, displacement, inpt.clamping_mode
+    )
+    return _moved(inpt, made)
+
+
+elastic = function("elastic", first.elastic_transform, elastic_mask, _elastic_boxes)
+elastic_transform = elastic
+
+
+# -- what pixels show ---------------------------------------------------------------------------
+
+
+def to_image(inpt: Any) -> Image:
+    """An image (C, H, W), elements unchanged, that says it is one."""
+    if isinstance(inpt, Tensor):
+        return Image(plain(inpt))
+    return Image(pil_to_tensor(inpt))
+
+
+def to_dtype_image(image: Tensor, dtype: DType = float32, scale: bool = False) -> Tensor:
+    """Another dtype; with `scale`, also the range that goes with it."""
+    return first.convert_image_dtype(image, dtype) if scale else image.to(dtype)
+
+
+def _to_dtype(inpt: Tensor, dtype: DType = float32, scale: bool = False) -> Tensor:
+    return inpt.to(dtype)
+
+
+to_dtype = function("to_dtype", to_dtype_image, _to_dtype, _to_dtype)
+convert_image_dtype = function("convert_image_dtype", first.convert_image_dtype)
+
+
+def grayscale_to_rgb_image(image: Any) -> Any:
+    """Three channels of one; what has three stays."""
+    if is_picture(image):
+        return image.convert("RGB")
+    if image.shape[-3] >= 3:
+        return image
+    shape = list(image.shape)
+    shape[-3] = 3
+    return image.expand(shape)
+
+
+def gaussian_noise_image(
+    image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True
 ) -> Tensor:
     """Noise added to an image of floating-point numbers."""
-    if not inpt.dtype.is_floating_point:
-        raise ValueError(f"Input tensor is expected to be in float dtype, got dtype={inpt.dtype}")
+    if not isinstance(image, Tensor):
+        raise ValueError(f"gaussian_noise: expected a tensor, received {type(image).__name__}")
+    if not image.dtype.is_floating_point:
+        raise ValueError(f"Input tensor is expected to be in float dtype, got dtype={image.dtype}")
     if sigma < 0:
         raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
-    noisy = inpt + mean + randn_like(inpt) * sigma
+    noisy = image + mean + randn_like(image) * sigma
     return noisy.clamp(0, 1) if clip else noisy
+
+
+def permute_channels_image(image: Any, permutation: list[int]) -> Any:
+    """Channels in another order."""
+    if is_picture(image):
+        return to_pil_image(pil_to_tensor(image)[permutation])
+    if int(image.shape[-3]) != len(permutation):
+        raise ValueError(
+            f"permute_channels: permutation {permutation} for {image.shape[-3]} channels"
+        )
+    return image[..., permutation, :, :]
+
+
+def uniform_temporal_subsample_video(video: Tensor, num_samples: int) -> Tensor:
+    """So many pictures of a video, evenly spread."""
+    last = int(video.shape[-4]) - 1
+    picked = [int(i * last / max(num_samples - 1, 1)) for i in range(num_samples)]
+    return video[..., picked, :, :, :]
+
+
+adjust_brightness = function("adjust_brightness", first.adjust_brightness)
+adjust_contrast = function("adjust_contrast", first.adjust_contrast)
+adjust_gamma = function("adjust_gamma", first.adjust_gamma)
+adjust_hue = function("adjust_hue", first.adjust_hue)
+adjust_saturation = function("adjust_saturation", first.adjust_saturation)
+adjust_sharpness = function("adjust_sharpness", first.adjust_sharpness)
+autocontrast = function("autocontrast", first.autocontrast)
+equalize = function("equalize", first.equalize)
+erase = function("erase", first.erase)
+five_crop = function("five_crop", first.five_crop)
+gaussian_blur = function("gaussian_blur", first.gaussian_blur)
+gaussian_noise = function("gaussian_noise", gaussian_noise_image)
+grayscale_to_rgb = function("grayscale_to_rgb", grayscale_to_rgb_image)
+invert = function("invert", first.invert)
+normalize = function("normalize", first.normalize)
+permute_channels = function("permute_channels", permute_channels_image)
+posterize = function("posterize", first.posterize)
+rgb_to_grayscale = function("rgb_to_grayscale", first.rgb_to_grayscale)
+solarize = function("solarize", first.solarize)
+ten_crop = function("ten_crop", first.ten_crop)
+uniform_temporal_subsample = function(
+    "uniform_temporal_subsample", uniform_temporal_subsample_video
+)
+to_grayscale = rgb_to_grayscale
+
+# What each function does to one kind of thing, under torchvision's names for it.
+horizontal_flip_image = horizontal_flip_mask = horizontal_flip_video = first.hflip
+vertical_flip_image = vertical_flip_mask = vertical_flip_video = first.vflip
+crop_image = crop_video = first.crop
+crop_mask = on_mask(first.crop)
+center_crop_video, center_crop_mask = center_crop_image, on_mask(center_crop_image)
+resize_video, pad_video = resize_image, pad_image
+resized_crop_image = resized_crop_video = first.resized_crop
+affine_image = affine_video = first.affine
+rotate_image = rotate_video = first.rotate
+perspective_image = perspective_video = first.perspective
+elastic_image = elastic_video = first.elastic_transform
+adjust_brightness_image = adjust_brightness_video = first.adjust_brightness
+adjust_contrast_image = adjust_contrast_video = first.adjust_contrast
+adjust_gamma_image = adjust_gamma_video = first.adjust_gamma
+adjust_hue_image = adjust_hue_video = first.adjust_hue
+adjust_saturation_image = adjust_saturation_video = first.adjust_saturation
+adjust_sharpness_image = adjust_sharpness_video = first.adjust_sharpness
+autocontrast_image = autocontrast_video = first.autocontrast
+equalize_image = equalize_video = first.equalize
+erase_image = erase_video = first.erase
+five_crop_image = five_crop_video = first.five_crop
+ten_crop_image = ten_crop_video = first.ten_crop
+gaussian_blur_image = gaussian_blur_video = first.gaussian_blur
+gaussian_noise_video, permute_channels_video = gaussian_noise_image, permute_channels_image
+invert_image = invert_video = first.invert
+normalize_image = normalize_video = first.normalize
+posterize_image = posterize_video = first.posterize
+rgb_to_grayscale_image = first.rgb_to_grayscale
+solarize_image = solarize_video = first.solarize
+to_dtype_video = to_dtype_image
+get_dimensions_image = get_dimensions_video = get_dimensions
+get_num_channels_image = get_num_channels_video = get_num_channels
+get_num_frames_video = get_num_frames
+get_size_image = get_size_video = get_size_mask = get_size_bounding_boxes = get_size

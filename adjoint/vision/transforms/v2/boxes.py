@@ -1,0 +1,452 @@
+"""Where boxes go when their image is flipped, resized, cropped, padded, turned or bent.
+
+The functions named after torchvision's kernels take plain tensors (..., 4) and what is known of
+them; those that change the image's size give the new one beside the boxes. Turned boxes (five or
+eight numbers) are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.dtype import float32
+from adjoint.engine.ops.shape.join import cat, stack
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.transforms.warp import _room, inverse_matrix, perspective_coefficients
+from adjoint.vision.tv_tensors import (
+    BoundingBoxes,
+    BoundingBoxFormat,
+    as_format,
+    is_rotated_bounding_format,
+    plain,
+    wrap,
+)
+
+Size = tuple[int, int]
+XYXY, XYWH, CXCYWH = (BoundingBoxFormat[name] for name in ("XYXY", "XYWH", "CXCYWH"))
+
+
+def _upright(name: str, given: BoundingBoxFormat | str) -> BoundingBoxFormat:
+    """The format, where boxes of it are not turned."""
+    if is_rotated_bounding_format(given):
+        raise NotImplementedError(
+            f"{name}: boxes of format {as_format(given).name} are turned, which is not supported; "
+            "wanted XYXY, XYWH or CXCYWH"
+        )
+    return as_format(given)
+
+
+def _corners(boxes: Tensor, given: BoundingBoxFormat) -> Tensor:
+    """XYXY of boxes; half a pixel of whole numbers goes to the left and upwards."""
+    if given is XYXY:
+        return boxes
+    place, sides = boxes[..., :2], boxes[..., 2:]
+    if given is CXCYWH:
+        whole = not boxes.dtype.is_floating_point
+        place = place - ((sides + 1).div(2, rounding_mode="floor") if whole else sides / 2)
+    return cat([place, place + sides], -1)
+
+
+def _from_corners(boxes: Tensor, wanted: BoundingBoxFormat) -> Tensor:
+    if wanted is XYXY:
+        return boxes
+    low, sides = boxes[..., :2], boxes[..., 2:] - boxes[..., :2]
+    if wanted is CXCYWH:
+        whole = not boxes.dtype.is_floating_point
+        low = (low * 2 + sides).div(2, rounding_mode="floor" if whole else None)
+    return cat([low, sides], -1)
+
+
+def _converted(boxes: Tensor, given: BoundingBoxFormat, wanted: BoundingBoxFormat) -> Tensor:
+    return boxes if given is wanted else _from_corners(_corners(boxes, given), wanted)
+
+
+def convert_bounding_box_format(
+    inpt: Tensor,
+    old_format: BoundingBoxFormat | str | None = None,
+    new_format: BoundingBoxFormat | str | None = None,
+    inplace: bool = False,
+) -> Any:
+    """Boxes in another format; `old_format` is for plain tensors only.
+
+    Example:
+        >>> import adjoint as ad
+        >>> convert_bounding_box_format(ad.tensor([1, 2, 5, 8]), "XYXY", "CXCYWH")
+        tensor([3, 5, 4, 6])
+    """
+    if new_format is None:
+        raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
+    known = isinstance(inpt, BoundingBoxes)
+    if known and old_format is not None:
+        raise ValueError("For bounding box tv_tensor inputs, `old_format` must not be passed.")
+    if not known and old_format is None:
+        raise ValueError("For pure tensor inputs, `old_format` has to be passed.")
+    given = inpt.format if isinstance(inpt, BoundingBoxes) else as_format(old_format or "")
+    wanted = as_format(new_format)
+    if given is not wanted:
+        _upright("convert_bounding_box_format", given)
+        _upright("convert_bounding_box_format", wanted)
+    made = _converted(plain(inpt), given, wanted)
+    if inplace and given is not wanted:
+        made = plain(inpt).copy_(made)
+    return wrap(made, like=inpt, format=wanted) if isinstance(inpt, BoundingBoxes) else made
+
+
+def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) -> Tensor:  # noqa: A002
+    """Boxes cut off at the edges of the image."""
+    kind = _upright("clamp_bounding_boxes", format)
+    if mode is None:
+        return boxes.clone()
+    height, width = canvas_size
+    work = boxes if boxes.dtype.is_floating_point else boxes.to(float32)
+    x1, y1, x2, y2 = _corners(work, kind).unbind(-1)
+    inside = [x1.clamp(0, width), y1.clamp(0, height), x2.clamp(0, width), y2.clamp(0, height)]
+    return _from_corners(stack(inside, -1), kind).to(boxes.dtype)
+
+
+def clamp_bounding_boxes(
+    inpt: Tensor,
+    format: BoundingBoxFormat | str | None = None,  # noqa: A002
+    canvas_size: Size | None = None,
+    clamping_mode: str | None = "auto",
+) -> Any:
+    """Boxes cut off at the edges of their image; "auto" asks the boxes whether."""
+    if clamping_mode not in (None, "soft", "hard", "auto"):
+        raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
+    if isinstance(inpt, BoundingBoxes):
+        if format is not None or canvas_size is not None:
+            raise ValueError(
+                "For bounding box tv_tensor inputs, `format` and `canvas_size` must not be passed."
+            )
+        mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
+        return wrap(_clamped(plain(inpt), inpt.format, inpt.canvas_size, mode), like=inpt)
+    if format is None or canvas_size is None or clamping_mode == "auto":
+        raise ValueError(
+            "For pure tensor inputs, `format`, `canvas_size` and `clamping_mode` have to be passed."
+        )
+    return _clamped(plain(inpt), format, canvas_size, clamping_mode)
+
+
+def _mirrored(boxes: Tensor, kind: BoundingBoxFormat, side: int, axis: int) -> Tensor:
+    """Boxes with one axis (0 for x, 1 for y) of an image that long turned round."""
+    parts = list(boxes.unbind(-1))
+    low, other = parts[axis], parts[axis + 2]
+    if kind is XYXY:
+        parts[axis], parts[axis + 2] = side - other, side - low
+    else:
+        parts[axis] = side - low - other if kind is XYWH else side - low
+    return stack(parts, -1)
+
+
+def horizontal_flip_bounding_boxes(
+    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size  # noqa: A002
+) -> Tensor:  # fmt: skip
+    """Boxes with left and right exchanged."""
+    kind = _upright("horizontal_flip", format)
+    return _mirrored(plain(bounding_boxes), kind, canvas_size[1], 0)
+
+
+def vertical_flip_bounding_boxes(
+    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size  # noqa: A002
+) -> Tensor:  # fmt: skip
+    """Boxes with top and bottom exchanged."""
+    kind = _upright("vertical_flip", format)
+    return _mirrored(plain(bounding_boxes), kind, canvas_size[0], 1)
+
+
+def resized(canvas_size: Size, size: Any, max_size: int | None = None) -> Size:
+    """What an image's size becomes: see `Resize`; without `size`, the longer side is `max_size`."""
+    height, width = canvas_size
+    given = [size] if isinstance(size, int) else size
+    if given is None:
+        if max_size is None:
+            raise ValueError("max_size must be an integer when size is None, but got None.")
+        short = int(max_size * min(height, width) / max(height, width))
+        return (short, max_size) if height < width else (max_size, short)
+    if len(given) == 2:
+        if max_size is not None:
+            raise ValueError("max_size should only be passed if size is None or a single integer")
+        return int(given[0]), int(given[1])
+    short = given[0]
+    long = int(short * max(height, width) / min(height, width))
+    if max_size is not None:
+        if max_size <= short:
+            raise ValueError(
+                f"max_size = {max_size} must be strictly greater than the requested size for the "
+                f"smaller edge size = {size}"
+            )
+        if long > max_size:
+            short, long = int(max_size * short / long), max_size
+    return (short, long) if height <= width else (long, short)
+
+
+def resize_bounding_boxes(
+    bounding_boxes: Tensor,
+    canvas_size: Size,
+    size: Any,
+    max_size: int | None = None,
+    format: BoundingBoxFormat = XYXY,  # noqa: A002
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """Boxes of an image that is resized, and its new size."""
+    _upright("resize", format)
+    (height, width), new = canvas_size, resized(canvas_size, size, max_size)
+    boxes = plain(bounding_boxes)
+    if new == tuple(canvas_size):
+        return boxes, new
+    ratios = from_numpy(np.array([new[1] / width, new[0] / height] * 2, np.float32))
+    return (boxes * ratios.to(boxes.device)).to(boxes.dtype), new
+
+
+def _shifted(boxes: Tensor, kind: BoundingBoxFormat, left: int, top: int) -> Tensor:
+    by = [left, top, left, top] if kind is XYXY else [left, top, 0, 0]
+    return boxes + boxes.new_tensor(by)
+
+
+def crop_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """Boxes as a rectangle of the image shows them, and its size."""
+    kind = _upright("crop", format)
+    moved = _shifted(plain(bounding_boxes), kind, -left, -top)
+    return _clamped(moved, kind, (height, width), clamping_mode), (height, width)
+
+
+def borders(padding: Any) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of one, two or four numbers."""
+    given = [padding] if isinstance(padding, int) else list(padding)
+    if len(given) not in (1, 2, 4):
+        raise ValueError(
+            f"Padding must be an int or a 1, 2, or 4 element of tuple or list, got {padding}."
+        )
+    left, top, right, bottom = (given * 4)[:4]
+    return left, top, right, bottom
+
+
+def pad_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    padding: Any,
+    padding_mode: str = "constant",
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """Boxes of an image with a border, and its new size."""
+    kind = _upright("pad", format)
+    if padding_mode != "constant":
+        raise ValueError(f"Padding mode '{padding_mode}' is not supported with bounding boxes")
+    left, top, right, bottom = borders(padding)
+    size = (canvas_size[0] + top + bottom, canvas_size[1] + left + right)
+    moved = _shifted(plain(bounding_boxes), kind, left, top)
+    return _clamped(moved, kind, size, clamping_mode), size
+
+
+def centre_of(canvas_size: Size, output_size: Any) -> tuple[int, int, int, int]:
+    """The rectangle in the middle of an image: top, left, height, width; it may reach beyond."""
+    given = [output_size] if isinstance(output_size, int) else list(output_size)
+    height, width = given[0], given[-1]
+    h, w = canvas_size
+    top = -((height - h) // 2) if height > h else round((h - height) / 2.0)
+    left = -((width - w) // 2) if width > w else round((w - width) / 2.0)
+    return top, left, height, width
+
+
+def center_crop_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    output_size: Any,
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """Boxes as the middle of the image shows them, and its size."""
+    rectangle = centre_of(canvas_size, output_size)
+    return crop_bounding_boxes(bounding_boxes, format, *rectangle, clamping_mode=clamping_mode)
+
+
+def resized_crop_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    size: Any,
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """Boxes as a rectangle of the image shows them when it is resized, and its size."""
+    rectangle = (top, left, height, width)
+    boxes, part = crop_bounding_boxes(
+        bounding_boxes, format, *rectangle, clamping_mode=clamping_mode
+    )
+    return resize_bounding_boxes(boxes, part, size, None, format)
+
+
+def _around(
+    boxes: Tensor, kind: BoundingBoxFormat, move: Any, size: Size, mode: str | None
+) -> Tensor:
+    """The boxes around the corners (N, 4, 2) of boxes after `move`, cut off at the edges."""
+    work = boxes if boxes.dtype.is_floating_point else boxes.to(float32)
+    x1, y1, x2, y2 = _corners(work, kind).unbind(-1)
+    points = stack([stack([x1, y1], -1), stack([x2, y1], -1), stack([x2, y2], -1),
+                    stack([x1, y2], -1)], -2)  # fmt: skip
+    moved = move(points)
+    found = cat([moved.amin(-2), moved.amax(-2)], -1).to(work.dtype)
+    return _converted(_clamped(found, XYXY, size, mode), XYXY, kind).to(boxes.dtype)
+
+
+def _projected(points: Tensor, matrix: Any) -> Tensor:
+    """Points (..., 2) under a map of homogeneous coordinates (3, 3)."""
+    table = from_numpy(np.ascontiguousarray(matrix, np.float32)).to(points.device, points.dtype)
+    out = points @ table[:, :2].T + table[:, 2]
+    return out[..., :2] / out[..., 2:]
+
+
+def affine_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    angle: float,
+    translate: Sequence[float],
+    scale: float,
+    shear: Any,
+    center: Any = None,
+    clamping_mode: str | None = "soft",
+) -> Tensor:
+    """The boxes around what becomes of boxes under `affine`."""
+    kind, boxes = _upright("affine", format), plain(bounding_boxes)
+    if not boxes.numel():
+        return boxes
+    matrix = _forward(canvas_size, angle, translate, scale, shear, center)
+    return _around(boxes, kind, lambda p: _projected(p, matrix), canvas_size, clamping_mode)
+
+
+def _forward(
+    canvas_size: Size, angle: float, translate: Any, scale: float, shear: Any, center: Any
+) -> Any:
+    """The map (3, 3) from places in the image to places in the result."""
+    shears = (shear, 0.0) if isinstance(shear, (int, float)) else (*shear, 0.0)[:2]
+    middle = center or [canvas_size[1] * 0.5, canvas_size[0] * 0.5]
+    rows = inverse_matrix(middle, angle, translate, scale, shears)
+    return np.linalg.inv(np.array([*rows, 0.0, 0.0, 1.0]).reshape(3, 3))
+
+
+def rotate_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    angle: float,
+    expand: bool = False,
+    center: Any = None,
+    clamping_mode: str | None = "soft",
+) -> tuple[Tensor, Size]:
+    """The boxes around what becomes of boxes under `rotate`, and the image's new size."""
+    kind, boxes, (height, width) = _upright("rotate", format), plain(bounding_boxes), canvas_size
+    matrix = _forward(canvas_size, -angle, [0.0, 0.0], 1.0, [0.0, 0.0], center)
+    size: Size = canvas_size
+    if expand:
+        ends = matrix @ np.array([[0, width, 0, width], [0, 0, height, height], [1] * 4])
+        matrix[:2, 2] -= ends[:2].min(1)
+        inverse = inverse_matrix([0.0, 0.0], -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
+        size = _room(inverse, width, height)[::-1]
+    if not boxes.numel():
+        return boxes, size
+    return _around(boxes, kind, lambda p: _projected(p, matrix), size, clamping_mode), size
+
+
+def perspective_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    startpoints: Any,
+    endpoints: Any,
+    coefficients: Any = None,
+    clamping_mode: str | None = "soft",
+) -> Tensor:
+    """The boxes around what becomes of boxes under `perspective`."""
+    kind, boxes = _upright("perspective", format), plain(bounding_boxes)
+    if not boxes.numel():
+        return boxes
+    numbers = coefficients or perspective_coefficients(startpoints, endpoints)
+    matrix = np.linalg.inv(np.array([*numbers, 1.0]).reshape(3, 3))
+    return _around(boxes, kind, lambda p: _projected(p, matrix), canvas_size, clamping_mode)
+
+
+def elastic_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat,  # noqa: A002
+    canvas_size: Size,
+    displacement: Tensor,
+    clamping_mode: str | None = "soft",
+) -> Tensor:
+    """The boxes around corners moved against the displacements found there.
+
+    The map of `elastic` has no closed inverse; as in torchvision, a displacement at a corner is
+    taken for the one that leads to it.
+    """
+    kind, boxes, (height, width) = _upright("elastic", format), plain(bounding_boxes), canvas_size
+    if tuple(displacement.shape) != (1, height, width, 2):
+        raise ValueError(
+            f"Argument displacement shape should be {(1, height, width, 2)}, but given "
+            f"{tuple(displacement.shape)}"
+        )
+    if not boxes.numel():
+        return boxes
+    table = np.asarray(displacement.detach().cpu().numpy())[0]
+
+    def move(points: Tensor) -> Tensor:
+        at = np.ceil(points.detach().cpu().numpy()).astype(np.int64)
+        x, y = at[..., 0].clip(0, width - 1), at[..., 1].clip(0, height - 1)
+        half = np.array([width * 0.5, height * 0.5])
+        moved = np.stack([x, y], -1) - table[y, x] * half
+        return from_numpy(moved.astype(np.float32)).to(points.device)
+
+    return _around(boxes, kind, move, canvas_size, clamping_mode)
+
+
+def usable(
+    boxes: Tensor, format: Any, canvas_size: Size, min_size: float, min_area: float
+) -> Tensor:  # noqa: A002
+    """Which boxes lie within the image and are large enough."""
+    kind = _upright("sanitize_bounding_boxes", format)
+    x1, y1, x2, y2 = _corners(plain(boxes), kind).unbind(-1)
+    w, h = x2 - x1, y2 - y1
+    large = (w >= min_size) & (h >= min_size) & (w * h >= min_area)
+    height, width = canvas_size
+    return large & (x1 >= 0) & (x2 <= width) & (y1 >= 0) & (y2 <= height)
+
+
+def sanitize_bounding_boxes(
+    bounding_boxes: Tensor,
+    format: BoundingBoxFormat | str | None = None,  # noqa: A002
+    canvas_size: Size | None = None,
+    min_size: float = 1.0,
+    min_area: float = 1.0,
+) -> tuple[Any, Tensor]:
+    """The boxes that lie within the image and are large enough, and which those are."""
+    boxes = bounding_boxes
+    if isinstance(boxes, BoundingBoxes):
+        if format is not None or canvas_size is not None:
+            raise ValueError(
+                "format and canvas_size must be None when bounding_boxes is a "
+                f"tv_tensors.BoundingBoxes instance. Got format={format} and "
+                f"canvas_size={canvas_size}."
+            )
+        valid = usable(boxes, boxes.format, boxes.canvas_size, min_size, min_area)
+        return wrap(plain(boxes)[valid], like=boxes), valid
+    if format is None or canvas_size is None:
+        raise ValueError(
+            "format and canvas_size cannot be None if bounding_boxes is a pure tensor. "
+            f"Got format={format} and canvas_size={canvas_size}."
+        )
+    valid = usable(boxes, format, canvas_size, min_size, min_area)
+    return boxes[valid], valid
