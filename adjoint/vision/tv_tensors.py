@@ -219,7 +219,7 @@ class BoundingBoxFormat(Enum):
     XYXYXYXY = "XYXYXYXY"
 
 
-def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:  # noqa: A002
+def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:
     """Whether boxes of a format are turned."""
     return as_format(format).name in ("XYWHR", "CXCYWHR", "XYXYXYXY")
 
@@ -256,7 +256,7 @@ clamping_mode=soft)
         cls,
         data: Any,
         *,
-        format: BoundingBoxFormat | str,  # noqa: A002
+        format: BoundingBoxFormat | str,
         canvas_size: tuple[int, int],
         clamping_mode: str | None = "soft",
         dtype: Any = None,
@@ -274,7 +274,7 @@ clamping_mode=soft)
     def _labelled(
         cls,
         tensor: Tensor,
-        format: BoundingBoxFormat | str = BoundingBoxFormat.XYXY,  # noqa: A002
+        format: BoundingBoxFormat | str = BoundingBoxFormat.XYXY,
         canvas_size: tuple[int, int] = (0, 0),
         clamping_mode: str | None = "soft",
     ) -> Self:
@@ -311,7 +311,7 @@ def wrap(wrappee: Tensor, *, like: Any, **kwargs: Any) -> Any:
     return kind.wrap(wrappee, like, **kwargs) if hasattr(kind, "wrap") else plain(wrappee)
 
 
-class set_return_type:  # noqa: N801
+class set_return_type:
     """What operations on these tensors give, from now on or within a `with` block.
 
     Args:

@@ -41,14 +41,13 @@ def _upright(name: str, given: BoundingBoxFormat | str) -> BoundingBoxFormat:
 
 
 def _corners(boxes: Tensor, given: BoundingBoxFormat) -> Tensor:
-    """XYXY of boxes; half a pixel of whole numbers goes to the left and upwards."""
+    """XYXY of boxes; whole numbers are cut off towards 0."""
     if given is XYXY:
         return boxes
     place, sides = boxes[..., :2], boxes[..., 2:]
     if given is CXCYWH:
-        whole = not boxes.dtype.is_floating_point
-        place = place - ((sides + 1).div(2, rounding_mode="floor") if whole else sides / 2)
-    return cat([place, place + sides], -1)
+        place = place - sides / 2
+    return cat([place, place + sides], -1).to(boxes.dtype)
 
 
 def _from_corners(boxes: Tensor, wanted: BoundingBoxFormat) -> Tensor:
@@ -96,7 +95,7 @@ def convert_bounding_box_format(
     return wrap(made, like=inpt, format=wanted) if isinstance(inpt, BoundingBoxes) else made
 
 
-def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) -> Tensor:  # noqa: A002
+def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) -> Tensor:
     """Boxes cut off at the edges of the image."""
     kind = _upright("clamp_bounding_boxes", format)
     if mode is None:
@@ -110,7 +109,7 @@ def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) ->
 
 def clamp_bounding_boxes(
     inpt: Tensor,
-    format: BoundingBoxFormat | str | None = None,  # noqa: A002
+    format: BoundingBoxFormat | str | None = None,
     canvas_size: Size | None = None,
     clamping_mode: str | None = "auto",
 ) -> Any:
@@ -143,7 +142,7 @@ def _mirrored(boxes: Tensor, kind: BoundingBoxFormat, side: int, axis: int) -> T
 
 
 def horizontal_flip_bounding_boxes(
-    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size  # noqa: A002
+    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size
 ) -> Tensor:  # fmt: skip
     """Boxes with left and right exchanged."""
     kind = _upright("horizontal_flip", format)
@@ -151,7 +150,7 @@ def horizontal_flip_bounding_boxes(
 
 
 def vertical_flip_bounding_boxes(
-    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size  # noqa: A002
+    bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size
 ) -> Tensor:  # fmt: skip
     """Boxes with top and bottom exchanged."""
     kind = _upright("vertical_flip", format)
@@ -189,7 +188,7 @@ def resize_bounding_boxes(
     canvas_size: Size,
     size: Any,
     max_size: int | None = None,
-    format: BoundingBoxFormat = XYXY,  # noqa: A002
+    format: BoundingBoxFormat = XYXY,
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """Boxes of an image that is resized, and its new size."""
@@ -209,7 +208,7 @@ def _shifted(boxes: Tensor, kind: BoundingBoxFormat, left: int, top: int) -> Ten
 
 def crop_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     top: int,
     left: int,
     height: int,
@@ -235,7 +234,7 @@ def borders(padding: Any) -> tuple[int, int, int, int]:
 
 def pad_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     padding: Any,
     padding_mode: str = "constant",
@@ -256,14 +255,14 @@ def centre_of(canvas_size: Size, output_size: Any) -> tuple[int, int, int, int]:
     given = [output_size] if isinstance(output_size, int) else list(output_size)
     height, width = given[0], given[-1]
     h, w = canvas_size
-    top = -((height - h) // 2) if height > h else round((h - height) / 2.0)
-    left = -((width - w) // 2) if width > w else round((w - width) / 2.0)
+    # Beyond the edges by a half pixel, this is one off the image's own border: so in torchvision.
+    top, left = round((h - height) / 2.0), round((w - width) / 2.0)
     return top, left, height, width
 
 
 def center_crop_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     output_size: Any,
     clamping_mode: str | None = "soft",
@@ -275,7 +274,7 @@ def center_crop_bounding_boxes(
 
 def resized_crop_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     top: int,
     left: int,
     height: int,
@@ -296,12 +295,15 @@ def _around(
 ) -> Tensor:
     """The boxes around the corners (N, 4, 2) of boxes after `move`, cut off at the edges."""
     work = boxes if boxes.dtype.is_floating_point else boxes.to(float32)
-    x1, y1, x2, y2 = _corners(work, kind).unbind(-1)
-    points = stack([stack([x1, y1], -1), stack([x2, y1], -1), stack([x2, y2], -1),
-                    stack([x1, y2], -1)], -2)  # fmt: skip
-    moved = move(points)
-    found = cat([moved.amin(-2), moved.amax(-2)], -1).to(work.dtype)
+    found = _hull(_corners(work, kind), move)
     return _converted(_clamped(found, XYXY, size, mode), XYXY, kind).to(boxes.dtype)
+
+
+def _hull(corners: Tensor, move: Any) -> Tensor:
+    x1, y1, x2, y2 = corners.unbind(-1)
+    points = [stack(each, -1) for each in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))]
+    moved = move(stack(points, -2))
+    return cat([moved.amin(-2), moved.amax(-2)], -1).to(corners.dtype)
 
 
 def _projected(points: Tensor, matrix: Any) -> Tensor:
@@ -313,7 +315,7 @@ def _projected(points: Tensor, matrix: Any) -> Tensor:
 
 def affine_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     angle: float,
     translate: Sequence[float],
@@ -342,7 +344,7 @@ def _forward(
 
 def rotate_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     angle: float,
     expand: bool = False,
@@ -365,7 +367,7 @@ def rotate_bounding_boxes(
 
 def perspective_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     startpoints: Any,
     endpoints: Any,
@@ -378,12 +380,16 @@ def perspective_bounding_boxes(
         return boxes
     numbers = coefficients or perspective_coefficients(startpoints, endpoints)
     matrix = np.linalg.inv(np.array([*numbers, 1.0]).reshape(3, 3))
-    return _around(boxes, kind, lambda p: _projected(p, matrix), canvas_size, clamping_mode)
+    corners = _corners(boxes, kind)  # of whole numbers: whole
+    work = corners if corners.dtype.is_floating_point else corners.to(float32)
+    found = _hull(work, lambda p: _projected(p, matrix))
+    inside = _clamped(found, XYXY, canvas_size, clamping_mode)
+    return _converted(inside, XYXY, kind).to(boxes.dtype)
 
 
 def elastic_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat,  # noqa: A002
+    format: BoundingBoxFormat,
     canvas_size: Size,
     displacement: Tensor,
     clamping_mode: str | None = "soft",
@@ -410,12 +416,13 @@ def elastic_bounding_boxes(
         moved = np.stack([x, y], -1) - table[y, x] * half
         return from_numpy(moved.astype(np.float32)).to(points.device)
 
-    return _around(boxes, kind, move, canvas_size, clamping_mode)
+    found = _hull(_corners(boxes, kind), move)
+    return _converted(_clamped(found, XYXY, canvas_size, clamping_mode), XYXY, kind)
 
 
 def usable(
     boxes: Tensor, format: Any, canvas_size: Size, min_size: float, min_area: float
-) -> Tensor:  # noqa: A002
+) -> Tensor:
     """Which boxes lie within the image and are large enough."""
     kind = _upright("sanitize_bounding_boxes", format)
     x1, y1, x2, y2 = _corners(plain(boxes), kind).unbind(-1)
@@ -427,7 +434,7 @@ def usable(
 
 def sanitize_bounding_boxes(
     bounding_boxes: Tensor,
-    format: BoundingBoxFormat | str | None = None,  # noqa: A002
+    format: BoundingBoxFormat | str | None = None,
     canvas_size: Size | None = None,
     min_size: float = 1.0,
     min_area: float = 1.0,

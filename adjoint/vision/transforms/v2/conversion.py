@@ -136,7 +136,7 @@ class ConvertBoundingBoxFormat(Transform):
 
     _transformed_types = (BoundingBoxes,)
 
-    def __init__(self, format: BoundingBoxFormat | str) -> None:  # noqa: A002
+    def __init__(self, format: BoundingBoxFormat | str) -> None:
         super().__init__()
         self.format = format
 

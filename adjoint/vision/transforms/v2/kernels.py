@@ -40,7 +40,7 @@ def _on_plain(kernel: Kernel) -> Kernel:
 def function(
     name: str, image: Kernel, mask: Kernel | None = None, boxes: Kernel | None = None
 ) -> Kernel:
-    """A function of every kind of thing there is a kernel for; `boxes` is given boxes as they are."""
+    """A function of all kinds of things there are kernels for; `boxes` is given boxes as such."""
 
     @functools.wraps(image)
     def run(inpt: Any, *args: Any, **kwargs: Any) -> Any:
