@@ -127,57 +127,19 @@ TABLE: dict[str, tuple[str, str]] = {
         ),
     ),
     "vision.transforms.v2": (
-        "transforms of boxes and masks together with images",
-        (
-            "ClampBoundingBoxes ClampKeyPoints ConvertBoundingBoxFormat JPEG "
-            "RandomChannelPermutation RandomIoUCrop RandomPhotometricDistort RandomResize "
-            "RandomShortestSize RandomZoomOut SanitizeBoundingBoxes SanitizeKeyPoints ScaleJitter "
-            "SetClampingMode UniformTemporalSubsample check_type get_bounding_boxes get_keypoints "
-            "has_all has_any query_chw query_size"
-        ),
+        "transforms of key points, and files made worse on purpose",
+        "ClampKeyPoints JPEG SanitizeKeyPoints get_keypoints",
     ),
     "vision.transforms.v2.functional": (
-        "kernels for kinds of tv_tensors",
+        "kernels for key points, and files made worse on purpose",
         (
-            "adjust_brightness_image adjust_brightness_video adjust_contrast_image "
-            "adjust_contrast_video adjust_gamma_image adjust_gamma_video adjust_hue_image "
-            "adjust_hue_video adjust_saturation_image adjust_saturation_video "
-            "adjust_sharpness_image adjust_sharpness_video affine_bounding_boxes affine_image "
-            "affine_keypoints affine_mask affine_video autocontrast_image autocontrast_video "
-            "center_crop_bounding_boxes center_crop_image center_crop_keypoints center_crop_mask "
-            "center_crop_video clamp_bounding_boxes clamp_keypoints convert_bounding_box_format "
-            "crop_bounding_boxes crop_image crop_keypoints crop_mask crop_video "
-            "elastic_bounding_boxes elastic_image elastic_keypoints elastic_mask elastic_video "
-            "equalize_image equalize_video erase_image erase_video five_crop_image "
-            "five_crop_video gaussian_blur_image gaussian_blur_video gaussian_noise_image "
-            "gaussian_noise_video get_dimensions_image get_dimensions_video "
-            "get_num_channels_image get_num_channels_video get_num_frames get_num_frames_video "
-            "get_size_bounding_boxes get_size_image get_size_keypoints get_size_mask "
-            "get_size_video grayscale_to_rgb_image horizontal_flip_bounding_boxes "
-            "horizontal_flip_image horizontal_flip_keypoints horizontal_flip_mask "
-            "horizontal_flip_video invert_image invert_video is_pure_tensor jpeg jpeg_image "
-            "jpeg_video normalize_image normalize_video pad_bounding_boxes pad_image "
-            "pad_keypoints pad_mask pad_video permute_channels permute_channels_image "
-            "permute_channels_video perspective_bounding_boxes perspective_image "
-            "perspective_keypoints perspective_mask perspective_video posterize_image "
-            "posterize_video register_kernel resize_bounding_boxes resize_image resize_keypoints "
-            "resize_mask resize_video resized_crop_bounding_boxes resized_crop_image "
-            "resized_crop_keypoints resized_crop_mask resized_crop_video rgb_to_grayscale_image "
-            "rotate_bounding_boxes rotate_image rotate_keypoints rotate_mask rotate_video "
-            "sanitize_bounding_boxes sanitize_keypoints solarize_image solarize_video "
-            "ten_crop_image ten_crop_video to_dtype_image to_dtype_video "
-            "uniform_temporal_subsample uniform_temporal_subsample_video "
-            "vertical_flip_bounding_boxes vertical_flip_image vertical_flip_keypoints "
-            "vertical_flip_mask vertical_flip_video"
+            "affine_keypoints center_crop_keypoints clamp_keypoints crop_keypoints "
+            "elastic_keypoints get_size_keypoints horizontal_flip_keypoints jpeg jpeg_image "
+            "jpeg_video pad_keypoints perspective_keypoints resize_keypoints "
+            "resized_crop_keypoints rotate_keypoints sanitize_keypoints vertical_flip_keypoints"
         ),
     ),
-    "vision.tv_tensors": (
-        "tensors that say what they show; pass images to transforms by themselves",
-        (
-            "BoundingBoxFormat BoundingBoxes Image KeyPoints Mask TVTensor Video "
-            "is_rotated_bounding_format set_return_type wrap"
-        ),
-    ),
+    "vision.tv_tensors": ("key points; boxes and masks are there", "KeyPoints"),
     "vision.utils": (
         "such drawing",
         "draw_keypoints flow_to_image",

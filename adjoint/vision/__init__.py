@@ -12,6 +12,7 @@ from adjoint.vision import io as io
 from adjoint.vision import models as models
 from adjoint.vision import ops as ops
 from adjoint.vision import transforms as transforms
+from adjoint.vision import tv_tensors as tv_tensors
 from adjoint.vision import utils as utils
 
 __version__ = "0.28.0"

@@ -17,9 +17,8 @@ from adjoint.data.transforms.basic import to_channels_first
 from adjoint.data.transforms.pillow import is_picture
 from adjoint.engine.backends.array.interop import as_tensor
 from adjoint.engine.core.operations.overrides import ORDINARY, having
-from adjoint.engine.core.operations.public import INPLACE
-from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.tensor.overriding import OPERATORS, subclassed
+from adjoint.engine.core.operations.public import INPLACE, METHODS
+from adjoint.engine.tensor.overriding import INWARD, OPERATORS, subclassed
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -84,38 +83,34 @@ class TVTensor(Tensor):
         return {}
 
 
-def _keeping(name: str) -> Callable[..., Any]:
-    """A method whose result is of the class of the tensor it is called on."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return type(self).wrap(getattr(plain(self), name)(*args, **kwargs), self)
-
-    method.__name__ = name
-    return method
+KEEPING = ("clone", "to", "detach", "pin_memory", "requires_grad_")
 
 
-def _in_place(name: str) -> Callable[..., Any]:
-    """A method that changes the tensor, and gives it without its class."""
-    raw, keeps = getattr(Tensor, name), name == "requires_grad_"
+def _method(name: str) -> Callable[..., Any]:
+    """Tensor's method, with a plain result even where that is the tensor itself, or a kept one."""
+    raw = getattr(Tensor, name)
+    writes = name.startswith("__i") or name == "__setitem__" or name.endswith("_")
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         with having(subclasses=False):
-            raw(self, *args, **kwargs)
-        return self if keeps or _Returning.keeps_class else plain(self)
+            made = raw(self if writes else plain(self), *args, **kwargs)
+        if made is NotImplemented:
+            return made
+        if name in KEEPING:
+            return made if made is self else type(self).wrap(made, self)
+        return _kept(made, self) if _Returning.keeps_class else _stripped(made)
 
     method.__name__ = name
     return method
 
 
 def _install() -> None:
-    """Put the methods that differ from Tensor's on the class."""
-    HOOKS.load_rest()
-    for name in ("clone", "to", "detach", "pin_memory"):
-        setattr(TVTensor, name, _keeping(name))
-    operators = [name for name in OPERATORS if name.startswith("__i") and name != "__invert__"]
-    for name in ("requires_grad_", *(f"{base}_" for base in INPLACE), *operators):
-        if callable(getattr(Tensor, name, None)):
-            setattr(TVTensor, name, _in_place(name))
+    """Put the methods on the class; those of families that load on first use stay Tensor's."""
+    for name in sorted(
+        {*KEEPING, *METHODS, *(f"{base}_" for base in INPLACE), *OPERATORS} - INWARD
+    ):
+        if callable(vars(Tensor).get(name)):
+            setattr(TVTensor, name, _method(name))
 
 
 _install()
@@ -139,11 +134,17 @@ def _each(given: Any) -> Any:
 
 
 def _kept(made: Any, first: TVTensor) -> Any:
+    if isinstance(made, TVTensor):
+        return made
     if isinstance(made, Tensor):
         if isinstance(first, BoundingBoxes):
             return type(first)._labelled(made, **first._known())
         return type(first).wrap(made, first)
-    return type(made)(_kept(each, first) for each in made) if type(made) in (list, tuple) else made
+    if type(made) in (list, tuple):
+        return type(made)(_kept(each, first) for each in made)
+    if isinstance(made, tuple) and hasattr(made, "_fields"):
+        return type(made)(*(_kept(each, first) for each in made))
+    return made
 
 
 def _stripped(made: Any) -> Any:

@@ -3,7 +3,9 @@
 Those that torchvision makes modules are modules here too: `nn.Sequential(Resize(32), ...)`.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
 from adjoint.data.transforms import Compose as Compose
 from adjoint.data.transforms import Lambda as Lambda
@@ -52,3 +54,13 @@ if TYPE_CHECKING:
     from adjoint.vision.transforms.more import TenCrop as TenCrop
 else:
     globals().update(LAYERS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "v2":  # loaded when it is asked for
+        return importlib.import_module("adjoint.vision.transforms.v2")
+    raise AttributeError(
+        f"module 'torchvision.transforms' has no attribute {name!r}",
+        name=name,
+        obj=sys.modules[__name__],
+    )
