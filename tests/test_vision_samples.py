@@ -70,9 +70,11 @@ def test_operations_give_plain_tensors() -> None:
         assert isinstance(each, BoundingBoxes)
         assert (each.format, each.canvas_size) == (found.format, (HEIGHT, WIDTH))
         assert each.tolist() == CORNERS
-    assert kind(image.requires_grad_()) == "Image" and image.requires_grad
+    assert kind(image.requires_grad_()) == "Image"
+    assert image.requires_grad
     (image * 3).sum().backward()
-    assert image.grad is not None and image.grad.unique().tolist() == [3.0]
+    assert image.grad is not None
+    assert image.grad.unique().tolist() == [3.0]
     image = image.detach()
     image += 1
     assert kind(image) == "Tensor"
@@ -84,7 +86,8 @@ def test_classes_kept_where_asked_for() -> None:
         assert kind(image + 1) == kind(1 + image) == kind(ad.add(image, 1)) == "Image"
         assert kind(image.add_(1)) == "Image"
         first = found.unbind(0)[0]
-        assert isinstance(first, BoundingBoxes) and first.canvas_size == (HEIGHT, WIDTH)
+        assert isinstance(first, BoundingBoxes)
+        assert first.canvas_size == (HEIGHT, WIDTH)
     assert kind(image + 1) == kind(ad.add(image, 1)) == kind(image.add_(1)) == "Tensor"
     with pytest.raises(ValueError, match="TVTensor"):
         tv_tensors.set_return_type("list")
@@ -173,7 +176,8 @@ def test_masks_keep_their_numbers() -> None:
     numbers = Mask(np.random.default_rng(0).choice([0, 7, 255], (HEIGHT, WIDTH)))
     for move in (lambda m: F.resize(m, [33, 47]), lambda m: F.rotate(m, 33.0)):
         made = move(numbers)
-        assert made.dtype is ad.int64 and made.ndim == 2
+        assert made.dtype is ad.int64
+        assert made.ndim == 2
         assert set(made.unique().tolist()) <= {0, 7, 255}
 
 
@@ -198,7 +202,8 @@ def test_one_draw_for_all_parts(name: str) -> None:
         np.testing.assert_array_equal(made["boxes"].numpy(), around(made["masks"]))
         white = (made["image"][:1] > 0).numpy()
         np.testing.assert_array_equal(white, made["masks"].numpy() > 0)
-        assert made["labels"] is given["labels"] and made["name"] == "a"
+        assert made["labels"] is given["labels"]
+        assert made["name"] == "a"
         seen.add((*made["boxes"].canvas_size, *made["boxes"].flatten().tolist()))
     assert len(seen) > 1
 
@@ -208,7 +213,8 @@ def test_any_structure() -> None:
     image, target = given.pop("image"), given
     flip = v2.Compose([v2.RandomHorizontalFlip(1)])
     made_image, made_target = flip(image, target)
-    assert list(made_target) == list(target) and kind(made_image) == "Image"
+    assert list(made_target) == list(target)
+    assert kind(made_image) == "Image"
     made = flip([image, (target["boxes"], [target["masks"]]), None])
     assert [kind(x) for x in made] == ["Image", "tuple", "NoneType"]
     assert made[1][0].tolist() == made_target["boxes"].tolist()
@@ -224,7 +230,9 @@ def test_colours_are_alike_in_all_images() -> None:
     changes = [v2.ColorJitter(0.5, 0.5, 0.5, 0.2), v2.RandomPhotometricDistort(p=0.7)]
     for change in (*changes, v2.RandomChannelPermutation(), v2.RandomErasing(p=1)):
         one, found, other = change((image, boxes(), image.clone()))
-        assert ad.equal(one, other) and kind(one) == "Image" and found.tolist() == CORNERS
+        assert ad.equal(one, other)
+        assert kind(one) == "Image"
+        assert found.tolist() == CORNERS
     with pytest.raises(TypeError, match="BoundingBoxes are not supported by RandAugment"):
         v2.RandAugment()(image, boxes())
 
@@ -233,9 +241,11 @@ def test_kinds_and_dtypes() -> None:
     given = sample()
     made = v2.ToDtype({Image: ad.float32, Mask: ad.int64, "others": None}, scale=True)(given)
     assert [made[k].dtype for k in ("image", "masks", "boxes")] == [ad.float32, ad.int64, ad.int64]
-    assert float(made["image"].max()) == 1.0 and int(made["masks"].max()) == 1
+    assert float(made["image"].max()) == 1.0
+    assert int(made["masks"].max()) == 1
     made = v2.Normalize([0.5] * 3, [0.5] * 3)(v2.ToDtype(ad.float32, scale=True)(given))
-    assert set(made["image"].unique().tolist()) == {-1.0, 1.0} and made["masks"].dtype is ad.uint8
+    assert set(made["image"].unique().tolist()) == {-1.0, 1.0}
+    assert made["masks"].dtype is ad.uint8
     assert {kind(x) for x in v2.ToPureTensor()(given).values()} == {"Tensor", "str"}
     assert kind(v2.ToImage()(ad.zeros(3, 2, 2))) == "Image"
     with pytest.raises(ValueError, match="others"):
@@ -261,7 +271,8 @@ def test_boxes_made_sound() -> None:
     with pytest.raises(ValueError, match="labels"):
         v2.SanitizeBoundingBoxes()((given["image"], {"boxes": given["boxes"]}))
     kept = v2.SanitizeBoundingBoxes(labels_getter=None)(given["boxes"], given["labels"])
-    assert len(kept[0]) == 1 and len(kept[1]) == 3
+    assert len(kept[0]) == 1
+    assert len(kept[1]) == 3
     loose = v2.SetClampingMode(None)(given["boxes"])
     assert F.crop(loose, 0, 0, 5, 5).tolist() == given["boxes"].tolist()
 
