@@ -156,7 +156,8 @@ def _take_over() -> None:
     if "__torch_function__" in vars(TVTensor):
         return
     TVTensor.__torch_function__ = classmethod(_override)  # type: ignore[attr-defined]
-    for cls in (TVTensor, *TVTensor.__subclasses__()):
+    kinds: list[type[Any]] = [TVTensor, *TVTensor.__subclasses__()]
+    for cls in kinds:
         ORDINARY.discard(cls)
         subclassed(cls)
 
@@ -253,7 +254,7 @@ clamping_mode=soft)
     canvas_size: tuple[int, int]
     clamping_mode: str | None
 
-    def __new__(  # type: ignore[override]
+    def __new__(
         cls,
         data: Any,
         *,
