@@ -252,6 +252,20 @@ def test_kinds_and_dtypes() -> None:
         v2.ToDtype({Image: ad.float32})(given)
 
 
+def test_pictures_among_the_parts() -> None:
+    library = pytest.importorskip("PIL.Image")
+    picture = library.fromarray(np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+    made, found = v2.Resize((40, 60))(picture, boxes())
+    assert made.size == (60, 40)
+    assert found.tolist() == (2 * np.array(CORNERS)).tolist()
+    with pytest.warns(UserWarning, match="is for tensors"):
+        assert v2.RandomErasing(1.0)(picture, boxes())[0] is picture
+    made, mask = v2.ConvertImageDtype(ad.float32)(
+        ad.full((1, 2, 2), 255, dtype=ad.uint8), Mask([[3]])
+    )
+    assert (made.unique().tolist(), mask.tolist(), mask.dtype) == ([1.0], [[3.0]], ad.float32)
+
+
 def test_borders_of_each_kind() -> None:
     made = v2.Pad(1, fill={Image: (1, 2, 3), Mask: 9, "others": 0})(sample())
     assert made["image"][:, 0, 0].tolist() == [1, 2, 3]

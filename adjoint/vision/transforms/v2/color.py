@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.data import transforms as plain_transforms
 from adjoint.data.transforms.draw import chance, uniform
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.ops.random.random import randperm
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.random import get_rng_state, set_rng_state
@@ -24,6 +25,7 @@ class _OfImages(Transform):
     _transformed_types = SHOWING
     _first: type[Any]
     _refused: tuple[type, ...] = ()
+    _of_pictures = True
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
         for each in flat_inputs:
@@ -39,6 +41,9 @@ class _OfImages(Transform):
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         if params["state"] is not None:
             set_rng_state(params["state"])
+        if not self._of_pictures and is_image(inpt):
+            warn_user(f"{type(self).__name__} is for tensors: pictures of a sample stay")
+            return inpt
         given = plain(inpt) if isinstance(inpt, Tensor) else inpt
         return rewrapped(self._first.__call__(self, given), inpt)
 
@@ -56,6 +61,7 @@ def of_images(first: Any, refused: tuple[type, ...] = ()) -> type[Transform]:
         "__module__": "adjoint.vision.transforms.v2",
         "_first": first,
         "_refused": refused,
+        "_of_pictures": first is not plain_transforms.RandomErasing,
         "__repr__": Transform.__repr__,
     }
     return type(first.__name__, (_OfImages, first), members)

@@ -121,14 +121,16 @@ class ToDtype(Transform):
 
 
 class ConvertImageDtype(Transform):
-    """Another dtype with the range that goes with it, of images and videos."""
+    """Another dtype, of images and videos with the range that goes with it."""
+
+    _transformed_types = (Tensor,)
 
     def __init__(self, dtype: DType = float32) -> None:
         super().__init__()
         self.dtype = dtype
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.convert_image_dtype, inpt, self.dtype)
+        return F.to_dtype(inpt, self.dtype, scale=True)
 
 
 class ConvertBoundingBoxFormat(Transform):
