@@ -70,6 +70,16 @@ _FAMILIES: dict[str, tuple[str, str]] = {
         "",
     ),
     "segmentation.lraspp": ("lraspp_mobilenet_v3_large", ""),
+    "detection.faster_rcnn": (
+        (
+            "fasterrcnn_resnet50_fpn fasterrcnn_resnet50_fpn_v2 "
+            "fasterrcnn_mobilenet_v3_large_fpn fasterrcnn_mobilenet_v3_large_320_fpn"
+        ),
+        "",
+    ),
+    "detection.mask_rcnn": ("maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2", ""),
+    "detection.keypoint_rcnn": ("keypointrcnn_resnet50_fpn", ""),
+    "detection.retinanet": ("retinanet_resnet50_fpn retinanet_resnet50_fpn_v2", ""),
 }
 _NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}
 _CLASSES = {name: module for module, (_, names) in _FAMILIES.items() for name in names.split()}

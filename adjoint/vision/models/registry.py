@@ -108,7 +108,8 @@ class Versions:
 def network(build: Builder) -> Builder:
     """A function that builds a network, with torchvision's `weights` and `progress`."""
     name = build.__name__
-    takes_backbone = "weights_backbone" in inspect.signature(build).parameters
+    takes = inspect.signature(build).parameters
+    takes_backbone = "weights_backbone" in takes
 
     @functools.wraps(build)
     def make(
@@ -127,6 +128,8 @@ def network(build: Builder) -> Builder:
         if weights is None:
             return build(*args, **kwargs)
         state = weights.get_state_dict()
+        if "has_weights" in takes:  # what is built depends on whether it was trained
+            kwargs["has_weights"] = True
         model = build(*args, **kwargs)
         model.load_state_dict(state)
         return model

@@ -1,0 +1,45 @@
+"""Networks that find objects: where they are, what they are, their masks and points."""
+
+import sys
+from typing import Any
+
+from adjoint.vision import models as _models
+from adjoint.vision.models.detection.faster_rcnn import FasterRCNN as FasterRCNN
+from adjoint.vision.models.detection.faster_rcnn import (
+    fasterrcnn_mobilenet_v3_large_320_fpn as fasterrcnn_mobilenet_v3_large_320_fpn,
+)
+from adjoint.vision.models.detection.faster_rcnn import (
+    fasterrcnn_mobilenet_v3_large_fpn as fasterrcnn_mobilenet_v3_large_fpn,
+)
+from adjoint.vision.models.detection.faster_rcnn import (
+    fasterrcnn_resnet50_fpn as fasterrcnn_resnet50_fpn,
+)
+from adjoint.vision.models.detection.faster_rcnn import (
+    fasterrcnn_resnet50_fpn_v2 as fasterrcnn_resnet50_fpn_v2,
+)
+from adjoint.vision.models.detection.keypoint_rcnn import KeypointRCNN as KeypointRCNN
+from adjoint.vision.models.detection.keypoint_rcnn import (
+    keypointrcnn_resnet50_fpn as keypointrcnn_resnet50_fpn,
+)
+from adjoint.vision.models.detection.mask_rcnn import MaskRCNN as MaskRCNN
+from adjoint.vision.models.detection.mask_rcnn import maskrcnn_resnet50_fpn as maskrcnn_resnet50_fpn
+from adjoint.vision.models.detection.mask_rcnn import (
+    maskrcnn_resnet50_fpn_v2 as maskrcnn_resnet50_fpn_v2,
+)
+from adjoint.vision.models.detection.retinanet import RetinaNet as RetinaNet
+from adjoint.vision.models.detection.retinanet import (
+    retinanet_resnet50_fpn as retinanet_resnet50_fpn,
+)
+from adjoint.vision.models.detection.retinanet import (
+    retinanet_resnet50_fpn_v2 as retinanet_resnet50_fpn_v2,
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("_Weights"):
+        return getattr(_models, name)
+    raise AttributeError(
+        f"module 'torchvision.models.detection' has no attribute {name!r}",
+        name=name,
+        obj=sys.modules[__name__],
+    )
