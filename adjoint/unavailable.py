@@ -81,19 +81,10 @@ TABLE: dict[str, tuple[str, str]] = {
         "MaxVit MaxVit_T_Weights maxvit_t",
     ),
     "vision.models.detection": (
-        "detection networks; `torchvision.ops` has their parts",
+        "such detection network",
         (
-            "FCOS FCOS_ResNet50_FPN_Weights FasterRCNN "
-            "FasterRCNN_MobileNet_V3_Large_320_FPN_Weights "
-            "FasterRCNN_MobileNet_V3_Large_FPN_Weights FasterRCNN_ResNet50_FPN_V2_Weights "
-            "FasterRCNN_ResNet50_FPN_Weights KeypointRCNN KeypointRCNN_ResNet50_FPN_Weights "
-            "MaskRCNN MaskRCNN_ResNet50_FPN_V2_Weights MaskRCNN_ResNet50_FPN_Weights RetinaNet "
-            "RetinaNet_ResNet50_FPN_V2_Weights RetinaNet_ResNet50_FPN_Weights "
-            "SSD300_VGG16_Weights SSDLite320_MobileNet_V3_Large_Weights "
-            "fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_mobilenet_v3_large_fpn "
-            "fasterrcnn_resnet50_fpn fasterrcnn_resnet50_fpn_v2 fcos_resnet50_fpn "
-            "keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2 "
-            "retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 ssd300_vgg16 "
+            "FCOS FCOS_ResNet50_FPN_Weights SSD300_VGG16_Weights "
+            "SSDLite320_MobileNet_V3_Large_Weights fcos_resnet50_fpn ssd300_vgg16 "
             "ssdlite320_mobilenet_v3_large"
         ),
     ),

@@ -118,10 +118,10 @@ def test_drawn_boxes_and_masks() -> None:
 
 
 def test_what_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = "adjoint.vision.models.detection"
+    path = "adjoint.vision.models.optical_flow"
     monkeypatch.setitem(sys.modules, path, sys)  # both are put back afterwards
-    monkeypatch.setattr(models, "detection", None, raising=False)
-    detection = unavailable.module(path)
-    assert detection is not None
-    with pytest.raises(NotImplementedError, match="fasterrcnn_resnet50_fpn.*detection networks"):
-        detection.fasterrcnn_resnet50_fpn(weights=None)
+    monkeypatch.setattr(models, "optical_flow", None, raising=False)
+    flow = unavailable.module(path)
+    assert flow is not None
+    with pytest.raises(NotImplementedError, match="raft_small.*networks for optical flow"):
+        flow.raft_small(weights=None)

@@ -82,6 +82,7 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     "detection.retinanet": ("retinanet_resnet50_fpn retinanet_resnet50_fpn_v2", ""),
 }
 _NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}
+_HOMES = {module.partition(".")[0] for module in _FAMILIES if "." in module}
 _CLASSES = {name: module for module, (_, names) in _FAMILIES.items() for name in names.split()}
 
 
@@ -144,6 +145,8 @@ def get_weight(name: str) -> Weights:
 def __getattr__(name: str) -> Any:
     if name in _NETWORKS and "." not in _NETWORKS[name]:
         return getattr(_import(_NETWORKS[name]), name)
+    if name in _HOMES:
+        return _import(name)
     if name in _CLASSES:
         return getattr(_import(_CLASSES[name]), name)
     match = re.fullmatch(r"(\w+)_Weights", name)

@@ -148,9 +148,7 @@ class Matcher:
         """(true, predictions) -> the number of the true element, or one of the two above."""
         if match_quality_matrix.numel() == 0:
             lacking = "ground-truth" if match_quality_matrix.shape[0] == 0 else "proposal"
-            raise ValueError(
-                f"No {lacking} boxes available for one of the images during training"
-            )
+            raise ValueError(f"No {lacking} boxes available for one of the images during training")
         quality, best = match_quality_matrix.max(dim=0)
         found = where(quality < self.high_threshold, self.BETWEEN_THRESHOLDS, best)
         found = where(quality < self.low_threshold, self.BELOW_LOW_THRESHOLD, found)

@@ -157,7 +157,9 @@ def _mobilenet_extractor(
         return joined
     wanted = returned_layers or [count - 2, count - 1]
     if min(wanted) < 0 or max(wanted) >= count:
-        raise ValueError(f"Each returned layer should be in the range [0,{count - 1}], got {wanted} ")
+        raise ValueError(
+            f"Each returned layer should be in the range [0,{count - 1}], got {wanted} "
+        )
     levels = {str(stages[stage]): str(level) for level, stage in enumerate(wanted)}
     widths = [layers[stages[stage]].out_channels for stage in wanted]
     return BackboneWithFPN(layers, levels, widths, 256, extra_blocks, norm_layer)

@@ -28,9 +28,7 @@ class GeneralizedRCNN(nn.Module):
         self.transform, self.backbone = transform, backbone
         self.rpn, self.roi_heads = rpn, roi_heads
 
-    def forward(
-        self, images: Sequence[Tensor], targets: list[dict[str, Any]] | None = None
-    ) -> Any:
+    def forward(self, images: Sequence[Tensor], targets: list[dict[str, Any]] | None = None) -> Any:
         """Images (C, H, W) -> a dictionary of losses while training, else one for each image."""
         if self.training:
             check_targets(targets)

@@ -71,9 +71,7 @@ def keypointrcnn_loss(
     return F.cross_entropy(keypoint_logits.reshape(count * points, h * w)[seen], wanted[seen])
 
 
-def keypointrcnn_inference(
-    x: Tensor, boxes: list[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
+def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Of each image, its boxes' points and their scores."""
     parts = x.split([int(each.shape[0]) for each in boxes], 0)
     found = [heatmaps_to_keypoints(maps, each) for maps, each in zip(parts, boxes, strict=True)]

@@ -144,9 +144,7 @@ class RetinaNetRegressionHead(_Head):
         norm_layer: makes normalisations; None for none.
     """
 
-    def __init__(
-        self, in_channels: int, num_anchors: int, norm_layer: Norm | None = None
-    ) -> None:
+    def __init__(self, in_channels: int, num_anchors: int, norm_layer: Norm | None = None) -> None:
         super().__init__(in_channels, norm_layer)
         self.bbox_reg = nn.Conv2d(in_channels, num_anchors * 4, 3, padding=1)
         nn.init.normal_(self.bbox_reg.weight, std=0.01)
@@ -166,9 +164,7 @@ class RetinaNetRegressionHead(_Head):
         ):
             objects = where(matched >= 0)[0]
             truth = target["boxes"][matched[objects]]
-            loss = _box_loss(
-                self._loss_type, self.box_coder, boxes[objects], truth, codes[objects]
-            )
+            loss = _box_loss(self._loss_type, self.box_coder, boxes[objects], truth, codes[objects])
             losses = losses + loss / max(1, objects.numel())
         return losses / max(1, len(targets))
 

@@ -162,7 +162,11 @@ class RegionProposalNetwork(nn.Module):
         )
         best = self._get_top_n_idx(objectness, num_anchors_per_level)
         images = arange(count, device=device)[:, None]
-        likely, of_level, boxes = objectness[images, best].sigmoid(), levels[best], proposals[images, best]
+        likely, of_level, boxes = (
+            objectness[images, best].sigmoid(),
+            levels[best],
+            proposals[images, best],
+        )
         final: tuple[list[Tensor], list[Tensor]] = ([], [])
         for box, score, level, shape in zip(boxes, likely, of_level, image_shapes, strict=True):
             box = box_ops.clip_boxes_to_image(box, shape)
@@ -187,9 +191,7 @@ class RegionProposalNetwork(nn.Module):
         box_loss = F.smooth_l1_loss(
             pred_bbox_deltas[positive], boxes[positive], beta=1 / 9, reduction="sum"
         )
-        object_loss = F.binary_cross_entropy_with_logits(
-            objectness.flatten()[every], wanted[every]
-        )
+        object_loss = F.binary_cross_entropy_with_logits(objectness.flatten()[every], wanted[every])
         return object_loss, box_loss / every.numel()
 
     def forward(

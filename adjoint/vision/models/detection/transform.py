@@ -151,9 +151,7 @@ def resize_keypoints(
 ) -> Tensor:
     """Points (N, K, 3) of an image that gets another size."""
     down, across = _ratios(original_size, new_size)
-    return stack(
-        [keypoints[..., 0] * across, keypoints[..., 1] * down, keypoints[..., 2]], -1
-    )
+    return stack([keypoints[..., 0] * across, keypoints[..., 1] * down, keypoints[..., 2]], -1)
 
 
 def resize_boxes(boxes: Tensor, original_size: Sequence[int], new_size: Sequence[int]) -> Tensor:
