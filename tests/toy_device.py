@@ -20,6 +20,7 @@ from adjoint.engine.backends.array import devices
 from adjoint.engine.compiler import executors
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.core import device
+from adjoint.engine.core.state import rng
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.tensor.tensor import DEVICE_OF
 from tests.small_target import SmallProgram, SmallTarget
@@ -126,3 +127,5 @@ def forget() -> None:
     for table in (devices._OTHERS, device.CURRENT_INDEX, executors._COMPILERS):
         del table["toy"]
     del DEVICE_OF[ToyArray]
+    for used in [each for each in rng._DEFAULTS if each.type == "toy"]:
+        del rng._DEFAULTS[used]

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 
 class AlexNet(nn.Module):
@@ -36,3 +36,6 @@ class AlexNet(nn.Module):
 def alexnet(**options: Any) -> AlexNet:
     """AlexNet: 61,100,840 parameters."""
     return AlexNet(**options)
+
+
+__getattr__ = weights_in(__name__)

@@ -11,7 +11,7 @@ from adjoint import nn
 from adjoint.engine.ops.create.creation import ones
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, Permute
 
@@ -135,3 +135,6 @@ def convnext_base(**options: Any) -> ConvNeXt:
 def convnext_large(**options: Any) -> ConvNeXt:
     """ConvNeXt-L: 197,767,336 parameters."""
     return _build(192, (3, 3, 27, 3), 0.5, **options)
+
+
+__getattr__ = weights_in(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import make_divisible, network
+from adjoint.vision.models.registry import make_divisible, network, weights_in
 from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
@@ -236,3 +236,6 @@ def efficientnet_v2_m(**options: Any) -> EfficientNet:
 def efficientnet_v2_l(**options: Any) -> EfficientNet:
     """EfficientNetV2-L: 118,515,272 parameters."""
     return _second("l", 0.4, **options)
+
+
+__getattr__ = weights_in(__name__)

@@ -8,7 +8,7 @@ from adjoint import nn
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 
 class GoogLeNetOutputs(NamedTuple):
@@ -159,3 +159,6 @@ class GoogLeNet(nn.Module):
 def googlenet(**options: Any) -> GoogLeNet:
     """GoogLeNet: 6,624,904 parameters without the auxiliary answers."""
     return GoogLeNet(**options)
+
+
+__getattr__ = weights_in(__name__)

@@ -9,7 +9,7 @@ from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models.googlenet import BasicConv2d, as_if_scaled, spread_weights
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 
 class InceptionOutputs(NamedTuple):
@@ -201,3 +201,6 @@ class Inception3(nn.Module):
 def inception_v3(**options: Any) -> Inception3:
     """Inception v3: 27,161,264 parameters."""
     return Inception3(**options)
+
+
+__getattr__ = weights_in(__name__)

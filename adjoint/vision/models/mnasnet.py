@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import make_divisible, network
+from adjoint.vision.models.registry import make_divisible, network, weights_in
 
 _MOMENTUM = 1 - 0.9997
 # width, kernel, stride, expansion, blocks
@@ -95,3 +95,6 @@ def mnasnet1_0(**options: Any) -> MNASNet:
 def mnasnet1_3(**options: Any) -> MNASNet:
     """MNASNet at 1.3 times the width."""
     return MNASNet(1.3, **options)
+
+
+__getattr__ = weights_in(__name__)

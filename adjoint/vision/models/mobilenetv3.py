@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import make_divisible, network
+from adjoint.vision.models.registry import make_divisible, network, weights_in
 from adjoint.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 
@@ -168,3 +168,6 @@ def mobilenet_v3_small(**options: Any) -> MobileNetV3:
 def _private(options: dict[str, Any]) -> dict[str, Any]:
     """Options whose names torchvision starts with an underscore."""
     return {name.lstrip("_"): value for name, value in options.items()}
+
+
+__getattr__ = weights_in(__name__)

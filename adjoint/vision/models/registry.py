@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,22 @@ class Versions:
     def verify(self, weights: Any) -> Weights | None:
         """The weights meant by a name, by weights or by None."""
         return getattr(self, weights) if isinstance(weights, str) else weights
+
+
+def weights_in(module: str) -> Callable[[str], Versions]:
+    """The `__getattr__` of a family's module, which has the `ResNet18_Weights` of its networks."""
+
+    def find(name: str) -> Versions:
+        known = {each.replace("_", ""): each for each in BUILDERS}
+        found = known.get(name.removesuffix("_Weights").replace("_", "").lower())
+        if not name.endswith("_Weights") or found is None:
+            path = module.replace("adjoint.vision", "torchvision", 1)
+            raise AttributeError(
+                f"module {path!r} has no attribute {name!r}", name=name, obj=sys.modules[module]
+            )
+        return Versions(found)
+
+    return find
 
 
 def network(build: Builder) -> Builder:

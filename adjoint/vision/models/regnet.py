@@ -12,7 +12,7 @@ import numpy as np
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import make_divisible, network
+from adjoint.vision.models.registry import make_divisible, network, weights_in
 from adjoint.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 
@@ -148,3 +148,5 @@ def _builder(name: str, plan: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 globals().update({name: _builder(name, plan) for name, plan in PLANS.items()})
+
+__getattr__ = weights_in(__name__)

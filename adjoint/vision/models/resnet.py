@@ -11,7 +11,7 @@ from adjoint.models.resnet import Bottleneck as Bottleneck
 from adjoint.models.resnet import ResNet as ResNet
 from adjoint.models.resnet import conv1x1 as conv1x1
 from adjoint.models.resnet import conv3x3 as conv3x3
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 resnet18 = network(plain.resnet18)
 resnet34 = network(plain.resnet34)
@@ -42,3 +42,5 @@ def _builder(name: str) -> Callable[..., Any]:
 
 
 globals().update({name: _builder(name) for name in PLANS})
+
+__getattr__ = weights_in(__name__)

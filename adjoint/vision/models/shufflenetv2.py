@@ -8,7 +8,7 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
@@ -108,3 +108,6 @@ def shufflenet_v2_x1_5(**options: Any) -> ShuffleNetV2:
 def shufflenet_v2_x2_0(**options: Any) -> ShuffleNetV2:
     """ShuffleNetV2 at double width."""
     return _shuffle((24, 244, 488, 976, 2048), **options)
+
+
+__getattr__ = weights_in(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 
 # Version -> channels and size of the first convolution, then Fire's widths, 0 for pooling.
 PLANS: dict[str, tuple[int, int, tuple[int, ...]]] = {
@@ -77,3 +77,6 @@ def squeezenet1_0(**options: Any) -> SqueezeNet:
 def squeezenet1_1(**options: Any) -> SqueezeNet:
     """SqueezeNet 1.1: 1,235,496 parameters."""
     return SqueezeNet("1_1", **options)
+
+
+__getattr__ = weights_in(__name__)

@@ -15,7 +15,7 @@ from adjoint.engine.ops.create.creation import ones, zeros
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import MLP, Permute
 
@@ -328,3 +328,5 @@ def _builder(name: str) -> Callable[..., Any]:
 
 
 globals().update({name: _builder(name) for name in PLANS})
+
+__getattr__ = weights_in(__name__)

@@ -21,7 +21,7 @@ from adjoint.vision.models.detection.generalized_rcnn import GeneralizedRCNN
 from adjoint.vision.models.detection.roi_heads import RoIHeads
 from adjoint.vision.models.detection.rpn import RegionProposalNetwork, RPNHead
 from adjoint.vision.models.detection.transform import GeneralizedRCNNTransform
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 from adjoint.vision.ops.regions import MultiScaleRoIAlign
 
@@ -302,3 +302,6 @@ def fasterrcnn_mobilenet_v3_large_320_fpn(
         num_classes, weights_backbone, trainable_backbone_layers, pretrained_backbone,
         has_weights, **{**small, **kwargs},
     )  # fmt: skip
+
+
+__getattr__ = weights_in(__name__)

@@ -16,7 +16,7 @@ from adjoint.vision.models.detection.faster_rcnn import (
     resnet50_pyramid,
     start_convolutions,
 )
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.regions import MultiScaleRoIAlign
 
 
@@ -109,3 +109,6 @@ def keypointrcnn_resnet50_fpn(
     if has_weights:
         overwrite_eps(model, 0.0)
     return model
+
+
+__getattr__ = weights_in(__name__)

@@ -17,7 +17,7 @@ from adjoint.vision.models.detection.faster_rcnn import (
     second_version,
     start_convolutions,
 )
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.misc import Conv2dNormActivation
 from adjoint.vision.ops.regions import MultiScaleRoIAlign
 
@@ -146,3 +146,6 @@ def maskrcnn_resnet50_fpn_v2(
     heads = second_version(backbone)
     heads["mask_head"] = MaskRCNNHeads(backbone.out_channels, [256] * 4, 1, nn.BatchNorm2d)
     return MaskRCNN(backbone, num_classes or COCO_CLASSES, **{**heads, **kwargs})
+
+
+__getattr__ = weights_in(__name__)

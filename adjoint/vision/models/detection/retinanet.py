@@ -33,7 +33,7 @@ from adjoint.vision.models.detection.faster_rcnn import (
 )
 from adjoint.vision.models.detection.rpn import permute_and_flatten
 from adjoint.vision.models.detection.transform import GeneralizedRCNNTransform
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops import boxes as box_ops
 from adjoint.vision.ops.layers import LastLevelP6P7
 from adjoint.vision.ops.losses import sigmoid_focal_loss
@@ -360,3 +360,6 @@ def retinanet_resnet50_fpn_v2(
     )  # fmt: skip
     head.regression_head._loss_type = "giou"
     return RetinaNet(backbone, classes, **{"anchor_generator": anchors, "head": head, **kwargs})
+
+
+__getattr__ = weights_in(__name__)

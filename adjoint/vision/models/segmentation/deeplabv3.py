@@ -11,7 +11,7 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models._utils import IntermediateLayerGetter
 from adjoint.vision.models.mobilenetv3 import mobilenet_v3_large
-from adjoint.vision.models.registry import load_backbone, network
+from adjoint.vision.models.registry import load_backbone, network, weights_in
 from adjoint.vision.models.segmentation._utils import _SimpleSegmentationModel, resnet_backbone
 from adjoint.vision.models.segmentation.fcn import FCNHead
 
@@ -113,3 +113,6 @@ def deeplabv3_mobilenet_v3_large(
     aux = FCNHead(layers[middle].out_channels, num_classes) if aux_loss else None
     head = DeepLabHead(layers[last].out_channels, num_classes)
     return DeepLabV3(IntermediateLayerGetter(layers, wanted), head, aux)
+
+
+__getattr__ = weights_in(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint import nn
-from adjoint.vision.models.registry import network
+from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.models.segmentation._utils import _SimpleSegmentationModel, resnet_backbone
 
 
@@ -44,3 +44,6 @@ def fcn_resnet101(
 ) -> FCN:
     """FCN on ResNet-101."""
     return _build("resnet101", num_classes, aux_loss, weights_backbone)
+
+
+__getattr__ = weights_in(__name__)

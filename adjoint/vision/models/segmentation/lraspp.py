@@ -10,7 +10,7 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models._utils import IntermediateLayerGetter
 from adjoint.vision.models.mobilenetv3 import mobilenet_v3_large
-from adjoint.vision.models.registry import load_backbone, network
+from adjoint.vision.models.registry import load_backbone, network, weights_in
 
 
 class LRASPPHead(nn.Module):
@@ -67,3 +67,6 @@ def lraspp_mobilenet_v3_large(num_classes: int = 21, weights_backbone: Any = Non
     low, high = halvings[-3], len(layers) - 1
     getter = IntermediateLayerGetter(layers, {str(low): "low", str(high): "high"})
     return LRASPP(getter, layers[low].out_channels, layers[high].out_channels, num_classes)
+
+
+__getattr__ = weights_in(__name__)
