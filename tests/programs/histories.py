@@ -251,3 +251,18 @@ def saved_argument_that_was_copied(wrap: Wrap) -> Any:
 @program
 def saved_copy_made_inside(wrap: Wrap) -> Any:
     return copied_then_saved(wrap, lambda x, kept, w: (ad.zeros(3).copy_(x) * w).sum())
+
+
+@program
+def views_and_others_that_change_shape(wrap: Wrap) -> Any:
+    def f(x: Any) -> Any:
+        x.resize_(1, 3)
+
+    run = wrap(f)
+    out = []
+    for x in (ramp(6).view(2, 3), ramp(2, 3), ramp(2, 3), ramp(6).view(2, 3)):
+        run(x)
+        out.append((x, x._is_view(), tuple(x.shape)))
+        x.mul_(2)
+        out.append((x, x.is_leaf))
+    return out

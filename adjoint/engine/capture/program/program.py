@@ -44,7 +44,14 @@ from adjoint.engine.graph.text import to_text
 from adjoint.engine.graph.verify import verify, verifying
 from adjoint.engine.tensor.mutation import take_window
 from adjoint.engine.tensor.storage import FOREIGN, Storage
-from adjoint.engine.tensor.tensor import Tensor, alias, meta_of, wrap, wrap_all
+from adjoint.engine.tensor.tensor import (
+    Tensor,
+    alias,
+    alias_with_history,
+    meta_of,
+    wrap,
+    wrap_all,
+)
 
 LATE = -2  # in the place of a root: made after tensors came to show other memory
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
@@ -290,7 +297,7 @@ class Program:
             if how == "data":
                 tensor.data = made[shown]
             else:
-                take_window(tensor, made[shown])
+                take_window(tensor, _apart_from(tensor, made[shown]))
             for i in late:
                 made[i] = self.recipes[i].make(call)
         for i, kind, attributes in self.kinds:
@@ -387,6 +394,13 @@ def _shown(source: Source, leaves: Sequence[Any]) -> Tensor:
     shown = wrap(source.array(leaves))
     shown._storage = source.storage(leaves)
     return shown
+
+
+def _apart_from(tensor: Tensor, view: Tensor) -> Tensor:
+    """A view that a tensor is about to become: if of the tensor itself, then of what it was."""
+    if view._base is not None and view._base[0] is tensor:
+        view._base = (alias_with_history(tensor), view._base[1])
+    return view
 
 
 def _outcome(outcome: Any) -> Any:
