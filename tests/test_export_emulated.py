@@ -24,7 +24,7 @@ EMULATORS = {
     "x86-64-v2": ("qemu-x86_64", "max"),
     "x86-64-v3": ("qemu-x86_64", "max"),
     "aarch64": ("qemu-aarch64", "max"),
-    "riscv64": ("qemu-riscv64", "max"),
+    "riscv64": ("qemu-riscv64", "rv64"),
     "arm": ("qemu-arm", "max"),
 }
 MAIN = """

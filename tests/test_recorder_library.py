@@ -21,10 +21,10 @@ import pytest
 from adjoint.engine.capture.python import observe
 from adjoint.engine.core.errors import CaptureError
 
-QUICK = ("test_except_star", "test_scope", "test_super", "test_with")
+QUICK = ("test_except_star", "test_super", "test_with")
 MORE = (
     "test_augassign", "test_compare", "test_enum", "test_functools", "test_generators", "test_iter",
-    "test_list", "test_named_expressions", "test_patma", "test_property", "test_raise",
+    "test_list", "test_named_expressions", "test_patma", "test_property", "test_raise", "test_scope",
     "test_tuple", "test_unary",
 )  # fmt: skip
 # They ask iterators for their state, methods for what they wrap, lists that hold themselves for
