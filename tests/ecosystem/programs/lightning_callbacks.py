@@ -118,7 +118,8 @@ class Keep(BasePredictionWriter):
 L.seed_everything(3, workers=True, verbose=False)
 found = []
 with tempfile.TemporaryDirectory() as folder:
-    shared = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+    shared = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False,
+              "default_root_dir": folder}  # fmt: skip
     count, keep = Count(), Keep("epoch")
     keep.where = Path(folder) / "predictions.pt"
     saved = ModelCheckpoint(
