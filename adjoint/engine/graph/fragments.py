@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy import ndarray
 
@@ -41,6 +41,7 @@ from adjoint.engine.tensor.tensor import Tensor, wrap
 
 KEPT = 1024  # kinds, the one used last at the end
 Work = Callable[[Sequence[Any]], Any]
+Made = TypeVar("Made")
 SHAPES = 64  # of one operation that get fragments: each costs some milliseconds to plan
 
 
@@ -88,6 +89,20 @@ class Unfit(Exception):
     """An operation that gains nothing by being compiled, or cannot be."""
 
 
+def fitting(name: str, tensors: Sequence[Tensor], make: Callable[[], Made]) -> Made | None:
+    """What `make` compiles; None where that runs by the table, which is told unless expected."""
+    try:
+        return make()
+    except Unfit:
+        return None
+    except Exception as error:
+        warn_user(
+            f"{name}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
+            f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
+        )
+        return None
+
+
 class Fragments:
     """The fragments of this process, by kind; None for kinds that run as they are."""
 
@@ -131,16 +146,7 @@ class Fragments:
         """A fragment, if the operation can be one."""
         while len(self.held) >= KEPT:
             self.held.popitem(last=False)
-        try:
-            return compiled(tensors, numbers, fn, self.shared)
-        except Unfit:
-            return None
-        except Exception as error:
-            warn_user(
-                f"{key[0]}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
-                f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
-            )
-            return None
+        return fitting(key[0], tensors, lambda: compiled(tensors, numbers, fn, self.shared))
 
     def forget(self) -> None:
         """Make every fragment anew."""

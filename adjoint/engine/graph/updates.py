@@ -18,14 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.fragments import FRAGMENTS, Recording, Unfit, native, root
+from adjoint.engine.graph.fragments import FRAGMENTS, Recording, Unfit, fitting, native, root
 from adjoint.engine.graph.record.body import LiftedInput
 from adjoint.engine.graph.record.sources import Argument
 from adjoint.engine.graph.sizing import Example
@@ -172,16 +171,7 @@ class Updates:
         rule: Rule,
     ) -> CompiledRule | None:
         """A compiled rule, if it can be one."""
-        try:
-            return compiled(tensors, numbers, counters, rule)
-        except Unfit:
-            return None
-        except Exception as error:
-            warn_user(
-                f"{key[0]}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
-                f"runs by the eager table, which is slower. {type(error).__name__}: {error}"
-            )
-            return None
+        return fitting(key[0], tensors, lambda: compiled(tensors, numbers, counters, rule))
 
     def forget(self) -> None:
         """Make every one anew."""
