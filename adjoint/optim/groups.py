@@ -32,6 +32,15 @@ def _part(read: Callable[[], Any], index: int) -> float:
     return float(read()[index])
 
 
+def _now(group: ParamGroup, key: str) -> float:
+    """A number of the host's, outside of recordings."""
+    return float(dict.__getitem__(group, key))
+
+
+def _part_now(group: ParamGroup, key: str, index: int) -> float:
+    return float(dict.__getitem__(group, key)[index])
+
+
 class ParamGroup(dict[str, Any]):
     """Parameters that share options: `{"params": [...], "lr": 0.1, ...}`.
 
@@ -46,10 +55,17 @@ class ParamGroup(dict[str, Any]):
         read = partial(_read, self, key, value)
         if isinstance(value, tuple):
             return tuple(
-                HostScalar(partial(_part, read, i), f"{key}[{i}]", key=(id(self), key, i))
+                HostScalar(
+                    partial(_part, read, i),
+                    f"{key}[{i}]",
+                    key=(id(self), key, i),
+                    source=(_part_now, (self, key, i)),
+                )
                 for i in range(len(value))
             )
-        return HostScalar(lambda: float(read()), key, key=(id(self), key))
+        return HostScalar(
+            lambda: float(read()), key, key=(id(self), key), source=(_now, (self, key))
+        )
 
     def get(self, key: str, default: Any = None) -> Any:
         """`self[key]`, or a default."""

@@ -10,6 +10,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, RecordingFailed
@@ -102,15 +103,12 @@ class Captured(Recordable):
         if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.uncompiled:
             return self.fn(*args, **kwargs)  # part of an outer trace or transform, or looked at
         if LISTENERS:
-            with stage(f"compiled {self.families.name}", "compiled"):
-                return self._locked(args, kwargs)
-        return self._locked(args, kwargs) if self.effects else self._call(args, kwargs)
-
-    def _locked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a function that may have effects: one at a time."""
+            alone = self.lock if self.effects else nullcontext()
+            with stage(f"compiled {self.families.name}", "compiled"), alone:
+                return self._call(args, kwargs)
         if not self.effects:
             return self._call(args, kwargs)
-        with self.lock:
+        with self.lock:  # a function that may have effects: one call at a time
             return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -52,7 +52,16 @@ class RecordNode(TapeNode):
                 return self.apply_captured(capture.pulls, grads, needed)
             finally:
                 capture.pulled = None
-        if self.plan.record.large and level is None and CONTEXT.plain and not CONTEXT.grad_enabled:
+        plan = self.plan
+        if (
+            plan.whole
+            and level is None
+            and CONTEXT.plain
+            # An elementwise operation has one result, of the size of its largest operand.
+            and not (
+                plan.elementwise and (grads[0] is None or grads[0]._array.size < plan.record.large)
+            )
+        ):
             found = self.apply_fragment(grads, needed)
             if found is not None:
                 return found
@@ -61,12 +70,9 @@ class RecordNode(TapeNode):
     def apply_fragment(
         self, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any] | None:
-        """The rules as one program, where cotangents are large (Note [fragments])."""
-        plan = self.plan
-        if not (plan.elementwise or plan.record.compose is not None):
-            return None  # of a product or convolution, which are fragments themselves
-        least = plan.record.large
-        if plan.elementwise and not any(g is not None and g._array.size >= least for g in grads):
+        """The rules as one program, where what they see is large (Note [fragments])."""
+        least = self.plan.record.large
+        if not least or CONTEXT.grad_enabled:
             return None
         values = [*self.loaded(None), *grads]  # of a loss, the cotangent is one number
         if not any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]

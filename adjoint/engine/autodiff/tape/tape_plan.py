@@ -41,7 +41,7 @@ class TapePlan:
 
     __slots__ = (
         "always_floating", "elementwise", "joint", "node_class", "outputs", "record", "saves",
-        "steps", "wants_out_specs", "wants_specs",
+        "steps", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -49,6 +49,9 @@ class TapePlan:
         self.node_class = node_class
         self.outputs = outputs
         self.elementwise = record.family == "elementwise"
+        # Whether its rules may be one program; those of a product or convolution are fragments
+        # themselves (Note [fragments]).
+        self.whole = self.elementwise or record.compose is not None
         self.always_floating = self.elementwise and record.promotion in _ALWAYS_FLOATING
         self.wants_specs = False
         self.wants_out_specs = False

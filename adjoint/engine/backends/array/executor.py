@@ -127,16 +127,16 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         return run_view(record, operands[0], params)
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
-    tracked = False
-    most = 0
+    tracked = whole = False
+    large = record.large
     for x in operands:
         if isinstance(x, TensorBase):
             array = x._array  # type: ignore[attr-defined]
             if array.__class__ is not ndarray:
                 return run_general(record, operands, params)
             arrays.append(array)
-            if array.size > most:
-                most = array.size
+            if array.size >= large:
+                whole = True
             key.append(array.dtype if array.shape else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
@@ -145,9 +145,9 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
-    if record.creates and record.large and params["device"] is CPU:
-        most = prod(params["shape"])
-    if 0 < record.large <= most and may_be_whole(record, tracked):
+    if large and record.creates and params["device"] is CPU:
+        whole = prod(params["shape"]) >= large
+    if whole and large and may_be_whole(record, tracked):
         out = HOOKS.fragments.forward(record, operands, params)
         if out is not None:
             if tracked and CONTEXT.grad_enabled:

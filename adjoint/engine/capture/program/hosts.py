@@ -46,10 +46,11 @@ class _ReaderWriter:
         if not isinstance(x, HostScalar):
             return self.constant(x)
         if x.key not in self.names:
-            if x.parts is None:
+            call = x.parts or x.source
+            if call is None:
                 text = f"{self.constant(x.get)}()"
             else:
-                fn, args = x.parts
+                fn, args = call
                 terms = [self.term(a) for a in args]
                 sign = _SIGNS.get(fn)
                 text = sign.format(*terms) if sign else f"{self.constant(fn)}({', '.join(terms)})"

@@ -29,7 +29,7 @@ class HostScalar:
     0.5
     """
 
-    __slots__ = ("get", "key", "kind", "name", "parts")
+    __slots__ = ("get", "key", "kind", "name", "parts", "source")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class HostScalar:
         *,
         key: Any = None,
         parts: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
+        source: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
     ) -> None:
         self.get = getter
         self.name = name
@@ -45,6 +46,9 @@ class HostScalar:
         self.key = id(self) if key is None else key
         self.kind: type | None = None  # of its number, which stays so; found when it is asked for
         self.parts = parts  # of a computed one: the function and its arguments
+        # What `get` does outside of recordings, as a function and its arguments: code that reads
+        # many numbers writes the call out, instead of a call of `get` that makes it.
+        self.source = source
 
     @staticmethod
     def computed(fn: Callable[..., Any], *args: Any) -> HostScalar:
