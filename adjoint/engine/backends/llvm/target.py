@@ -14,6 +14,7 @@ from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.backends.llvm.templates.sorting import template as sorting
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND, reduces_in, supports
 from adjoint.engine.compiler import flow
@@ -42,7 +43,7 @@ class LlvmTarget(Target):
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
         **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
-        **rows.TEMPLATES, **running.TEMPLATES,
+        **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
     }  # fmt: skip
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

@@ -24,7 +24,8 @@ _COMPOSED = (
     "var std p_norm softmax log_softmax logsumexp "
     "layer_norm rms_norm group_norm batch_norm instance_norm batch_norm_inference "
     "mse_loss l1_loss huber_loss smooth_l1_loss poisson_nll_loss nll_loss cross_entropy "
-    "binary_cross_entropy binary_cross_entropy_with_logits kl_div cosine_similarity"
+    "binary_cross_entropy binary_cross_entropy_with_logits kl_div cosine_similarity "
+    "argsort topk kthvalue argmedian median gather"
 )
 
 _LARGE = {

@@ -9,7 +9,8 @@ import numpy as np
 from adjoint.engine.backends.array.reduce.reduction import part, widen
 from adjoint.engine.backends.array.reduce.scan import accumulate
 from adjoint.engine.backends.array.table import lowers
-from adjoint.engine.ops.order import hashing, search, unique
+from adjoint.engine.ops.order import hashing, search, sort, unique
+from adjoint.engine.tensor.tensor import wrap
 
 Array = Any
 
@@ -49,17 +50,28 @@ def isin(xp: Any, x: Array, y: Array) -> Array:
 
 @lowers(unique.UNIQUE)
 def unique_(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
+    if dim is None:
+        return _distinct(xp, x)
     values, inverse, counts = xp.unique(
         widen(x), return_inverse=True, return_counts=True, axis=dim, equal_nan=False
     )
-    inverse = inverse.reshape(x.shape if dim is None else (x.shape[dim],))
-    if dim is not None and x.shape[dim] == 0:
+    if x.shape[dim] == 0:
         values = x
     return (
         values.astype(x.dtype, copy=False),
-        inverse.astype(np.int64, copy=False),
+        inverse.reshape(x.shape[dim]).astype(np.int64, copy=False),
         counts.astype(np.int64, copy=False),
     )
+
+
+def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
+    """The distinct of all elements, by their order, which large tensors get from a fragment."""
+    flat = x.reshape(-1)
+    order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
+    values, runs, counts = unique_consecutive(xp, flat.take(order), None)
+    inverse = xp.empty(flat.shape, dtype=np.int64)
+    inverse[order] = runs
+    return values, inverse.reshape(x.shape), counts
 
 
 @lowers(unique.UNIQUE_CONSECUTIVE)
@@ -69,7 +81,8 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     n = rows.shape[axis]
     flat = xp.moveaxis(rows, axis, 0).reshape(n, -1) if rows.size else rows.reshape(n, 0)
     fresh = xp.ones(n, dtype=bool)
-    fresh[1:] = (flat[1:] != flat[:-1]).any(axis=1)
+    changed = flat[1:] != flat[:-1]
+    fresh[1:] = changed[:, 0] if dim is None and rows.size else changed.any(axis=1)
     starts = xp.nonzero(fresh)[0]
     inverse = (xp.cumsum(fresh) - 1).astype(np.int64)
     counts = xp.diff(xp.concatenate([starts, xp.asarray([n])])).astype(np.int64)

@@ -26,7 +26,7 @@ def ascending(xp: Any, x: Array, dim: int) -> Array:
 @lowers(sort.ARGSORT)
 def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) -> Array:
     x = widen(x)
-    if not stable and xp is np and x.shape[dim] > ties.SHORT and x.size <= ties.SMALL:
+    if xp is np and ties.in_sort(x.size, x.shape[dim], stable):
         order = argsort(xp, x, dim, descending)
         tied = repeated(np.take_along_axis(x, order, dim), dim)
         return settle(x, order, tied, dim, lambda row: ties.ordered(row, descending))
@@ -40,14 +40,15 @@ def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) 
 def topk(xp: Any, x: Array, dim: int, k: int, largest: bool, in_order: bool) -> Array:
     x = widen(x)
     n = x.shape[dim]
+    as_pytorch = xp is np and ties.in_topk(x.size, n, k)
     few = xp is np and 0 < k * 4 <= n and n >= 64
-    if few and not missing(x):
+    if few and not as_pytorch and not missing(x):
         chosen = np.moveaxis(_few(np.moveaxis(x, dim, -1), k, largest), -1, dim)
         order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
         return np.take_along_axis(chosen, order, dim)
     order = argsort(xp, x, dim, descending=largest)
     best = part(order, dim, None, k)
-    if xp is not np or not k > 0 or n > k * 64:
+    if not as_pytorch:
         return best
     seen = np.take_along_axis(x, part(order, dim, None, k + 1), dim)
     tied = repeated(seen, dim) if in_order else np.ones_like(part(x, dim, 0, 1), dtype=bool)
@@ -64,9 +65,8 @@ def repeated(ordered: Array, dim: int) -> Array:
 
 
 def settle(x: Array, found: Array, tied: Array, dim: int, choose: Any) -> Array:
-    """`found` positions, chosen again in the few short rows where they are `tied`."""
-    n = x.shape[dim]
-    if not tied.any() or int(tied.sum()) * n > ties.SMALL:
+    """`found` positions, chosen again in the rows where they are `tied`."""
+    if not tied.any():
         return found
     out = np.moveaxis(found.copy(), dim, -1)
     rows = np.moveaxis(x, dim, -1)
@@ -124,7 +124,7 @@ def nth(xp: Any, x: Array, dim: int, k: int) -> Array:
 def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
     x = widen(x)
     found = nth(xp, x, dim, k - 1)
-    if xp is not np:
+    if xp is not np or not ties.in_kthvalue(x.size):
         return found
     return settle(x, found, tied_at(x, found, dim), dim, lambda row: ties.quick_select(row, k - 1))
 

@@ -1,8 +1,8 @@
 """Which of equal elements comes first in selections from short rows.
 
 Nobody promises an order among equals, but programs see one: PyTorch's selections permute the row,
-and gradients follow the index. For short rows that have ties the same steps are taken here, in
-Python; long ones keep the first of equals.
+and gradients follow the index. Where all rows together have few elements the same steps are taken
+here, in Python; else the first of equals comes first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,22 @@ from typing import Any
 
 Less = Callable[[Any, Any], bool]
 SHORT = 16  # rows up to here are ordered by insertion, which keeps equals in order
-SMALL = 1024  # elements in all rows with ties together, up to which Python is quick enough
+SMALL = 1024  # elements in all rows together, up to which Python is quick enough
+
+
+def in_sort(size: int, n: int, stable: bool) -> bool:
+    """Whether rows of n elements, so many in all, are sorted as PyTorch does."""
+    return not stable and n > SHORT and size <= SMALL
+
+
+def in_topk(size: int, n: int, k: int) -> bool:
+    """The same of the best k of each row."""
+    return 0 < k and n <= 64 * k and size <= SMALL
+
+
+def in_kthvalue(size: int) -> bool:
+    """The same of the k-th element of each row."""
+    return size <= SMALL
 
 
 def ascending(x: Any, y: Any) -> bool:

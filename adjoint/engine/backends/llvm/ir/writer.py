@@ -191,6 +191,33 @@ class Writer:
         turns = self.most(stop - start + (step - 1), 0).quotient(step)
         self.loop(0, turns, lambda number: body(start + number * step))
 
+    def repeat(
+        self,
+        carried: Sequence[V],
+        test: Callable[..., V],
+        body: Callable[..., Sequence[V]],
+    ) -> list[V]:
+        """`while test(*carried): carried = body(*carried)`; what is carried in the end."""
+        blocks, code = self.blocks, self.code
+        ask, inside, after = (blocks.label(stem) for stem in ("ask", "turn", "left"))
+        before = code.block
+        blocks.go(ask)
+        blocks.begin(ask)
+        at = len(code.lines)
+        code.lines += [""] * len(carried)  # the phis
+        held = [V(code, f"%w{ask}_{k}", c.kind, c.lanes) for k, c in enumerate(carried)]
+        condition = test(*held)
+        blocks.branch(condition.ref, inside, after)
+        blocks.begin(inside)
+        new = body(*held)
+        blocks.go(ask)
+        for k, (c, h, n) in enumerate(zip(carried, held, new, strict=True)):
+            code.lines[at + k] = (
+                f"{h.ref} = phi {h.type} [ {c.ref}, %{before} ], [ {n.ref}, %{code.block} ]"
+            )
+        blocks.begin(after)
+        return held
+
     def when(self, condition: V, body: Callable[[], object]) -> None:
         """Run `body` if the condition holds."""
         self.blocks.when(condition.ref, body)

@@ -1,0 +1,1 @@
+"""Elements in order: sort, top-k, the k-th element, medians."""
