@@ -99,8 +99,8 @@ def selections(x: Any, dim: int) -> list[Any]:
     out = [x.argsort(dim, descending=down) for down in (False, True)]
     for k in sorted({1, min(3, n), (n + 1) // 2, n}):
         out.append(x.kthvalue(k, dim).indices)
-        for flags in ({}, {"largest": False}, {"sorted": False}):
-            out.append(x.topk(k, dim, **flags).indices)
+        ways: tuple[dict[str, bool], ...] = ({}, {"largest": False}, {"sorted": False})
+        out += [x.topk(k, dim, **flags).indices for flags in ways]
     return out
 
 

@@ -47,7 +47,7 @@ def topk(xp: Any, x: Array, dim: int, k: int, largest: bool, in_order: bool) -> 
         order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
         return np.take_along_axis(chosen, order, dim)
     order = argsort(xp, x, dim, descending=largest)
-    best = part(order, dim, None, k)
+    best = xp.ascontiguousarray(part(order, dim, None, k))
     if not as_pytorch:
         return best
     seen = np.take_along_axis(x, part(order, dim, None, k + 1), dim)
@@ -111,7 +111,8 @@ def missing(x: Array) -> bool:
 def nth(xp: Any, x: Array, dim: int, k: int) -> Array:
     """The position of the k-th element (from 0) of each row in a stable ascending order."""
     if xp is not np or missing(x):
-        return part(ascending(xp, x, dim), dim, k, k + 1).astype(np.int64, copy=False)
+        found = part(ascending(xp, x, dim), dim, k, k + 1)
+        return xp.ascontiguousarray(found).astype(np.int64, copy=False)
     value = part(np.partition(x, k, axis=dim), dim, k, k + 1)
     equal = x == value
     if (equal.sum(axis=dim) == 1).all():

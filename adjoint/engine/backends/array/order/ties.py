@@ -22,7 +22,7 @@ def in_sort(size: int, n: int, stable: bool) -> bool:
 
 def in_topk(size: int, n: int, k: int) -> bool:
     """The same of the best k of each row."""
-    return 0 < k and n <= 64 * k and size <= SMALL
+    return k > 0 and n <= 64 * k and size <= SMALL
 
 
 def in_kthvalue(size: int) -> bool:
