@@ -21,11 +21,11 @@ from adjoint.engine.backends.llvm.templates.product import tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")
-FLAT = tiles.flat_tile("f32").columns
+FLAT = tiles.flat_tile("f32", 0).columns
 EDGES = [
     *product((1, TILE.rows - 1, TILE.rows + 1, 23), (1, TILE.columns, 17, 31), (0, 1, 3, 4, 29)),
     *product((2, 9, 16), (2, 8, 9, FLAT - 1, FLAT, FLAT + 1), (2, 65)),
-    *product((1,), (FLAT - 1, FLAT, FLAT + 1, 150), (5, 70)),
+    *product((1,), (FLAT - 1, FLAT, FLAT + 1, FLAT * 3 // 2, FLAT // 2, 8, 40, 150), (5, 70)),
     *product((0, 3), (0, 5), (0, 2)),
 ]
 LARGE = [
@@ -34,6 +34,10 @@ LARGE = [
     (300, 33, 600),  # several pieces
     (33, 300, 600),
     (1, 700, 530),
+    (1, 96, 530),
+    (3, 1, 530),  # one row alone, along whole and parts of vectors
+    (5, 1, 64),
+    (61, 1, 65),
     (700, 1, 530),
     (5, 300, 530),
     (300, 7, 1030),

@@ -17,7 +17,7 @@ class Mode:
 
     def __init__(self, **fields: Any) -> None:
         self._fields = fields
-        self._before: list[dict[str, Any]] = []
+        self._before: list[Any] = []  # what there was outside, innermost last
 
     def __enter__(self) -> None:
         self._before.append(CONTEXT.set(**self._fields))
@@ -81,7 +81,23 @@ class ImmediateMode(Mode):
         return super().__call__(fn)
 
 
-class no_grad(Mode):
+class GradMode(Mode):
+    """A mode of the tape alone, entered around many a small call: one field, written directly."""
+
+    _enabled: bool
+
+    def __init__(self, fn: Any = None) -> None:
+        super().__init__(grad_enabled=self._enabled)
+
+    def __enter__(self) -> None:
+        self._before.append(CONTEXT.grad_enabled)
+        CONTEXT.grad_enabled = self._enabled
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.grad_enabled = self._before.pop()
+
+
+class no_grad(GradMode):
     """Operations inside are not recorded.
 
     >>> import adjoint as ad
@@ -96,11 +112,10 @@ class no_grad(Mode):
         def __new__(cls, fn: Any = None) -> Any:
             return super().__new__(cls) if fn is None else cls()(fn)
 
-    def __init__(self, fn: Any = None) -> None:
-        super().__init__(grad_enabled=False)
+    _enabled = False
 
 
-class enable_grad(Mode):
+class enable_grad(GradMode):
     """Operations inside are recorded, even within `no_grad`."""
 
     if not TYPE_CHECKING:  # as a decorator without brackets it gives the function
@@ -108,8 +123,7 @@ class enable_grad(Mode):
         def __new__(cls, fn: Any = None) -> Any:
             return super().__new__(cls) if fn is None else cls()(fn)
 
-    def __init__(self, fn: Any = None) -> None:
-        super().__init__(grad_enabled=True)
+    _enabled = True
 
 
 class set_grad_enabled(ImmediateMode):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 # Versions of inference tensors count up from here, so that one comparison finds them out.
 INFERENCE_VERSION = -(1 << 62)
+# The fields that `plain` is about.
+_DECIDING = frozenset(
+    "levels capture autocast anomaly inference saved_hooks reference observers takers".split()
+)
 
 
 class Context(threading.local):
@@ -46,6 +50,8 @@ class Context(threading.local):
         before = {name: getattr(self, name) for name in fields}
         for name, value in fields.items():
             setattr(self, name, value)
+        if _DECIDING.isdisjoint(fields):
+            return before
         self.plain = not (
             self.levels
             or self.capture is not None

@@ -200,13 +200,15 @@ def thin(p: TiledProduct) -> None:
         part, parts, p.batch * parts, p.ranges[1],
         p.a.outer, p.b.outer, p.c.outer, p.a.inner, p.b.inner, p.c.inner,
     ]  # fmt: skip
-    launch(p, f"dots_{tiled(p.kind)}", partial(dots.dots_text, kind=p.kind), words, p.batch * parts)
+    alone = typical(n) == 1 and typical(k) > SIDE  # along short rows adding up takes longest
+    name = f"dots_{tiled(p.kind)}{'_alone' if alone else ''}"
+    launch(p, name, partial(dots.dots_text, kind=p.kind, alone=alone), words, p.batch * parts)
 
 
 def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
-    tile = flat_tile(p.kind) if typical(m) == 1 else outer_tile(p.kind)
+    tile = flat_tile(p.kind, typical(n)) if typical(m) == 1 else outer_tile(p.kind)
     part, columns = piece_of(p, tile)
     copies, across = rows_to_copy(p.a, tile)
     if copies and typical(parts_of(n, columns)) > 1:

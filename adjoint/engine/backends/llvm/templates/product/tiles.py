@@ -53,9 +53,13 @@ def outer_tile(kind: str) -> Tile:
     return Tile(bits // width(kind), rows, vectors, by_lane)
 
 
-def flat_tile(kind: str) -> Tile:
-    """The tile of products of one row."""
-    return replace(outer_tile(kind), rows=1, vectors=FLAT * 8 // registers()[0])
+def flat_tile(kind: str, columns: int) -> Tile:
+    """The tile of products of one row: of a width that divides the columns, where one does."""
+    tile = outer_tile(kind)
+    most = FLAT * 8 // registers()[0]
+    widths = range(most, most // 4 if columns > most * tile.lanes else 0, -1)
+    vectors = next((v for v in widths if columns % (v * tile.lanes) == 0), most)
+    return replace(tile, rows=1, vectors=vectors)
 
 
 def inner_tile(kind: str) -> Tile:
