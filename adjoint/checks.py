@@ -42,7 +42,10 @@ def _assert_async(condition: Any, message: str = "") -> None:
         raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
 
 
-def _check_with(error: type[Exception], condition: Any, message: Callable[[], str] | None) -> None:
+def _check_with(
+    error: type[Exception], condition: Any, message: Callable[[], str] | None = None
+) -> None:
+    """Raise an error of one's own unless a condition holds."""
     if not isinstance(condition, bool):
         raise TypeError(f"cond must be a bool, but got {type(condition)}")
     if not condition:
@@ -80,6 +83,13 @@ def _check_tensor_all(cond: Tensor, message: Callable[[], str] | None = None) ->
     _check_with(RuntimeError, bool(cond.all()), message)
 
 
+def _check_tensor_all_with(
+    error_type: type[Exception], cond: Tensor, message: Callable[[], str] | None = None
+) -> None:
+    """Raise an error of one's own unless a condition holds everywhere."""
+    _check_with(error_type, bool(cond.all()), message)
+
+
 def _check_is_size(i: int, message: Callable[[], str] | None = None, *, max: Any = None) -> None:
     """Raise RuntimeError for a negative size."""
     _check_with(RuntimeError, bool(i >= 0), message)
@@ -108,3 +118,13 @@ def sym_min(a: Any, b: Any) -> Any:
 def sym_not(a: Any) -> bool:
     """The opposite."""
     return not a
+
+
+def sym_sum(args: Any) -> Any:
+    """The sum."""
+    return sum(args)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """The second where the first holds, else the third."""
+    return t if b else f

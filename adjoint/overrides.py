@@ -12,7 +12,9 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
@@ -37,6 +39,7 @@ __all__ = [
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "is_tensor_like",
@@ -192,6 +195,34 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     for (space, _), entry in PUBLIC.items():
         found.setdefault(space or "torch", []).append(entry.fn)
     return found
+
+
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For each function that can be taken over, one of the same arguments that gives -1."""
+    found: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for functions in get_overridable_functions().values():
+        for function in functions:
+            found[function] = _standing_for(function)
+    return found
+
+
+def _standing_for(function: Callable[..., Any]) -> Callable[..., Any]:
+    def dummy(*args: Any, **kwargs: Any) -> int:
+        return -1
+
+    with contextlib.suppress(TypeError, ValueError):  # C's functions state no arguments
+        dummy.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return dummy
+
+
+def _get_current_function_mode() -> Any:
+    """The innermost mode, or None."""
+    return THREAD.modes[-1] if THREAD.modes else None
+
+
+def _get_current_function_mode_stack() -> list[Any]:
+    """The modes entered, innermost last."""
+    return list(THREAD.modes)
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:

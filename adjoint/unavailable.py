@@ -25,11 +25,72 @@ TABLE: dict[str, tuple[str, str]] = {
         "graphs of GPU kernels",
         "CUDAGraph StreamContext graph graph_pool_handle make_graphed_callables",
     ),
+    "distributed": (
+        "such group of processes",
+        "BackendConfig ProcessGroupGloo ProcessGroupNCCL ProcessGroupMPI Reducer Logger",
+    ),
     "distributed._functional_collectives": (
         "such collectives",
-        "wait_tensor all_to_all_single_autograd AsyncCollectiveTensor",
+        "all_to_all_single all_to_all_single_autograd permute_tensor AsyncCollectiveTensor",
     ),
-    "distributed.checkpoint.default_planner": ("such checkpoints", "DefaultLoadPlanner"),
+    "distributed._shard.sharded_tensor": (
+        "tensors of that kind; DTensor spreads tensors over processes",
+        "ShardedTensor Shard init_from_local_shards",
+    ),
+    "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": (
+        "averages of that kind",
+        "PostLocalSGDState post_localSGD_hook",
+    ),
+    "distributed.algorithms.ddp_comm_hooks.powerSGD_hook": (
+        "gradients compressed by their factors",
+        "PowerSGDState powerSGD_hook batched_powerSGD_hook",
+    ),
+    "distributed.algorithms.model_averaging": ("averages of that kind", "averagers"),
+    "distributed.algorithms.model_averaging.averagers": (
+        "averages of that kind",
+        "ModelAverager PeriodicModelAverager",
+    ),
+    "distributed.argparse_util": ("such options; see adjoint launch", "check_env env"),
+    "distributed.checkpoint.default_planner": (
+        "such checkpoints",
+        "DefaultLoadPlanner DefaultSavePlanner",
+    ),
+    "distributed.checkpoint.format_utils": (
+        "files of PyTorch's sharded checkpoints",
+        "dcp_to_torch_save torch_save_to_dcp BroadcastingTorchSaveReader DynamicMetaLoadPlanner",
+    ),
+    "distributed.checkpoint.metadata": (
+        "such checkpoints",
+        "Metadata TensorStorageMetadata BytesStorageMetadata MetadataIndex StorageMeta",
+    ),
+    "distributed.checkpoint.optimizer": (
+        "such checkpoints; checkpoint.state_dict has the optimizer's",
+        "load_sharded_optimizer_state_dict",
+    ),
+    "distributed.checkpoint.planner": (
+        "such checkpoints",
+        "LoadPlan LoadPlanner SavePlan SavePlanner ReadItem WriteItem",
+    ),
+    "distributed.collective_utils": ("such collectives", "broadcast all_gather"),
+    "distributed.elastic.agent.server.api": ("agents; see adjoint launch", "WorkerState"),
+    "distributed.elastic.rendezvous": ("rendezvous of that kind; see adjoint launch", ""),
+    "distributed.launcher.api": (
+        "launcher by that name; see adjoint launch",
+        "LaunchConfig elastic_launch launch_agent",
+    ),
+    "distributed.logging_handlers": ("such log", ""),
+    "distributed.remote_device": ("remote calls", "_remote_device"),
+    "distributed.tensor._dtensor_spec": ("such description", "DTensorSpec TensorMeta"),
+    "distributed.tensor._ops": ("tables of that kind; see adjoint.distributed.tensor.rules", ""),
+    "distributed.tensor.debug": ("counts of collectives", "CommDebugMode visualize_sharding"),
+    "distributed.tensor.experimental": (
+        "tensors spread over processes in that way",
+        "implicit_replication local_map register_sharding context_parallel",
+    ),
+    "distributed.utils": (
+        "such helpers",
+        "_sync_module_states _verify_param_shape_across_processes _to_kwargs _alloc_storage",
+    ),
     "distributed.checkpoint._consolidate_hf_safetensors": (
         "such checkpoints",
         "consolidate_safetensors_files",
@@ -42,10 +103,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.fsdp.sharded_grad_scaler": (
         "parameters spread over processes",
         "ShardedGradScaler",
-    ),
-    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
-        "wrappers that recompute",
-        "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper",
     ),
     "distributed.rpc": ("remote calls", ""),
     "distributed.rpc.api": ("remote calls", ""),

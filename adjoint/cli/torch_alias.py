@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator
 from multiprocessing import spawn
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
+from adjoint.addresses import module as elsewhere
 from adjoint.engine.core.state import config
 from adjoint.io import objects
 from adjoint.unavailable import fill as fill_in
@@ -99,9 +100,6 @@ def release(version: Any) -> tuple[int, ...]:
 class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `torch`, `torchvision` and all below them in Adjoint."""
 
-    def __init__(self) -> None:
-        self._specs: dict[int, Any] = {}
-
     def find_spec(
         self, fullname: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -126,15 +124,18 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module = find_module(adjoint_name(spec.name))
         if module is None:
             raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
-        if spec.name not in PACKAGES:
-            self._specs[id(module)] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system has put its new spec on the module, which was loaded long ago. The two
-        # packages keep it: `find_spec("torch")` of what is loaded reads it there.
-        if id(module) in self._specs:
-            module.__spec__ = self._specs.pop(id(module))
+        """Nothing: it was loaded under its own name; `find_spec` reads its new spec there."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """What `python -m torch.x` runs: the code of Adjoint's module."""
+        name = adjoint_name(fullname)
+        package = find_module(name.rpartition(".")[0])
+        spec = importlib.machinery.PathFinder.find_spec(name, getattr(package, "__path__", None))
+        loader = None if spec is None else spec.loader
+        return loader.get_code(name) if isinstance(loader, importlib.abc.InspectLoader) else None
 
 
 # -- what is read without being imported -----------------------------------------------------------
@@ -199,7 +200,7 @@ def find_module(name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise  # something Adjoint itself needs
-        return placeholder(name)
+        return elsewhere(name) or placeholder(name)
     fill_in(found)
     return found
 
@@ -211,7 +212,9 @@ class Answered(importlib.metadata.Distribution):
         self._package = package
 
     def read_text(self, filename: str) -> str | None:
-        """Its metadata; it has no other files."""
+        """Its metadata and the package it brings; it has no other files."""
+        if filename == "top_level.txt":
+            return f"{self._package}\n"
         if filename != "METADATA":
             return None
         return f"Metadata-Version: 2.1\nName: {self._package}\nVersion: {VERSIONS[self._package]}\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from enum import Enum
 from typing import Any
 
 from adjoint.distributed import kernels as kernels
@@ -36,7 +37,11 @@ from adjoint.distributed.errors import DistStoreError as DistStoreError
 from adjoint.distributed.group import Backend as Backend
 from adjoint.distributed.group import GroupMember as GroupMember
 from adjoint.distributed.group import ProcessGroup as ProcessGroup
+from adjoint.distributed.group import _rank_not_in_group as _rank_not_in_group
 from adjoint.distributed.group import get_backend as get_backend
+from adjoint.distributed.group import (
+    get_default_backend_for_device as get_default_backend_for_device,
+)
 from adjoint.distributed.group import get_global_rank as get_global_rank
 from adjoint.distributed.group import get_group_rank as get_group_rank
 from adjoint.distributed.group import get_process_group_ranks as get_process_group_ranks
@@ -73,6 +78,30 @@ from adjoint.distributed.store import TCPStore as TCPStore
 from adjoint.distributed.work import Work as Work
 
 reduce_op = ReduceOp
+
+
+class DebugLevel(Enum):
+    """How much is checked while collectives run; here every collective always is."""
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+
+def get_debug_level() -> DebugLevel:
+    """What `TORCH_DISTRIBUTED_DEBUG` asks for."""
+    return DebugLevel[os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()]
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    """Ask for a level, here and in the processes that this one starts."""
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = level.name
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced so."""
+    ordered = (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR)
+    return reduceOp not in (*ordered, ReduceOp.BXOR)
 
 
 def is_available() -> bool:

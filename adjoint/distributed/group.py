@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.engines.base import Engine
@@ -21,6 +21,8 @@ class Backend(str):
     NCCL = "nccl"
     MPI = "mpi"
     UNDEFINED = "undefined"
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, MPI]
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": GLOO, "cuda": NCCL}
     __slots__ = ()
 
     def __new__(cls, name: str) -> Backend:
@@ -142,6 +144,19 @@ def get_backend(group: Any = None) -> str:
     On CPUs, "gloo" and "mpi" are both answered by MPI; `group.engine.name` says what carries.
     """
     return Backend(resolve(group).backend)
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend that a kind of device is served by: "gloo" for "cpu"."""
+    kind = str(device).partition(":")[0]
+    if kind not in Backend.default_device_backend_map:
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return Backend.default_device_backend_map[kind]
+
+
+def _rank_not_in_group(group: Any) -> bool:
+    """Whether this process is no member of a group."""
+    return not is_member(group)
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:

@@ -6,6 +6,7 @@ Results are the same. There is no TorchScript program behind it, so `save`, `loa
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from adjoint.engine.core import switches
 from adjoint.engine.core.state import config
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
+from adjoint.jit.modules import ScriptModule as RecursiveScriptModule  # noqa: F401
 from adjoint.jit.modules import ScriptModule as ScriptModule
 from adjoint.jit.modules import refuse, scripted
 from adjoint.nn.modules.module import Module
@@ -178,6 +180,37 @@ class _Result:
         return self._value
 
     wait = value
+
+
+def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function that a trace should compile; it runs as the Python it is."""
+    return fn
+
+
+_script_if_tracing = script_if_tracing
+
+
+class strict_fusion(contextlib.nullcontext[None]):
+    """A `with` block that asks for all to be fused; TorchScript's fuser has no part here."""
+
+
+def fuser(name: str) -> Any:
+    """A `with` block that chooses TorchScript's fuser, which has no part here."""
+    return contextlib.nullcontext()
+
+
+def optimized_execution(should_optimize: bool) -> Any:
+    """A `with` block that sets whether TorchScript is optimised; nothing is TorchScript here."""
+    return contextlib.nullcontext()
+
+
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Choose how TorchScript specialises, which has no part here; what was chosen before."""
+    return []
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Choose TorchScript's fuser for oneDNN, which has no part here."""
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:

@@ -6,3 +6,8 @@ from typing import List as List  # noqa: UP035
 from typing import Optional as Optional
 from typing import Tuple as Tuple  # noqa: UP035
 from typing import Union as Union
+
+# "One number, or one for each dimension", as PyTorch's annotations write it.
+BroadcastingList1 = List
+BroadcastingList2 = List
+BroadcastingList3 = List

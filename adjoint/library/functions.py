@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library.custom import OPERATIONS, CustomOpDef
 
 
@@ -113,3 +119,91 @@ class Library:
             _find(f"{self.ns}::{name}").register_fake(fn)
             return
         _find(f"{self.ns}::{name}").register_kernel(key if key in ("cpu", "cuda") else "", fn)
+
+
+class FakeContext:
+    """What a function of `register_fake` may ask for: sizes that only running would tell."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """Refused: sizes are known when a program is recorded."""
+        raise NotImplementedError(
+            "new_dynamic_size: a result whose size depends on elements cannot be recorded"
+        )
+
+
+def get_ctx() -> FakeContext:
+    """What a function of `register_fake` may ask for."""
+    return FakeContext()
+
+
+def infer_schema(
+    prototype_function: Callable[..., Any],
+    /,
+    *,
+    mutates_args: str | Iterable[str] = (),
+    op_name: str | None = None,
+) -> str:
+    """PyTorch's notation of a function's arguments and results, from its annotations.
+
+    Example:
+        >>> import adjoint as ad
+        >>> def scaled(x: ad.Tensor, by: float = 2.0) -> ad.Tensor: ...
+        >>> infer_schema(scaled, mutates_args=())
+        '(Tensor x, float by=2.0) -> Tensor'
+    """
+    hints = typing.get_type_hints(prototype_function)
+    written = mutates_args if isinstance(mutates_args, str) else set(mutates_args)
+    parts, star = [], False
+    for place, parameter in enumerate(inspect.signature(prototype_function).parameters.values()):
+        if parameter.name not in hints:
+            raise ValueError(
+                f"infer_schema: parameter {parameter.name} must have a type annotation"
+            )
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            star = True
+            parts.append("*")
+        kind = _schema_of(hints[parameter.name])
+        if parameter.name in written or written == "unknown" and kind.startswith("Tensor"):
+            kind = kind.replace("Tensor", f"Tensor(a{place}!)", 1)
+        default = "" if parameter.default is parameter.empty else f"={_schema_value(parameter)}"
+        parts.append(f"{kind} {parameter.name}{default}")
+    result = hints.get("return", type(None))
+    results = [] if result in (None, type(None)) else [result]
+    if typing.get_origin(result) is tuple:
+        results = list(typing.get_args(result))
+    shown = [_schema_of(each) for each in results]
+    answer = shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+    return f"{op_name or ''}({', '.join(parts)}) -> {answer}"
+
+
+_SCHEMA_NAMES: dict[Any, str] = {
+    Tensor: "Tensor",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    complex: "Scalar",
+    DType: "ScalarType",
+    Device: "Device",
+}
+
+
+def _schema_of(hint: Any) -> str:
+    if hint in _SCHEMA_NAMES:
+        return _SCHEMA_NAMES[hint]
+    inner = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        rest = [each for each in inner if each is not type(None)]
+        if len(rest) == 1 and len(inner) == 2:
+            return f"{_schema_of(rest[0])}?"
+        if set(rest) <= {int, float, bool, complex}:
+            return "Scalar"
+    if origin in (list, Sequence) and len(inner) == 1:
+        return f"{_schema_of(inner[0])}[]"
+    raise ValueError(f"infer_schema: no notation for {hint}")
+
+
+def _schema_value(parameter: inspect.Parameter) -> str:
+    value = parameter.default
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -14,7 +14,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.ops import OpOverload
 
-__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode"]
+__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "return_and_correct_aliasing"]
 _OVERLOADS: dict[str, OpOverload] = {}
 
 
@@ -98,6 +98,16 @@ def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
 def _disable_current_modes() -> Any:
     """A `with` block in which no mode is entered."""
     return CONTEXT.having(takers=())
+
+
+def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """A handler's result, as the operation would return it: written operands are themselves.
+
+    Which tensors share memory needs no correction here: wrappers hold what they are made of.
+    """
+    if func.__name__.partition(".")[0].endswith("_") and args and is_tensor(args[0]):
+        return args[0]
+    return out
 
 
 def is_traceable_wrapper_subclass(t: object) -> bool:

@@ -3,9 +3,10 @@
 As there, a dataclass and a sparse tensor are leaves (to Adjoint's transforms they are containers).
 """
 
+import dataclasses
+import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ def _stops(is_leaf: IsLeaf) -> Callable[[Any], bool]:
     def stops(node: Any) -> bool:
         return (
             isinstance(node, TensorBase)
-            or (is_dataclass(node) and type(node) not in REGISTERED)
+            or (dataclasses.is_dataclass(node) and type(node) not in REGISTERED)
             or (is_leaf is not None and is_leaf(node))
         )
 
@@ -57,9 +58,8 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf =
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None) -> Any:
     """Apply a function to the leaves of one type or several, or that a predicate accepts."""
-    if isinstance(kind, (type, tuple, UnionType)):
-        return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, is_leaf=is_leaf)
-    return tree_map(lambda x: func(x) if kind(x) else x, tree, is_leaf=is_leaf)
+    chosen = _of_kind(kind)
+    return tree_map(lambda x: func(x) if chosen(x) else x, tree, is_leaf=is_leaf)
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
@@ -147,6 +147,82 @@ def register_pytree_node(
 _register_pytree_node = register_pytree_node
 
 
+def register_dataclass(
+    cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:  # fmt: skip
+    """Have a dataclass's fields taken apart: all of them, those named, or all but those dropped."""
+    every = [field.name for field in dataclasses.fields(cls) if field.init]
+    names = every if field_names is None else list(field_names)
+    names = [name for name in names if name not in (drop_field_names or ())]
+
+    def take(value: Any) -> tuple[list[Any], Any]:
+        return [getattr(value, name) for name in names], tuple(names)
+
+    def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        return [(GetAttrKey(name), getattr(value, name)) for name in names], tuple(names)
+
+    def make(values: Any, context: Any) -> Any:
+        return cls(**dict(zip(context, values, strict=True)))
+
+    register_pytree_node(cls, take, make, flatten_with_keys_fn=with_keys)
+
+
+class _Constant:
+    """A value that is part of a structure, compared by `==`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def register_constant(cls: type) -> None:
+    """Have instances of a class be part of the structure, and no leaves."""
+    register_pytree_node(cls, lambda x: ([], _Constant(x)), lambda _, held: held.value)
+
+
+# Containers whose structure a file can name.
+_WRITTEN = {kind.__name__: kind for kind in (list, tuple, dict, OrderedDict)}
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A structure of lists, tuples and dicts as text."""
+
+    def written(spec: TreeSpec) -> Any:
+        if spec.is_leaf():
+            return None
+        if spec.kind not in _WRITTEN.values():
+            raise NotImplementedError(f"treespec_dumps: no text stands for {spec.kind}")
+        return [spec.kind.__name__, list(spec.keys), [written(each) for each in spec.children]]
+
+    return json.dumps([1, written(treespec)])
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The structure that `treespec_dumps` wrote.
+
+    >>> spec = tree_structure([1, {"a": (2, 3)}])
+    >>> treespec_loads(treespec_dumps(spec)) == spec
+    True
+    """
+
+    def read(entry: Any) -> Any:
+        if entry is None:
+            return 0
+        kind, keys, children = _WRITTEN[entry[0]], entry[1], [read(each) for each in entry[2]]
+        return kind(zip(keys, children, strict=True)) if issubclass(kind, dict) else kind(children)
+
+    version, entry = json.loads(serialized)
+    if version != 1:
+        raise ValueError(f"treespec_loads: unknown version {version}")
+    return tree_structure(read(entry))
+
+
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Whether a value is no container."""
     return tree_flatten(tree, is_leaf)[1] is LEAF
@@ -166,6 +242,47 @@ def tree_all(pred: Callable[[Any], bool], tree: Any) -> bool:
 def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
     """Whether something is true of a leaf."""
     return any(pred(leaf) for leaf in tree_leaves(tree))
+
+
+def _of_kind(kind: Any) -> Callable[[Any], bool]:
+    return (lambda x: isinstance(x, kind)) if isinstance(kind, (type, tuple, UnionType)) else kind
+
+
+def tree_all_only(
+    kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether something is true of all leaves of a class."""
+    chosen = _of_kind(kind)
+    return all(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if chosen(leaf))
+
+
+def tree_any_only(
+    kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether something is true of a leaf of a class."""
+    chosen = _of_kind(kind)
+    return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if chosen(leaf))
+
+
+def tree_map_only_(kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """Call a function on the leaves of a class; the tree itself."""
+    tree_map_only(kind, func, tree, is_leaf)
+    return tree
+
+
+def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Decorates a function so that it leaves alone what is of no such class."""
+    chosen = _of_kind(kind)
+    return lambda func: lambda x: func(x) if chosen(x) else x
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of arguments.
+
+    >>> arg_tree_leaves(1, [2], a=3)
+    [1, 2, 3]
+    """
+    return tree_leaves((args, kwargs))
 
 
 def tree_iter(tree: Any) -> Any:

@@ -1,7 +1,51 @@
 """Recompute in backward instead of saving."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
+from typing import Any
+
+
 from adjoint.engine.autodiff.tape.checkpoint import CheckpointError as CheckpointError
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint as checkpoint
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint_sequential as checkpoint_sequential
 from adjoint.engine.autodiff.tape.checkpoint import get_device_states as get_device_states
 from adjoint.engine.autodiff.tape.checkpoint import set_device_states as set_device_states
+from adjoint.engine.core import switches
+
+
+class CheckpointPolicy(Enum):
+    """What a policy may say of an operation's result: to keep it, or to compute it again."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Contexts that do nothing."""
+    return nullcontext(), nullcontext()
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Callable[..., Any] | list[Any], allow_cache_entry_mutation: bool = False
+) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Contexts for `checkpoint(context_fn=...)`. All is computed again, with the same result.
+
+    What a policy would keep is told once; `compile` decides itself what a step keeps.
+    """
+    if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, list):
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    switches.tell("utils.checkpoint.create_selective_checkpoint_contexts")
+    return noop_context_fn()
+
+
+class set_checkpoint_debug_enabled(nullcontext[None]):
+    """A `with` block that asks for reports of differences; errors always tell them here."""
+
+    def __init__(self, enabled: bool | None) -> None:
+        super().__init__()

@@ -59,12 +59,17 @@ def get_pip_packages() -> str:
     return "\n".join(f"{name}=={found[name]}" for name in RELEVANT if name in found)
 
 
+def _version() -> str:
+    version = str(adjoint.__version__)
+    return f"{version} (by Adjoint)" if config.display_name == "torch" else version
+
+
 def get_env_info() -> SystemEnv:
     """Look at the machine."""
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     gpu = first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     return SystemEnv(
-        torch_version=str(adjoint.__version__),
+        torch_version=_version(),
         is_debug_build="False",
         cuda_compiled_version=None,
         gcc_version=first_line("gcc", "--version"),
@@ -85,7 +90,7 @@ def get_env_info() -> SystemEnv:
 def pretty_str(env: SystemEnv) -> str:
     """A report as text."""
     titles = {
-        "torch_version": f"{config.display_name} version",
+        "torch_version": "PyTorch version" if config.display_name == "torch" else "Version",
         "is_debug_build": "Is debug build",
         "cuda_compiled_version": "CUDA used to build",
         "os": "OS",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.state import config
 from adjoint.engine.core.state.validation import validating
 from adjoint.engine.graph.passes.recompute import DEFAULT, STRATEGIES
 
@@ -24,7 +26,9 @@ def chosen(mode: str, options: dict[str, Any]) -> Options:
     Options(remat='memory', validate=False)
     """
     unknown = sorted(options.keys() - {"remat", "validate"})
-    if unknown:
+    if unknown and config.display_name == "torch":  # settings of PyTorch's own compiler
+        warn_user(f"compile: options {unknown} have no effect in Adjoint; see docs/compile.md")
+    elif unknown:
         raise RuntimeError(
             f"compile: unknown option {unknown[0]!r} of the native backend. It takes: remat, "
             "validate."

@@ -20,10 +20,14 @@ ABSENT = {
     "backends.mkl": "MKL",
     "backends.mkldnn": "oneDNN",
     "backends.mps": "Metal",
+    "backends.nnpack": "NNPACK",
     "backends.openmp": "OpenMP",
     "backends.xeon": "Intel's launcher",
     "backends.xnnpack": "XNNPACK",
 }
+# What each answers: of libraries, and of devices.
+BACKEND_ANSWERS = "is_available is_built"
+DEVICE_ANSWERS = "is_available device_count empty_cache manual_seed manual_seed_all"
 
 
 def is_available() -> bool:
@@ -41,6 +45,17 @@ def device_count() -> int:
     return 0
 
 
+def empty_cache() -> None:
+    """Nothing: no memory is kept there."""
+
+
+def manual_seed(seed: int) -> None:
+    """Nothing: no numbers are drawn there."""
+
+
+manual_seed_all = manual_seed
+
+
 class AbsentModule(SwitchModule):
     """A module that says that what it is for is not there."""
 
@@ -56,7 +71,7 @@ def facade(path: str) -> AbsentModule:
     if not isinstance(module, AbsentModule):
         module = AbsentModule(name, f"{ABSENT[path]}: not used by Adjoint; programs may ask.")
         module.__spec__ = ModuleSpec(name, None)
-        for answer in (is_available, is_built if "." in path else device_count):
-            module.__dict__[answer.__name__] = answer
+        answers = BACKEND_ANSWERS if "." in path else DEVICE_ANSWERS
+        module.__dict__.update({name: globals()[name] for name in answers.split()})
         sys.modules[name] = module
     return module

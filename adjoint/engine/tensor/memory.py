@@ -15,13 +15,23 @@ from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted
 
 
 class UntypedStorage:
-    """The bytes behind a tensor, shared by all its views."""
+    """The bytes behind a tensor, shared by all its views; a number of new ones, or those given.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.UntypedStorage([1, 2]).tolist(), ad.UntypedStorage(4).nbytes()
+        ([1, 2], 4)
+    """
 
     __slots__ = ("_storage", "device")
 
-    def __init__(self, storage: Storage, device: Device) -> None:
+    def __init__(self, storage: Storage | Any = 0, device: Device | Any = CPU) -> None:
+        if not isinstance(storage, Storage):
+            if Device(device) is not CPU:
+                raise NotImplementedError("UntypedStorage: new bytes are made on the CPU")
+            storage = Storage(HOOKS.array.new_bytes(storage))
         self._storage = storage
-        self.device = device
+        self.device = device if isinstance(device, Device) else Device(device)
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -49,6 +59,14 @@ class UntypedStorage:
         """Itself."""
         return self
 
+    def element_size(self) -> int:
+        """Bytes per element: one."""
+        return 1
+
+    def resizable(self) -> bool:
+        """Whether `resize_` may change its length: no."""
+        return False
+
     @property
     def is_cuda(self) -> bool:
         """Whether the bytes are on a GPU."""
@@ -69,6 +87,37 @@ class UntypedStorage:
                 raise RuntimeError("a storage can be sliced with step 1 only")
             return UntypedStorage(Storage(self._bytes()[index]), self.device)
         return int(self._bytes()[index])
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        self._bytes()[index] = value
+        self._storage.version += 1
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Write one byte everywhere."""
+        self[:] = value
+        return self
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Write another storage's bytes, as many as there are here."""
+        if source.nbytes() != self.nbytes():
+            raise RuntimeError(
+                f"storage.copy_: expected {self.nbytes()} bytes, received {source.nbytes()}"
+            )
+        self[:] = source._bytes()
+        return self
+
+    def clone(self) -> UntypedStorage:
+        """The same bytes in memory of their own."""
+        return UntypedStorage(Storage(self._bytes().copy()), self.device)
+
+    def resize_(self, size: int) -> UntypedStorage:
+        """Change the length; refused for another length, since tensors may look at the bytes."""
+        if size != self.nbytes():
+            raise NotImplementedError(
+                f"storage.resize_: {self.nbytes()} bytes cannot become {size} under the tensors "
+                "that look at them. Make a new tensor and use `set_`."
+            )
+        return self
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
@@ -206,6 +255,43 @@ def record_stream(self: Tensor, stream: Any) -> None:
     """Note that a stream uses this tensor. CuPy's pool orders reuse by stream already."""
 
 
+# What a tensor is, apart from who it is.
+CONTENT = (
+    "_array",
+    "_base",
+    "_chain",
+    "_grad_meta",
+    "_node",
+    "_nr",
+    "_requires_grad",
+    "_storage",
+)
+
+
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
+    """Exchange what two tensors are: whoever holds one then holds the other's class and elements.
+
+    Example:
+        >>> import adjoint as ad
+        >>> a, b = ad.ones(1), ad.zeros(2)
+        >>> ad.utils.swap_tensors(a, b)
+        >>> a
+        tensor([0., 0.])
+    """
+    for tensor in (t1, t2):
+        meta = tensor._grad_meta
+        if tensor._node is not None or (meta is not None and meta.accumulator is not None):
+            raise RuntimeError(
+                "swap_tensors: a tensor that a computation on the tape uses cannot be exchanged"
+            )
+    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    for name in CONTENT:
+        first, second = getattr(t1, name), getattr(t2, name)
+        setattr(t1, name, second)
+        setattr(t2, name, first)
+
+
 @method
 def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     """The same tensor as an instance of a subclass of Tensor."""
@@ -214,16 +300,7 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     made = _new(cls)
     if self._grad_meta is None and self._requires_grad:
         self._grad_meta = AutogradMeta()  # shared, so that a gradient reaches both
-    for slot in (
-        "_array",
-        "_base",
-        "_chain",
-        "_grad_meta",
-        "_node",
-        "_nr",
-        "_requires_grad",
-        "_storage",
-    ):
+    for slot in CONTENT:
         setattr(made, slot, getattr(self, slot))
     if CONTEXT.capture is not None:
         CONTEXT.capture.derive(made, self)

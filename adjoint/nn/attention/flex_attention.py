@@ -33,6 +33,8 @@ __all__ = [
     "or_masks",
 ]
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 Places = tuple[Tensor, Tensor, Tensor, Tensor]
 
 

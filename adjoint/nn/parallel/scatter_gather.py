@@ -11,6 +11,11 @@ from adjoint.engine.tensor.tensor import Tensor
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
 
+def is_namedtuple(obj: Any) -> bool:
+    """Whether a value is a named tuple."""
+    return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """Parts of the tensors in a structure, one structure for each device."""
     if isinstance(inputs, Tensor):

@@ -161,4 +161,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NETWORKS, *_CLASSES})
+    here = {name for name, module in _NETWORKS.items() if "." not in module}
+    return sorted({*globals(), *here, *_HOMES, *_CLASSES})

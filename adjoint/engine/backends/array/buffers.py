@@ -137,6 +137,15 @@ def as_bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
+def new_bytes(given: Any) -> Array:
+    """So many bytes, zeros, or the bytes of a sequence."""
+    if isinstance(given, int):
+        if given < 0:
+            raise RuntimeError(f"UntypedStorage: the size must not be negative, received {given}")
+        return np.zeros(given, np.uint8)
+    return np.array(given, np.uint8).reshape(-1)
+
+
 def map_file(filename: str, shared: bool, nbytes: int) -> Array:
     """The bytes of a file, mapped; a private map copies the pages that are written."""
     if nbytes < 0:

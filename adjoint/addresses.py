@@ -1,0 +1,60 @@
+"""Paths where PyTorch keeps names that Adjoint has elsewhere, for programs that import them there."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Path within the package: where its names are.
+TABLE: dict[str, str] = {
+    "_C._distributed_c10d": "distributed",
+    "distributed._composable.replicate": "distributed._composable",
+    "distributed._tensor.api": "distributed.tensor",
+    "distributed._tensor.device_mesh": "distributed.device_mesh",
+    "distributed._tensor.placement_types": "distributed.tensor.placement_types",
+    "distributed.c10d_logger": "distributed.objects",
+    "distributed.checkpoint.filesystem": "distributed.checkpoint",
+    "distributed.checkpoint.state_dict_loader": "distributed.checkpoint",
+    "distributed.checkpoint.state_dict_saver": "distributed.checkpoint",
+    "distributed.checkpoint.storage": "distributed.checkpoint",
+    "distributed.distributed_c10d": "distributed",
+    "distributed.fsdp._fully_shard": "distributed.fsdp",
+    "distributed.tensor._api": "distributed.tensor",
+    "distributed.tensor.device_mesh": "distributed.device_mesh",
+    "fx._pytree": "utils._pytree",
+    "utils._cxx_pytree": "utils._pytree",
+    "utils.tensorboard.summary": "utils.tensorboard",
+    "vision.models.utils": "hub",
+}
+
+
+class Elsewhere(ModuleType):
+    """A module whose names are those of another, looked up when they are read."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        found = getattr(importlib.import_module(self.__dict__["_home"]), name)
+        self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self.__dict__["_home"]))
+
+
+def module(name: str) -> ModuleType | None:
+    """The module at a path of the table, entered among the loaded ones; None if it has none."""
+    home = TABLE.get(name.removeprefix("adjoint."))
+    if home is None:
+        return None
+    made = Elsewhere(name, f"The names of adjoint.{home}, at another path.")
+    made.__spec__ = ModuleSpec(name, None)
+    made.__dict__["_home"] = f"adjoint.{home}"
+    sys.modules[name] = made
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], last, made)
+    return made

@@ -1,0 +1,1 @@
+"""Recomputing what modules did, at PyTorch's path."""
