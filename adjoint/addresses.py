@@ -1,4 +1,4 @@
-"""Paths where PyTorch keeps names that Adjoint has elsewhere, for programs that import them there."""
+"""Paths where PyTorch keeps names that Adjoint has elsewhere; programs import them there."""
 
 from __future__ import annotations
 

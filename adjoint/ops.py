@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from adjoint.aten_names import NAMES
 from adjoint.engine.core.operations.public import METHODS, PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library import OPERATIONS
 
-SPACES = ("", "nn.functional", "linalg", "special", "fft")
+SPACES = ("nn.functional", "linalg", "special", "fft")
 
 
 class OpOverload:
@@ -62,8 +64,63 @@ class OpOverload:
         """The operation of all overloads."""
         return self
 
+    @property
+    def namespace(self) -> str:
+        """What stands before its name."""
+        return self._name.partition("::")[0]
+
+    @property
+    def _overloadname(self) -> str:
+        return self._name.partition(".")[2] or "default"
+
+    @property
+    def _schema(self) -> Schema:
+        """What is known of its arguments: their names and defaults."""
+        return Schema(self._packet, self._overloadname, self._fn)
+
+    def name(self) -> str:
+        """Its name in full."""
+        return self._name
+
+    def overloads(self) -> list[str]:
+        """The names of its forms: one function serves all."""
+        return ["default"]
+
     def __repr__(self) -> str:
         return f"<OpOverload(op={self._name.replace('::', '.')})>"
+
+
+class Argument(NamedTuple):
+    """One argument of an operation."""
+
+    name: str
+    kwarg_only: bool
+    default_value: Any
+
+    def has_default_value(self) -> bool:
+        """Whether it may be left out."""
+        return self.default_value is not inspect.Parameter.empty
+
+
+class Schema:
+    """The arguments of an operation, from the function behind it."""
+
+    def __init__(self, name: str, overload_name: str, fn: Callable[..., Any] | None) -> None:
+        self.name = name
+        self.overload_name = overload_name
+        parameters = [] if fn is None else inspect.signature(fn).parameters.values()
+        self.arguments = [
+            Argument(each.name, each.kind is each.KEYWORD_ONLY, each.default) for each in parameters
+        ]
+
+    @property
+    def is_mutable(self) -> bool:
+        """Whether it writes to an argument."""
+        return self.name.endswith("_") and not self.name.endswith("__")
+
+    def __str__(self) -> str:
+        shown = ", ".join(each.name for each in self.arguments)
+        return f"{self.name}.{self.overload_name}({shown})"
 
 
 class Namespace:
@@ -87,24 +144,22 @@ class Namespace:
         return made
 
 
-def sym_size(x: Tensor, dim: int) -> int:
-    """The size of a dimension, as programs ask for it."""
-    return x.shape[dim]
-
-
-# Operations of programs that are no functions of ours.
-OF_PROGRAMS: dict[str, Callable[..., Any]] = {"sym_size": sym_size}
-
-
 def _built_in(name: str) -> Callable[..., Any] | None:
     HOOKS.load_rest()
-    if name in OF_PROGRAMS:
-        return OF_PROGRAMS[name]
+    if name in NAMES:
+        return NAMES[name]
+    if ("", name) in PUBLIC:
+        return PUBLIC["", name].fn
+    if name in METHODS:
+        return METHODS[name]
     for space in SPACES:
         if (space, name) in PUBLIC:
             return PUBLIC[space, name].fn
-    if name in METHODS:
-        return METHODS[name]
+    prefix, _, rest = name.partition("_")
+    if prefix in SPACES and (prefix, rest) in PUBLIC:  # linalg_vector_norm
+        return PUBLIC[prefix, rest].fn
+    if name.startswith("_foreach_"):
+        return getattr(sys.modules["adjoint"], name, None)
     if name.endswith("_"):
         return getattr(Tensor, name, None)
     return None

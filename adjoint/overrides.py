@@ -237,7 +237,12 @@ def resolve_name(f: Any) -> str | None:
     for (space, name), entry in PUBLIC.items():
         if entry.fn is f:
             return ".".join(part for part in ("torch", space, name) if part)
+    plain = getattr(f, "__torch_function_of__", f)
     for name, method in METHODS.items():
-        if method is f:
+        if method is plain:
             return f"torch.Tensor.{name}"
+    name = getattr(f, "__name__", "")
+    there = getattr(Tensor, name, None)
+    if there is not None and getattr(there, "__torch_function_of__", there) is plain:
+        return f"torch.Tensor.{name}"
     return getattr(f, "__qualname__", None)

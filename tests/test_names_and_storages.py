@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,119 @@ def test_containers_of_ones_own_in_trees() -> None:
     assert (doubled["a"].left, doubled["a"].right) == (2, [4, 6])
     with pytest.raises(ValueError, match="already registered"):
         pytree.register_pytree_node(Pair, lambda p: ([], None), lambda c, _: None)
+
+
+SHAPED = ad.arange(12.0).reshape(3, 4).sin()
+SLOPE = ad.arange(12.0).reshape(3, 4).cos()
+
+
+@pytest.mark.parametrize(
+    ("name", "public", "params"),
+    [
+        ("threshold_backward", ad.relu, {"threshold": 0}),
+        ("gelu_backward", ad.nn.functional.gelu, {}),
+        ("silu_backward", ad.nn.functional.silu, {}),
+    ],
+)
+def test_derivatives_by_name(name: str, public: Any, params: dict[str, Any]) -> None:
+    x = SHAPED.clone().requires_grad_()
+    public(x).backward(SLOPE)
+    ad.testing.assert_close(getattr(ad.ops.aten, name)(SLOPE, SHAPED, **params), x.grad)
+
+
+@pytest.mark.parametrize(
+    ("name", "public"), [("_softmax", ad.softmax), ("_log_softmax", ad.log_softmax)]
+)
+def test_inner_forms_by_name(name: str, public: Any) -> None:
+    x = SHAPED.clone().requires_grad_()
+    public(x, 1).backward(SLOPE)
+    out = getattr(ad.ops.aten, name)(SHAPED, 1, False)
+    back = getattr(ad.ops.aten, f"{name}_backward_data")(SLOPE, out, 1, ad.float32)
+    assert x.grad is not None
+    ad.testing.assert_close(back, x.grad)
+
+
+def test_norms_by_name_keep_their_statistics() -> None:
+    out, mean, scale = ad.ops.aten.native_layer_norm(SHAPED, [4], None, None, 1e-5)
+    ad.testing.assert_close(out, (SHAPED - mean) * scale)
+    assert ad.ops.aten.unfold(SHAPED, 1, 2, 1).shape == (3, 3, 2)
+    assert ad.ops.aten.linalg_vector_norm(SHAPED).shape == ()
+
+
+@pytest.mark.parametrize(
+    "dtype", [ad.uint16, ad.uint32, ad.uint64, ad.float8_e4m3fn, ad.float8_e5m2]
+)
+def test_kept_dtypes_are_saved_and_compared(dtype: Any, tmp_path: Path) -> None:
+    x = ad.tensor([1, 2, 4]).to(dtype)
+    ad.save({"x": x, "view": x[1:]}, tmp_path / "kept.pt")
+    back = ad.load(tmp_path / "kept.pt")
+    assert back["x"].dtype is dtype
+    assert back["x"].equal(x)
+    assert back["view"].equal(x[1:])
+    assert ad.compile(lambda a, b: a == b)(x, back["x"]).all()
+    if not dtype.is_floating_point:
+        assert (x * x & 4).tolist() == [0, 4, 0]
+        assert x.clone().fill_(3).tolist() == [3, 3, 3]
+
+
+def test_wide_unsigned_products_wrap_around() -> None:
+    x = ad.tensor([65535]).to(ad.uint16)
+    assert (x * x).tolist() == ad.compile(lambda a: a * a)(x).tolist() == [1]
+    with pytest.raises(NotImplementedError, match="kept in it"):
+        x + x
+
+
+def test_storages_are_made_written_and_copied() -> None:
+    storage = ad.UntypedStorage(4)
+    storage[1] = 7
+    other = storage.clone().fill_(2)
+    assert (storage.tolist(), other.tolist()) == ([0, 7, 0, 0], [2, 2, 2, 2])
+    assert storage.copy_(other).tolist() == [2, 2, 2, 2]
+    assert ad.UntypedStorage([1, 2]).tolist() == [1, 2]
+    x = ad.zeros(2)
+    before = x._version
+    x.untyped_storage().fill_(0)
+    assert x._version > before
+    with pytest.raises(NotImplementedError, match="resize_"):
+        storage.resize_(8)
+
+
+def test_tensors_are_exchanged() -> None:
+    a, b = ad.nn.Parameter(ad.ones(1)), ad.zeros(2)
+    ad.utils.swap_tensors(a, b)
+    assert (type(a), a.tolist(), type(b)) == (ad.Tensor, [0.0, 0.0], ad.nn.Parameter)
+    y = b * 2
+    with pytest.raises(RuntimeError, match="tape"):
+        ad.utils.swap_tensors(b, y)
+
+
+def test_an_operation_is_checked_against_what_was_registered() -> None:
+    @library.custom_op("tests::wrong_shape", mutates_args=())
+    def wrong_shape(x: ad.Tensor) -> ad.Tensor:
+        return x.clone()
+
+    wrong_shape.register_fake(lambda x: x.new_empty(1))
+    told = library.opcheck(wrong_shape, (ad.ones(3),), raise_exception=False)
+    assert "its fake says" in str(told["test_faketensor"])
+    with pytest.raises(Exception, match="no derivative"):
+        library.opcheck(
+            wrong_shape, (ad.ones(3, requires_grad=True),), test_utils="test_autograd_registration"
+        )
+    assert set(library.opcheck(cube, (ad.ones(2),)).values()) == {"SUCCESS"}
+
+
+def test_trees_of_dataclasses_and_constants() -> None:
+    @dataclasses.dataclass
+    class Pair:
+        a: Any
+        b: Any
+
+    class Name(str):
+        __slots__ = ()
+
+    pytree.register_dataclass(Pair)
+    pytree.register_constant(Name)
+    assert pytree.tree_map(lambda x: x + 1, Pair(1, [2])) == Pair(2, [3])
+    assert pytree.tree_leaves({"n": Name("x"), "v": 1}) == [1]
+    assert pytree.tree_all_only(int, lambda x: x > 0, [1, "a", 2])
+    assert not pytree.tree_any_only(str, lambda x: x == "b", [1, "a"])

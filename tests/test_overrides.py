@@ -103,3 +103,21 @@ def test_modes_nest_and_end() -> None:
 def test_names() -> None:
     assert resolve_name(ad.add) == "torch.add"
     assert resolve_name(ad.Tensor.add) == "torch.Tensor.add"
+
+
+def test_operators_are_known_by_their_methods() -> None:
+    seen: list[str] = []
+
+    class Watching(ad.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = ad.ones(2, 2).as_subclass(Watching)
+    results = [x + 1, 2 * x, x / 2, -x, x.T, x.mT, x @ x]
+    assert all(type(each) is Watching for each in results)
+    assert seen[:4] == ["add", "mul", "div", "neg"]
+    assert seen.count("__get__") == 2

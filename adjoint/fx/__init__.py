@@ -12,6 +12,7 @@ from adjoint.fx.node import Node as Node
 from adjoint.fx.node import map_arg as map_arg
 from adjoint.fx.proxy import Proxy as Proxy
 from adjoint.fx.proxy import TraceError as TraceError
+from adjoint.fx.subgraph_rewriter import replace_pattern as replace_pattern
 from adjoint.fx.tracer import PH as PH
 from adjoint.fx.tracer import Tracer as Tracer
 from adjoint.fx.tracer import symbolic_trace as symbolic_trace
@@ -28,6 +29,7 @@ __all__ = [
     "Tracer",
     "Transformer",
     "map_arg",
+    "replace_pattern",
     "symbolic_trace",
     "wrap",
 ]

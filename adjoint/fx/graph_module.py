@@ -6,10 +6,11 @@ import copy
 import itertools
 import linecache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.fx.graph import Graph, PythonCode
+from adjoint.fx.node import Node, map_arg
 from adjoint.nn.modules.module import Module
 
 _numbers = itertools.count()
@@ -147,8 +148,8 @@ class GraphModule(Module):
                 self.delete_submodule(name)
 
     def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> None:
-        """Refused: save the state dict and the source of `code` instead."""
-        raise NotImplementedError("GraphModule.to_folder: write `code` and `state_dict()` yourself")
+        """Refused: pickle the module, or save its state dict and the source of `code`."""
+        raise NotImplementedError("GraphModule.to_folder: pickle the module instead")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         plain = Module()
@@ -161,15 +162,49 @@ class GraphModule(Module):
         return made
 
     def __reduce__(self) -> Any:
-        state = {k: v for k, v in self.__dict__.items() if k != "_graph"}
-        return _rebuild, (state, self._code, type(self).__name__)
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        return _rebuild, (state, written(self._graph), type(self).__name__)
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n\n\n{self._code}"
 
 
-def _rebuild(state: dict[str, Any], code: str, name: str) -> Any:
-    raise NotImplementedError(
-        f"a pickled GraphModule ({name}) is not rebuilt: its functions are known by object. Trace "
-        "the module again and load its state dict."
-    )
+class Reference(NamedTuple):
+    """Stands for a node, by its place, in the arguments of another that are written."""
+
+    place: int
+
+
+def written(graph: Graph) -> list[tuple[Any, ...]]:
+    """A graph as plain values; functions are pickled by their names."""
+    places = {node: place for place, node in enumerate(graph.nodes)}
+
+    def refer(argument: Any) -> Any:
+        return map_arg(argument, lambda node: Reference(places[node]))
+
+    return [
+        (node.op, node.name, node.target, refer(node.args), refer(node.kwargs))
+        for node in graph.nodes
+    ]
+
+
+def _rebuild(state: dict[str, Any], rows: list[tuple[Any, ...]], name: str) -> GraphModule:
+    graph, made = Graph(), list[Node]()
+
+    def found(argument: Any) -> Any:
+        if isinstance(argument, Reference):
+            return made[argument.place]
+        if isinstance(argument, (tuple, list)):
+            inner = [found(each) for each in argument]
+            return type(argument)(*inner) if hasattr(argument, "_fields") else type(argument)(inner)
+        if isinstance(argument, dict):
+            return {key: found(each) for key, each in argument.items()}
+        if isinstance(argument, slice):
+            return slice(found(argument.start), found(argument.stop), found(argument.step))
+        return argument
+
+    for op, node_name, target, args, kwargs in rows:
+        made.append(graph.create_node(op, target, found(args), found(kwargs), node_name))
+    root = Module()
+    root.__dict__.update(state)
+    return GraphModule(root, graph, name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
 from typing import Any
 
+from adjoint.checks import _assert
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.fx.graph import Graph
@@ -154,7 +156,7 @@ class Tracer(TracerBase):
 
     def _argument(self, parameter: inspect.Parameter, concrete: dict[str, Any]) -> Any:
         if parameter.name in concrete and not isinstance(concrete[parameter.name], PHBase):
-            return concrete[parameter.name]
+            return self._fixed(parameter.name, concrete[parameter.name])
         stars: dict[Any, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
         name = stars.get(parameter.kind, "") + parameter.name
         if name.startswith("*"):
@@ -164,6 +166,15 @@ class Tracer(TracerBase):
         return self.create_proxy(
             "placeholder", name, default, {}, name=parameter.name, type_expr=hint
         )
+
+    def _fixed(self, name: str, value: Any) -> Any:
+        """An argument that the trace was made for; the graph checks that it is given again."""
+        given = self.create_proxy("placeholder", f"{name}_1", (), {})
+        told = f"{name} has been specialized to have value {value!r} but got another value"
+        if type(value) in (bool, int, float, str, type(None)):
+            same = self.create_proxy("call_function", operator.eq, (given, value), {})
+            self.create_proxy("call_function", _assert, (same, told), {})
+        return value
 
     def trace(
         self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None

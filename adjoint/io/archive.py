@@ -57,11 +57,13 @@ class Writer:
         if is_parameter:
             args: Any = (tensor.detach(), bool(tensor.requires_grad), OrderedDict())
             return "torch._utils _rebuild_parameter", args
-        plain = self._plain(tensor)
+        plain, name = self._plain(tensor), "torch._utils _rebuild_tensor_v2"
+        if tensor.dtype not in STORAGES:  # PyTorch has no storage class for it, and names the dtype
+            plain, name = (*plain, tensor.dtype), "torch._utils _rebuild_tensor_v3"
         if not tensor.__dict__:
-            return "torch._utils _rebuild_tensor_v2", plain
+            return name, plain
         state = dict(tensor.__dict__)
-        rebuild = Global("torch._utils _rebuild_tensor_v2")
+        rebuild = Global(name)
         return (
             "torch._tensor _rebuild_from_type_v2",
             (rebuild, Global("torch Tensor"), plain, state),
@@ -80,8 +82,10 @@ class Writer:
                 "save: cannot save multiple tensors that view the same data as different types "
                 f"({known} and {tensor.dtype}). Save a clone of one of them."
             )
-        kind = Global("torch " + STORAGES[tensor.dtype])
-        pid = ("storage", kind, key, str(tensor.device), len(flat))
+        typed = STORAGES.get(tensor.dtype)
+        kind = Global("torch.storage UntypedStorage" if typed is None else f"torch {typed}")
+        count = len(flat) if typed is not None else flat.nbytes
+        pid = ("storage", kind, key, str(tensor.device), count)
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
         grad = bool(tensor.requires_grad)
         return (Persistent(pid), offset, shape, strides, grad, OrderedDict())

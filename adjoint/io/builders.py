@@ -14,7 +14,7 @@ import numpy as np
 
 from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import Device
-from adjoint.engine.core.dtype import DTYPES, DType
+from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
@@ -350,7 +350,7 @@ def _builders() -> dict[str, Callable[..., Any]]:
 def names() -> dict[str, Any]:
     """Every name a file may use."""
     found: dict[str, Any] = {name: Builder(name, fn) for name, fn in _builders().items()}
-    found |= {f"torch.{d.name}": d for d in DTYPES}
+    found |= {f"torch.{d.name}": d for d in (*DTYPES, *STORAGE_DTYPES)}
     for name, dtype in DTYPE_OF_STORAGE.items():
         found[f"torch.{name}"] = found[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
     untyped = ClassName("torch.storage.UntypedStorage", None)

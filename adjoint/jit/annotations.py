@@ -8,6 +8,6 @@ from typing import Tuple as Tuple  # noqa: UP035
 from typing import Union as Union
 
 # "One number, or one for each dimension", as PyTorch's annotations write it.
-BroadcastingList1 = List
-BroadcastingList2 = List
-BroadcastingList3 = List
+BroadcastingList1 = list
+BroadcastingList2 = list
+BroadcastingList3 = list

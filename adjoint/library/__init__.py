@@ -20,8 +20,8 @@ from adjoint.library.custom import CustomOpDef as CustomOpDef
 from adjoint.library.functions import Library as Library
 from adjoint.library.functions import custom_op as custom_op
 from adjoint.library.functions import define as define
-from adjoint.library.functions import impl as impl
 from adjoint.library.functions import get_ctx as get_ctx
+from adjoint.library.functions import impl as impl
 from adjoint.library.functions import impl_abstract as impl_abstract
 from adjoint.library.functions import infer_schema as infer_schema
 from adjoint.library.functions import register_autograd as register_autograd

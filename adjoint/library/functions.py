@@ -163,7 +163,7 @@ def infer_schema(
             star = True
             parts.append("*")
         kind = _schema_of(hints[parameter.name])
-        if parameter.name in written or written == "unknown" and kind.startswith("Tensor"):
+        if parameter.name in written or (written == "unknown" and kind.startswith("Tensor")):
             kind = kind.replace("Tensor", f"Tensor(a{place}!)", 1)
         default = "" if parameter.default is parameter.empty else f"={_schema_value(parameter)}"
         parts.append(f"{kind} {parameter.name}{default}")

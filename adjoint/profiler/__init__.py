@@ -1,5 +1,6 @@
 """Where time and memory go: PyTorch's `torch.profiler`, for compiled programs too."""
 
+from adjoint.profiler import itt as itt
 from adjoint.profiler.profiler import ProfilerAction as ProfilerAction
 from adjoint.profiler.profiler import ProfilerActivity as ProfilerActivity
 from adjoint.profiler.profiler import kineto_available as kineto_available

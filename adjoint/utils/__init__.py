@@ -10,7 +10,6 @@ from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.engine.tensor.memory import swap_tensors as swap_tensors
 from adjoint.utils import checkpoint as checkpoint
 
-
 # `data` brings in multiprocessing, `tensorboard` the training package.
 ON_FIRST_USE = ("_pytree", "benchmark", "data", "dlpack", "hooks", "model_zoo", "tensorboard")
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import Any
 
-
 from adjoint.engine.autodiff.tape.checkpoint import CheckpointError as CheckpointError
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint as checkpoint
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint_sequential as checkpoint_sequential

@@ -95,7 +95,14 @@ quint8 = DType("quint8", INT, 1, signed=False)
 qint32 = DType("qint32", INT, 4)
 QUANTIZED_DTYPES: Final = (qint8, quint8, qint32)
 # Types of PyTorch's that programs name in their tables; nothing is kept in them.
-NAMED_ONLY: Final = {name: DType(name, INT, 1) for name in ("quint4x2", "quint2x4")}
+NAMED_ONLY: Final = {
+    name: DType(name, INT, 1)
+    for name in (
+        *("quint4x2", "quint2x4", "bits8", "bits1x8", "bits2x4", "bits4x2", "float8_e8m0fnu"),
+        *("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)),
+    )
+}
 ALIASES: Final = {
     "half": float16, "float": float32, "double": float64, "cfloat": complex64,
     "cdouble": complex128, "chalf": complex32, "short": int16, "int": int32, "long": int64,

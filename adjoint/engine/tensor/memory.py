@@ -63,6 +63,10 @@ class UntypedStorage:
         """Bytes per element: one."""
         return 1
 
+    def is_shared(self) -> bool:
+        """Whether processes started later see what is written to it."""
+        return bool(wrap(self._storage.buffer).is_shared())
+
     def resizable(self) -> bool:
         """Whether `resize_` may change its length: no."""
         return False

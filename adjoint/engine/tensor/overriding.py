@@ -28,6 +28,11 @@ OPERATORS = tuple(
     for base in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
     for name in (base, f"r{base}", f"i{base}")
 ) + tuple(f"__{name}__" for name in "neg pos invert abs eq ne lt le gt ge getitem setitem".split())
+# The methods that operators are known by to those who take them over, as in PyTorch.
+KNOWN_AS = {"__truediv__": "div", "__itruediv__": "div_", "__abs__": "abs", "__neg__": "neg"}
+KNOWN_AS |= {f"__{name}__": name for name in "add sub mul matmul eq ne lt le gt ge".split()}
+KNOWN_AS |= {f"__i{name}__": f"{name}_" for name in "add sub mul".split()}
+KNOWN_AS |= {f"__r{name}__": name for name in "add mul".split()}
 # How a tensor is looked at from inside; an override must be able to use them on itself.
 INWARD = frozenset({"as_subclass", "untyped_storage", "storage", "data_ptr", "element_size"})
 
@@ -59,13 +64,19 @@ def default_torch_function(
     return convert(result, cls)
 
 
-def _asking(raw: Callable[..., Any], operator: bool) -> Callable[..., Any]:
+def _asking(raw: Callable[..., Any], name: str) -> Callable[..., Any]:
+    operator, known = name.startswith("__"), KNOWN_AS.get(name)
+
     @functools.wraps(raw)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if operator and args and not THREAD.modes and not _known(args[0]):
             return raw(self, *args)  # NotImplemented, for the other operand's sake
         # While modes are entered this method is Tensor's own, which outer modes must see again.
-        result = dispatch(method if THREAD.modes else raw, (self, *args), kwargs)
+        if known is not None:
+            shown = getattr(Tensor, known)
+        else:
+            shown = method if THREAD.modes else raw
+        result = dispatch(shown, (self, *args), kwargs)
         return raw(self, *args, **kwargs) if result is PASS else result
 
     method.__torch_function_of__ = raw  # type: ignore[attr-defined]
@@ -84,10 +95,30 @@ def _methods() -> dict[str, Callable[..., Any]]:
         if name in vars(Tensor):
             vars(Tensor)[name].__name__ = name  # what an override reads
     return {
-        name: _asking(getattr(Tensor, name), name.startswith("__"))
+        name: _asking(getattr(Tensor, name), name)
         for name in sorted(names)
         if callable(getattr(Tensor, name, None))
     }
+
+
+# Properties whose values are tensors: those of a subclass are of its class.
+SHOWN = ("T", "mT", "H", "mH", "real", "imag")
+
+
+def _asking_property(raw: property) -> property:
+    getter = raw.__get__
+
+    def read(self: Any) -> Any:
+        result = dispatch(getter, (self,), {})
+        return getter(self) if result is PASS else result
+
+    return property(read, raw.fset, raw.fdel, raw.__doc__)
+
+
+@functools.cache
+def _properties() -> dict[str, tuple[property, property]]:
+    found = {name: vars(Tensor)[name] for name in SHOWN}
+    return {name: (raw, _asking_property(raw)) for name, raw in found.items()}
 
 
 def subclassed(cls: type[Any]) -> None:
@@ -107,6 +138,9 @@ def _subclassed(cls: type[Any]) -> None:
     for name, asking in _methods().items():
         if getattr(cls, name, None) is asking.__torch_function_of__:  # type: ignore[attr-defined]
             setattr(cls, name, asking)
+    for name, (plain, shown) in _properties().items():
+        if getattr(cls, name, None) is plain:
+            setattr(cls, name, shown)
 
 
 class _OnTensor:

@@ -198,6 +198,7 @@ class Buffers:
     is_pinned = staticmethod(is_pinned)
     as_bytes = staticmethod(as_bytes)
     map_file = staticmethod(map_file)
+    new_bytes = staticmethod(new_bytes)
     pin = staticmethod(pin)
     index_tensor = staticmethod(index_tensor)
     from_list = staticmethod(from_list)

@@ -46,6 +46,10 @@ class Casting:
         self.result = result  # the array dtype of the result
 
 
+# What is computed with unsigned integers wider than a byte; all kept dtypes are compared.
+OF_WIDE_UNSIGNED = ("mul", "bitwise_and", "bitwise_or", "bitwise_xor")
+
+
 def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
     """Work out promotion for operands of this pattern."""
     skip = record.promotes_from
@@ -55,7 +59,12 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
         for a in arrays
     ]
     for spec in specs:
-        if isinstance(spec, Spec) and spec.dtype in dt.STORAGE_DTYPES:
+        if (
+            isinstance(spec, Spec)
+            and spec.dtype in dt.STORAGE_DTYPES
+            and record.name not in ("eq", "ne")
+            and not (spec.dtype.category == dt.INT and record.name in OF_WIDE_UNSIGNED)
+        ):
             raise NotImplementedError(
                 f'"{record.name}" not implemented for {spec.dtype.name}: tensors are kept in it '
                 "but not computed with. Convert first, x.to(float32) or x.to(int64)."

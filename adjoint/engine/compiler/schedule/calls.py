@@ -48,9 +48,15 @@ class HostCall:
             return lambda inputs, results: array
 
         def window(source: Any) -> Any:
-            return np.lib.stride_tricks.as_strided(
-                source if place.offset == 0 else _moved(source, place.offset), place.shape, strides
+            begun = source if place.offset == 0 else _moved(source, place.offset)
+            # As plain bytes: NumPy does not know the names of dtypes from outside.
+            plain = (
+                begun.view(f"V{dtype.itemsize}")
+                if dtype.kind == "f" and dtype.itemsize == 1
+                else begun
             )
+            shown = np.lib.stride_tricks.as_strided(plain, place.shape, strides)
+            return shown.view(dtype) if plain is not begun else shown
 
         if buffer.kind == INPUT:
             number = buffer.number

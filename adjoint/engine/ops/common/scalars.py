@@ -53,7 +53,9 @@ def require_tensors(name: str, *operands: Any) -> None:
 
 
 _INTEGERS = {
-    d: (min(iinfo(d).min, -iinfo(d).max), iinfo(d).max) for d in dt.DTYPES if d.category == dt.INT
+    d: (min(iinfo(d).min, -iinfo(d).max), iinfo(d).max)
+    for d in (*dt.DTYPES, *dt.STORAGE_DTYPES)
+    if d.category == dt.INT
 }
 
 

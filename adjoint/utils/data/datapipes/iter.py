@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
+import os
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from adjoint.data.collate import default_collate
+from adjoint.data.sampler import SequentialSampler
 from adjoint.utils.data.datapipes.datapipe import IterDataPipe as IterDataPipe
 from adjoint.utils.data.datapipes.datapipe import functional_datapipe
 
@@ -15,14 +19,20 @@ __all__ = [
     "Batcher",
     "Collator",
     "Concater",
+    "Demultiplexer",
+    "FileLister",
+    "FileOpener",
     "Filter",
+    "Forker",
     "Grouper",
     "IterDataPipe",
     "IterableWrapper",
     "Mapper",
     "Multiplexer",
+    "Sampler",
     "ShardingFilter",
     "Shuffler",
+    "StreamReader",
     "UnBatcher",
     "Zipper",
 ]
@@ -316,3 +326,195 @@ class Grouper(IterDataPipe):
                 yield groups.pop(key)
         if not self.drop_remaining:
             yield from groups.values()
+
+
+class _Branches:
+    """What several pipes read from one source, each at its own pace."""
+
+    def __init__(self, source: Any, count: int, buffer_size: int) -> None:
+        self.source, self.count, self.buffer_size = source, count, buffer_size
+        self.iterator: Iterator[Any] | None = None
+        self.waiting: list[deque[Any]] = [deque() for _ in range(count)]
+        self.begun = [False] * count
+
+    def begin(self, place: int) -> None:
+        """One pipe starts over; all do, with the source, when it had begun before."""
+        if self.iterator is None or self.begun[place]:
+            self.iterator = iter(self.source)
+            self.waiting = [deque() for _ in range(self.count)]
+            self.begun = [False] * self.count
+        self.begun[place] = True
+
+    def give(self, place: int, element: Any) -> None:
+        """Keep an element for a pipe."""
+        if 0 <= self.buffer_size <= sum(map(len, self.waiting)):
+            raise BufferError(
+                f"more than buffer_size={self.buffer_size} elements wait for slower pipes"
+            )
+        self.waiting[place].append(element)
+
+
+class _Branch(IterDataPipe):
+    def __init__(
+        self, shared: _Branches, place: int, places: Callable[[Any], Iterable[int]]
+    ) -> None:
+        self.shared, self.place, self.places = shared, place, places
+
+    def __iter__(self) -> Iterator[Any]:
+        shared = self.shared
+        shared.begin(self.place)
+        while True:
+            if shared.waiting[self.place]:
+                yield shared.waiting[self.place].popleft()
+                continue
+            if shared.iterator is None:
+                return
+            try:
+                element = next(shared.iterator)
+            except StopIteration:
+                return
+            for place in self.places(element):
+                shared.give(place, element)
+
+
+@functional_datapipe("fork")
+class Forker(IterDataPipe):
+    """Several pipes that each see every element.
+
+    Example:
+        >>> left, right = IterableWrapper([1, 2]).fork(2)
+        >>> list(left.zip(right))
+        [(1, 1), (2, 2)]
+    """
+
+    def __new__(
+        cls, datapipe: Any, num_instances: int, buffer_size: int = 1000, copy: str | None = None
+    ) -> Any:
+        if num_instances < 1:
+            raise ValueError(
+                f"Expected `num_instances` larger than 0, but {num_instances} is found"
+            )
+        if copy is not None:
+            raise NotImplementedError(
+                "fork: elements are handed on as they are; copy them with map"
+            )
+        shared = _Branches(datapipe, num_instances, buffer_size)
+        every = range(num_instances)
+        return [_Branch(shared, place, lambda _: every) for place in every]
+
+
+@functional_datapipe("demux")
+class Demultiplexer(IterDataPipe):
+    """Several pipes, to one of which a function sends each element.
+
+    Example:
+        >>> even, odd = IterableWrapper(range(5)).demux(2, lambda x: x % 2)
+        >>> list(even), list(odd)
+        ([0, 2, 4], [1, 3])
+    """
+
+    def __new__(
+        cls, datapipe: Any, num_instances: int, classifier_fn: Callable[[Any], int | None],
+        drop_none: bool = False, buffer_size: int = 1000,
+    ) -> Any:  # fmt: skip
+        if num_instances < 1:
+            raise ValueError(
+                f"Expected `num_instances` larger than 0, but {num_instances} is found"
+            )
+        shared = _Branches(datapipe, num_instances, buffer_size)
+
+        def places(element: Any) -> tuple[int, ...]:
+            place = classifier_fn(element)
+            if place is None and drop_none:
+                return ()
+            if place is None or not 0 <= place < num_instances:
+                raise ValueError(
+                    f"Output of the classification fn should be between 0 and {num_instances - 1}. "
+                    f"{place} is returned."
+                )
+            return (place,)
+
+        return [_Branch(shared, place, places) for place in range(num_instances)]
+
+
+@functional_datapipe("sample")
+class Sampler(IterDataPipe):
+    """Elements of an indexed pipe in the order that a sampler gives."""
+
+    def __init__(
+        self, datapipe: Any, sampler: Any = SequentialSampler, sampler_args: Any = None,
+        sampler_kwargs: Any = None,
+    ) -> None:  # fmt: skip
+        named = {**(sampler_kwargs or {}), "data_source": datapipe}
+        self.sampler = sampler(*(sampler_args or ()), **named)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
+class FileLister(IterDataPipe):
+    """The names of the files in a folder, in order.
+
+    Args:
+        root: the folder, or several.
+        masks: patterns of names, or one.
+        recursive: whether folders inside are looked into.
+        abspath: whether names are absolute.
+    """
+
+    def __init__(
+        self, root: Any = ".", masks: Any = "", *, recursive: bool = False, abspath: bool = False,
+        non_deterministic: bool = False, length: int = -1,
+    ) -> None:  # fmt: skip
+        self.roots = [root] if isinstance(root, (str, os.PathLike)) else list(root)
+        self.masks = [masks] if isinstance(masks, str) else list(masks)
+        self.recursive, self.abspath = recursive, abspath
+
+    def __iter__(self) -> Iterator[str]:
+        for root in self.roots:
+            folder = os.path.abspath(root) if self.abspath else str(root)
+            for place, folders, files in os.walk(folder):
+                folders.sort()
+                for name in sorted(files):
+                    wanted = (not mask or fnmatch.fnmatch(name, mask) for mask in self.masks)
+                    if any(wanted):
+                        yield os.path.join(place, name)
+                if not self.recursive:
+                    break
+
+
+@functional_datapipe("open_files")
+class FileOpener(IterDataPipe):
+    """Each name of a file with the file, opened.
+
+    Args:
+        datapipe: the names.
+        mode: as `open` has it.
+        encoding: of text files.
+    """
+
+    def __init__(
+        self, datapipe: Any, mode: str = "r", encoding: str | None = None, length: int = -1
+    ) -> None:
+        self.datapipe, self.mode, self.encoding = datapipe, mode, encoding
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name in self.datapipe:
+            yield name, open(name, self.mode, encoding=self.encoding)  # noqa: SIM115
+
+
+@functional_datapipe("read_from_stream")
+class StreamReader(IterDataPipe):
+    """Pieces of what files hold, each with the file's name."""
+
+    def __init__(self, datapipe: Any, chunk: int | None = None) -> None:
+        self.datapipe, self.chunk = datapipe, chunk
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name, stream in self.datapipe:
+            with stream:
+                while piece := stream.read(-1 if self.chunk is None else self.chunk):
+                    yield name, piece

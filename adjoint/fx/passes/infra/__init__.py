@@ -1,0 +1,1 @@
+"""Passes, and managers that run them."""
