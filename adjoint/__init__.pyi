@@ -117,8 +117,10 @@ from adjoint.checks import _check_index as _check_index
 from adjoint.checks import _check_is_size as _check_is_size
 from adjoint.checks import _check_not_implemented as _check_not_implemented
 from adjoint.checks import _check_tensor_all as _check_tensor_all
+from adjoint.checks import _check_tensor_all_with as _check_tensor_all_with
 from adjoint.checks import _check_type as _check_type
 from adjoint.checks import _check_value as _check_value
+from adjoint.checks import _check_with as _check_with
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from adjoint.engine.graph.flow.associative import associative_scan as associative_scan
 from adjoint.amp.autocast_mode import autocast as autocast
@@ -172,9 +174,11 @@ from adjoint._utils import set_vital as set_vital
 from adjoint.engine.core.switches import set_warn_always as set_warn_always
 from adjoint.checks import sym_float as sym_float
 from adjoint.checks import sym_int as sym_int
+from adjoint.checks import sym_ite as sym_ite
 from adjoint.checks import sym_max as sym_max
 from adjoint.checks import sym_min as sym_min
 from adjoint.checks import sym_not as sym_not
+from adjoint.checks import sym_sum as sym_sum
 from adjoint.engine.tensor.typing_rules import typename as typename
 from adjoint.engine.core.state.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from adjoint.engine.autodiff.transforms.batching import vmap as vmap
@@ -204,12 +208,27 @@ int8: DType
 long: DType
 short: DType
 uint8: DType
+bits1x8: Any
+bits2x4: Any
+bits4x2: Any
+bits8: Any
 channels_last: Any
 channels_last_3d: Any
 complex32: Any
 contiguous_format: Any
+float4_e2m1fn_x2: Any
 float8_e4m3fn: Any
+float8_e4m3fnuz: Any
 float8_e5m2: Any
+float8_e5m2fnuz: Any
+float8_e8m0fnu: Any
+int1: Any
+int2: Any
+int3: Any
+int4: Any
+int5: Any
+int6: Any
+int7: Any
 jagged: Any
 layout: Any
 memory_format: Any
@@ -222,9 +241,16 @@ quint8: Any
 sparse_coo: Any
 sparse_csr: Any
 strided: Any
+uint1: Any
 uint16: Any
+uint2: Any
+uint3: Any
 uint32: Any
+uint4: Any
+uint5: Any
+uint6: Any
 uint64: Any
+uint7: Any
 def BFloat16Tensor(*args: Any, device: Any = ...) -> Tensor: ...
 def BoolTensor(*args: Any, device: Any = ...) -> Tensor: ...
 def ByteTensor(*args: Any, device: Any = ...) -> Tensor: ...

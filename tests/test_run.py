@@ -84,7 +84,7 @@ from torch.utils import data
 from torch.optim.lr_scheduler import StepLR
 assert torch is adjoint and torch.nn is adjoint.nn and F is adjoint.nn.functional
 assert torch.autograd is adjoint.autograd and torch.linalg is adjoint.linalg
-assert sys.modules["torch.nn"].__spec__.name == "adjoint.nn"
+assert sys.modules["torch.nn"].__spec__.name == "torch.nn"
 assert torch.__version__ >= "2.0" and torch.__version__ >= (1, 13)
 assert tuple(int(p) for p in torch.__version__.split(".")[:2]) >= (2, 0)
 class Own: pass

@@ -59,7 +59,11 @@ OTHER = {
     "vision.set_image_backend": "accimage",
     "backends.cudnn.fp32_precision": "tf32",
 }
-CALLED = {"jit.freeze", "jit.optimize_for_inference"}  # take a module, not a value
+CALLED = {  # take a module or a policy, not a value
+    "jit.freeze",
+    "jit.optimize_for_inference",
+    "utils.checkpoint.create_selective_checkpoint_contexts",
+}
 WITHOUT_EFFECT = [n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED]
 
 

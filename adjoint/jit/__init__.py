@@ -204,15 +204,6 @@ def optimized_execution(should_optimize: bool) -> Any:
     return contextlib.nullcontext()
 
 
-def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Choose how TorchScript specialises, which has no part here; what was chosen before."""
-    return []
-
-
-def enable_onednn_fusion(enabled: bool) -> None:
-    """Choose TorchScript's fuser for oneDNN, which has no part here."""
-
-
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
     """Refused: there is no TorchScript program to save."""
     refuse("jit.save")

@@ -41,10 +41,3 @@ def create_selective_checkpoint_contexts(
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     switches.tell("utils.checkpoint.create_selective_checkpoint_contexts")
     return noop_context_fn()
-
-
-class set_checkpoint_debug_enabled(nullcontext[None]):
-    """A `with` block that asks for reports of differences; errors always tell them here."""
-
-    def __init__(self, enabled: bool | None) -> None:
-        super().__init__()

@@ -47,7 +47,7 @@ class Casting:
 
 
 # What is computed with unsigned integers wider than a byte; all kept dtypes are compared.
-OF_WIDE_UNSIGNED = ("mul", "bitwise_and", "bitwise_or", "bitwise_xor")
+OF_WIDE_UNSIGNED = ("mul", "bitwise_and", "bitwise_or", "bitwise_xor", "where")
 
 
 def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
