@@ -34,7 +34,7 @@ ELSEWHERE = {
     "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln, "pow": np.power,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt_rn": np.sqrt,
-    "normcdf": scipy.special.ndtr, "normcdfinv": scipy.special.ndtri,
+    "normcdf": scipy.special.ndtr, "normcdfinv": scipy.special.ndtri, "fast_dividef": np.divide,
 }  # fmt: skip
 
 

@@ -68,7 +68,10 @@ class Target(ABC):
     # how many rows it sums up at once (Note [column sums], compiler.fuse).
     columns: ClassVar[int] = 0
     part: ClassVar[int] = 1024
+    # Whether a kernel that reduces takes in elementwise ones that it meets.
+    absorbs: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
+    held: ClassVar[int] = 1 << 17  # bytes kept longer so that kernels are launched together
     templates: Mapping[str, Template]  # by record
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:

@@ -16,7 +16,8 @@ from typing import Any
 from adjoint.engine.backends.registers.operations import KIND, combine
 from adjoint.engine.backends.registers.vector import V, select
 from adjoint.engine.backends.triton.code import TYPES, TritonCode, Words, memory_type
-from adjoint.engine.backends.triton.functions import as_value, loose_values, lower, sample
+from adjoint.engine.backends.triton.functions import as_value, lower, sample
+from adjoint.engine.backends.triton.loose import ONE_PLUS_TANH, loose_parts
 from adjoint.engine.backends.triton.reducing import identity, identity_text, reducer, total_kind
 from adjoint.engine.backends.triton.schedule import Tiles, same_sizes, tiles_of
 from adjoint.engine.compiler.loops.ir import (
@@ -58,7 +59,7 @@ class TileEmitter:
         self.masks = {"x": "", "r": ""}
         self.extents = self.extent_numbers()
         self.status = ""
-        self.loose = loose_values(form)
+        self.loose = loose_parts(form)
 
     def is_large(self) -> bool:
         """Whether places in memory, or combinations, need 64 bits to count."""
@@ -437,14 +438,19 @@ class TileEmitter:
                 if self.fixed:
                     start = f"tl.full((), {self.example.refs[r].offset}, tl.int64)"
                 return code.named(f"{start} + {self.offset(r)}", "i64")
+        if k in self.loose.one_plus:
+            u = self.get(self.loose.one_plus[k], env, inside, stage)
+            return code.named(ONE_PLUS_TANH.format(u.ref), "f32")
         operands = [self.get(x, env, inside, stage) if t == "v" else x for t, x in op.args]
+        if k in self.loose.near_one:
+            return code.named(f"{ONE_PLUS_TANH.format(operands[0].ref)} - 1.0", "f32")
         if op.name == "require":
             return self.required(k, operands)
         if op.name == "scatter":
             return self.scatter(k, operands)
         if op.name == "random":
             return sample(code, op, operands)
-        value = self.rounded(lower(code, op, operands, k in self.loose), op.dtype)
+        value = self.rounded(lower(code, op, operands, k in self.loose.values), op.dtype)
         for j, (bad, _) in enumerate(code.faults):
             self.report(k, j, bad, None)
         code.faults.clear()

@@ -16,7 +16,8 @@ from adjoint.engine.backends.registers.elementwise import LOWER, Lowering, suppo
 from adjoint.engine.backends.registers.operations import KIND, SPECIAL
 from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.backends.triton.code import TritonCode
-from adjoint.engine.compiler.loops.ir import POINT, Form, Op
+from adjoint.engine.backends.triton.loose import LOOSE
+from adjoint.engine.compiler.loops.ir import Op
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.ops.random.random import word_bits
 
@@ -76,11 +77,8 @@ def computes(name: str, dtype: DType, params: Mapping[str, Any]) -> bool:
     return name not in UNKNOWN and supports(name, dtype, params)
 
 
-LOOSE = {"exp": "tl.exp({0})", "tanh": "rough_tanh({0})", "sigmoid": "rough_sigmoid({0})"}
-
-
 def lower(code: TritonCode, op: Op, operands: list[Any], loose: bool = False) -> V:
-    """The result of an operation on values (and numbers); `loose`: within 2^-20 of it."""
+    """The result of an operation on values (and numbers); `loose`: within 2^-18 of it."""
     compute, result = KIND[op.compute][0], KIND[op.dtype][0]
     if op.name == "cast":
         x = operands[0]
@@ -107,32 +105,3 @@ def sample(code: TritonCode, op: Op, operands: list[Any]) -> V:
     dtype = named(op.dtype)
     words = philox.words_at(word_bits(law, dtype), seed, offset, index)
     return distributions.sample(words, law, args, dtype)
-
-
-def loose_values(form: Form) -> set[int]:
-    """Values of which nothing is read but what is rounded to halves: those may be rough.
-
-    A result in halves has a precision of 2^-11; the functions that are quicker are within 2^-20.
-    """
-    readers: dict[int, list[int]] = {}
-    for k, op in enumerate(form.ops):
-        for tag, x in op.args:
-            if tag == "v":
-                readers.setdefault(x, []).append(k)
-    stored = {v for v, _ in form.stores}
-    found: set[int] = set()
-    for k in reversed(range(len(form.ops))):
-        op = form.ops[k]
-        if op.kind != POINT or op.compute != "float32":
-            continue
-        if named(op.dtype).is_half:
-            found.add(k)
-            continue
-        after = [form.ops[r] for r in readers.get(k, ())]
-        rounded = all(
-            o.kind == POINT and (named(o.dtype).is_half or r in found)
-            for r, o in zip(readers.get(k, ()), after, strict=True)
-        )
-        if after and rounded and k not in stored and op.dtype == "float32":
-            found.add(k)
-    return found

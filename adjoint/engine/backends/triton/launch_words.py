@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adjoint.engine.backends.triton.emit import TileEmitter
+from adjoint.engine.backends.triton.loose import rounds_to_halves
 from adjoint.engine.backends.triton.schedule import PROCESSORS
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
 from adjoint.engine.compiler.memory.places import INPUT, OWN, Place
@@ -28,7 +29,8 @@ class Written:
     warps: int
     origin: str  # the operations it does, for people
     stages: int = 2  # loads of a loop that are under way together
-    fused: bool = False  # whether products and sums may be rounded once
+    # Whether products and sums may be rounded once, and subnormals be zeros: where halves follow.
+    fused: bool = False
     # Other ways to write and launch it; the fastest is found when it first runs.
     others: tuple[Written, ...] = ()
 
@@ -55,8 +57,9 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     tiles = emitter.tiles
     blocks = max(emitter.blocks(k) for k in kernels)
     grid = (min(blocks, PROCESSORS * WAVES), len(kernels)) if emitter.many else (blocks, 1)
-    step.text = Written(source, grid, tiles.warps, "+".join(kernels[0].origin))
-    step.function = f"t{digest(f'{source};{tiles.warps}')}"
+    origin, fused = "+".join(kernels[0].origin), rounds_to_halves(form, emitter.loose.values)
+    step.text = Written(source, grid, tiles.warps, origin, fused=fused)
+    step.function = f"t{digest(f'{source};{tiles.warps};{fused}')}"
     step.words = [word_of(k, what) for k in kernels for what in emitter.words.at] or [0]
     step.pieces = grid[0] * grid[1]
 

@@ -29,13 +29,16 @@ class TritonTarget(Target):
     device = "cuda"
     dtypes = frozenset(KIND)
     widened = frozenset({"index_put"})
-    # A byte of memory traffic takes as long as 16 additions.
-    costs = Costs(byte=16, function=8, draw=64, meeting=64, remade=False)
+    # A byte of memory traffic takes as long as 8 additions; what is kept is written and read.
+    costs = Costs(byte=16, lying=8, function=8, draw=64, meeting=64, remade=False)
+    # A launch takes as long as writing and reading so much.
+    held = 4 << 20
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
     long = 2048
     columns = 2048
     part = 16
+    absorbs = True
     kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})
     templates = {
         **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,

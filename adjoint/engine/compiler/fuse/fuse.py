@@ -90,9 +90,11 @@ class Fusion:
         updates: frozenset[Node] = frozenset(),
         reach: int | None = None,
         columns: int = 0,
+        absorbs: bool = False,
     ) -> None:
         self.kinds = kinds
         self.columns = columns  # Note [column sums]
+        self.absorbs = absorbs  # kernels that reduce take in elementwise ones they meet
         self.updates = updates  # Note [updates]
         self.reach = reach  # Note [reach]
         self.epoch = 0
@@ -157,7 +159,7 @@ class Fusion:
         """A node that is a loop: into a producer's kernel, or into one of its own."""
         tried: set[int] = set()
         reason = ""
-        for unit in sorted(self.producers(node), key=lambda u: -u.index):
+        for unit in sorted(self.producers(node), key=self.preferred):
             if unit.index in tried:
                 continue
             if unit.kind != "loop":
@@ -173,6 +175,10 @@ class Fusion:
                 return
             reason = obstacle or OTHER_ORDER
         self.start_loop(node, kind, reason)
+
+    def preferred(self, unit: Unit) -> tuple[bool, int]:
+        """The order in which units are tried: late ones first, or those that take in others."""
+        return self.absorbs and unit.reduced is None, -unit.index
 
     def obstacle(self, unit: Unit, node: Node) -> str:
         """Why a node cannot join a kernel, whatever elements it reads; "" if it can."""
@@ -297,7 +303,9 @@ class Fusion:
 
     def absorb(self, unit: Unit, node: Node, kind: str) -> None:
         """Join kernels of the node's other operands that are in step with it."""
-        if kind == REDUCE or unit.reduced is not None or node.record.name in PICKED:
+        if kind == REDUCE or node.record.name in PICKED:
+            return
+        if unit.reduced is not None and not (self.absorbs and self.is_full(unit, node)):
             return
         for other in list(dict.fromkeys(self.producers(node))):
             if other is unit or other.kind != "loop" or other.reduced is not None:
@@ -310,6 +318,10 @@ class Fusion:
                 continue
             if self.in_step(unit, other, node):
                 self.join(unit, other)
+
+    def is_full(self, unit: Unit, node: Node) -> bool:
+        """Whether a node's result varies along all ranges of its kernel."""
+        return set(flatten(unit.maps[node.outputs[0]])) == unit.full()
 
     def in_step(self, unit: Unit, other: Unit, node: Node) -> bool:
         """Give all that `unit` reads of `other` the places it has there, if that can be."""

@@ -11,15 +11,15 @@ from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buf
 from adjoint.engine.graph.extents import typical
 
 ADJACENT = 4  # steps that a kernel may be put off whatever it reads
-HELD = 1 << 17  # bytes that may be kept longer so that kernels are launched together
 
 
-def batch(steps: list[Step], fill_words: Callable[[Launch], None]) -> list[Step]:
+def batch(steps: list[Step], fill_words: Callable[[Launch], None], most: int) -> list[Step]:
     """Launch kernels of one form together where nothing between them forbids it.
 
     A kernel is put off to a later one of its form that can wait for it: no step from here to there
     may read what it writes, or write what it reads or writes. Nor must much memory be kept for
-    that: a launch saved is worth a microsecond, which large operands do not notice. At the end
+    that, `most` bytes: a launch saved is worth microseconds, which large operands do not notice. At
+    the end
     `fill_words` writes down what each launch tells its kernels.
     """
     result: list[Step] = []
@@ -34,7 +34,7 @@ def batch(steps: list[Step], fill_words: Callable[[Launch], None]) -> list[Step]
         if (
             later is not None
             and later.can_take(step)
-            and not (far and holds(reads, ends, later.at) > HELD)
+            and not (far and holds(reads, ends, later.at) > most)
         ):
             later.take(step)
             at = later.at  # it is no longer in the way of launches before its new place

@@ -56,9 +56,11 @@ class PlanBuilder:
             legal = Legal(self.remat.graph, given, setting)
         self.graph = legal.graph
         with stage("fuse"):
+            target = setting.target
             self.fusion = Fusion(
-                self.graph, legal.kinds, updates(self.graph, task), NEAR, setting.target.columns
-            )
+                self.graph, legal.kinds, updates(self.graph, task), NEAR,
+                target.columns, target.absorbs,
+            )  # fmt: skip
             attach(self.fusion, self.graph, setting, legal.layout_of)
             self.units = ordered(self.fusion, self.graph)
         with stage("place in memory"):
@@ -78,7 +80,7 @@ class PlanBuilder:
                 steps.append(self.copy_step(value, place))
         return Plan(
             self.graph,
-            batch(steps, self.setting.target.fill_words),
+            batch(steps, self.setting.target.fill_words, self.setting.target.held),
             self.inputs,
             self.placing.targets,
             self.placing.results,

@@ -74,6 +74,20 @@ class Lifetimes:
             if not light:
                 epoch += 1
 
+    def stored_before(self, position: int) -> set[Value]:
+        """Values that lie in memory because of their readers before a node."""
+        found: set[Value] = set()
+        for k, node in enumerate(self.graph.nodes[:position]):
+            if node.record.is_view:
+                continue
+            for x in map(self.base_of, (x for x in node.inputs if x.__class__ is Value)):
+                made = self.at.get(x)
+                if made is not None and (
+                    not is_light(node) or self.epoch[made] != self.epoch[k]
+                ):
+                    found.add(x)
+        return found
+
     def sizes(self, near: int | None = None) -> list[int]:
         """Bytes alive at each node.
 

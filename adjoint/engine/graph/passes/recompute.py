@@ -29,10 +29,11 @@ class Costs:
 
     A *meeting* is a node at which large values meet that are kept apart: all of them are read
     again, where one would have been. What a product reads must lie in memory; where it is not to be
-    `remade`, it is kept.
+    `remade`, it is kept. What is `lying` in memory anyway, for a reader soon, need not be written.
     """
 
     byte: int = 4  # what keeping one is worth: little more than the memory traffic it takes
+    lying: int = 4  # the same, of what is written anyway
     function: int = 16
     draw: int = 16
     meeting: int = 0

@@ -77,7 +77,9 @@ class Cut:
 
     def __init__(self, lives: Lifetimes, peak: int, strategy: str, costs: Costs) -> None:
         self.strategy, self.costs = strategy, costs
-        self.byte = costs.byte * (DEAR if strategy == "memory" else 1)
+        dear = strategy == "memory"
+        self.byte = costs.byte * (DEAR if dear else 1)
+        self.lying = lives.stored_before(peak) if costs.lying < costs.byte and not dear else set()
         self.read: set[Value] = set()  # by products, late
         self.sources: dict[Value, frozenset[Value]] = {}  # what is read to compute a value again
         self.lives, self.peak = lives, peak
@@ -186,7 +188,9 @@ class Cut:
         """What keeping a value costs; a view is kept by keeping what it shows."""
         if node.record.is_view:
             return NEVER
-        return 0 if value in self.handed else self.byte * nbytes(value)
+        if value in self.handed:
+            return 0
+        return (self.costs.lying if value in self.lying else self.byte) * nbytes(value)
 
     def decide(self) -> tuple[set[Value], set[Value]]:
         """Values to compute again (or only late), and late ones to compute early and keep."""

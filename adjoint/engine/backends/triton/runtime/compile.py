@@ -18,9 +18,9 @@ from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.core.keys import key_of
 
-# float32 stays what eager execution computes: no flushed subnormals and, unless a kernel allows
-# them, no fused multiply-adds.
-OPTIONS = {"enable_reflect_ftz": False}
+# float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
+# and no flushed subnormals (an exponential that keeps them takes four instructions, not one).
+FUSION, FLUSH = "enable_fp_fusion", "enable_reflect_ftz"
 
 
 class KernelError(RuntimeError):
@@ -65,7 +65,7 @@ def scope() -> dict[str, Any]:
 def writer_key() -> str:
     """What besides its source decides a kernel's code."""
     prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
-    return f"{triton().__version__};{inspect.getsource(prelude)};{sorted(OPTIONS.items())}"
+    return f"{triton().__version__};{inspect.getsource(prelude)};{FUSION} {FLUSH}"
 
 
 def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> Any:
@@ -112,8 +112,8 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
         options={
             "num_warps": written.warps,
             "num_stages": written.stages,
-            "enable_fp_fusion": written.fused,
-            **known_options(),
+            FUSION: written.fused,
+            **({FLUSH: written.fused} if knows_flush() else {}),
         },
     )
     told = made.metadata
@@ -122,10 +122,10 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
 
 
 @cache
-def known_options() -> dict[str, Any]:
-    """Those of our options that this version of Triton has."""
+def knows_flush() -> bool:
+    """Whether this version of Triton can be told what becomes of subnormals."""
     backend = importlib.import_module("triton.backends.nvidia.compiler")
-    return {k: v for k, v in OPTIONS.items() if k in backend.CUDAOptions.__dataclass_fields__}
+    return FLUSH in backend.CUDAOptions.__dataclass_fields__
 
 
 def pack(made: CompiledKernel) -> bytes:

@@ -206,12 +206,17 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
     tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
     last = -(-kind.queries // rows) - 1
 
+    # Scores stay products until their exponential, which takes the factor along; a mask adds to
+    # them in units of log 2, and a factor that is not positive turns their order round.
+    late = kind.factor > 0 and kind.mask in ("", "bool")
+    factor, unit = ("", f" * {kind.factor!r}") if late else (f" * {kind.factor!r}", "")
+
     def body(masked: bool) -> Lines:
         limit = more if masked else None
         lines = [
             f"here = base + tl.arange(0, {columns})",
             f"key = {tile(x['k'], 'here', 'e', kind.size, limit, turned=True)}",
-            f"s = tl.dot(query, key{exact}) * {kind.factor!r}",
+            f"s = tl.dot(query, key{exact}){factor}",
             *masked_scores(kind, x.get("m"), turned=False),
         ]
         seen = [f"(here < {kind.keys})[None, :]"] if masked and more is not None else []
@@ -219,12 +224,12 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             seen.append("(row[:, None] >= here[None, :])")
         if seen:
             lines.append(f's = tl.where({" & ".join(seen)}, s, float("-inf"))')
-        lines += ["higher = tl.maximum(top, tl.max(s, 1))", "base_of = higher"]
+        lines += [f"higher = tl.maximum(top, tl.max(s, 1){unit})", "base_of = higher"]
         if kind.mask:  # a row may have seen nothing yet
             lines[-1] = 'base_of = tl.where(higher == float("-inf"), 0.0, higher)'
         return [
             *lines,
-            "p = tl.exp2(s - base_of[:, None])",
+            f"p = tl.exp2(s{unit} - base_of[:, None])",
             "shrink = tl.exp2(top - base_of)",
             "total = total * shrink + tl.sum(p, 1)",
             f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit)}",

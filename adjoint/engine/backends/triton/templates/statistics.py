@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import ALIGN, NAME, Written, is_aligned
+from adjoint.engine.backends.triton.loose import LOG2E
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
@@ -78,12 +79,12 @@ def steps(
             copies.append(copy_step(setting.target, place, out, ROW_STATISTICS.name))
         outs.append(place)
     count, length, step = prod(x.shape[:-1]), x.shape[-1], row_step(x)
-    item = x.buffer.dtype.itemsize
+    item, halves = x.buffer.dtype.itemsize, x.buffer.dtype.is_half
     aligned = is_aligned(setting.target, x) and step * item % ALIGN == 0
     source = rows_source(x.buffer.dtype.name, length, step, aligned)
     launch = Launch(
         function=f"statistics{digest(source)}",
-        text=Written(source, (count, 1), WARPS, ROW_STATISTICS.name, stages=3),
+        text=Written(source, (count, 1), WARPS, ROW_STATISTICS.name, stages=3, fused=halves),
         words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in (x, *outs)],
         reads=(whole(x.buffer),),
         writes=tuple(whole(p.buffer) for p in outs),
@@ -99,10 +100,8 @@ def rows_source(dtype: str, length: int, step: int, aligned: bool) -> str:
     lanes = min(LANES, power_of_two(length))
     deep = min(DEPTH, power_of_two(-(-length // lanes)))
     tile = lanes * deep
-    mask = f', mask=at + base < {length}, other=float("-inf")' if length % tile else ""
+    whole = length // tile * tile
     start = f"tl.load(w + 0).to(tl.pointer_type({memory_type(dtype)})) + row * {step}"
-    # Of halves, more than their precision is lost in no case.
-    exp = "libdevice.exp" if dtype == "float32" else "tl.exp"
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
@@ -112,17 +111,16 @@ def rows_source(dtype: str, length: int, step: int, aligned: bool) -> str:
         f"    at = tl.arange(0, {deep})[:, None] * {lanes} + tl.arange(0, {lanes})[None, :]",
         f'    top = tl.full((1, {lanes}), float("-inf"), tl.float32)',
         f"    total = tl.full((1, {lanes}), 0, tl.float32)",
-        f"    for base in range(0, {length}, {tile}):",
-        f"        here = tl.load(x + base + at{mask}).to(tl.float32)",
-        "        higher = nan_max(top, tl.reduce(here, 0, nan_max, keep_dims=True))",
-        # As long as all is -inf, a difference of two would be NaN.
-        '        from_here = tl.where(higher == float("-inf"), 0.0, higher)',
-        f"        more = tl.sum({exp}(here - from_here), 0, keep_dims=True)",
-        f"        total = total * {exp}(top - from_here) + more",
-        "        top = higher",
+        f"    for base in range(0, {whole}, {tile}):",
+        *(f"        {line}" for line in tile_lines(dtype, "base", "")),
+    ]
+    if length > whole:
+        beyond = f', mask=at + {whole} < {length}, other=float("-inf")'
+        lines += [f"    {line}" for line in tile_lines(dtype, str(whole), beyond)]
+    lines += [
         "    highest = tl.reduce(top, 1, nan_max, keep_dims=True)",
         '    from_here = tl.where(highest == float("-inf"), 0.0, highest)',
-        f"    sums = tl.sum(total * {exp}(top - from_here), 1, keep_dims=True)",
+        f"    sums = tl.sum(total * {above(dtype, 'top', 'from_here')}, 1, keep_dims=True)",
         # A row of nothing but -inf: NaN, as -inf - -inf is.
         '    sums = tl.where(highest == float("-inf"), float("nan"), sums)',
         "    one = tl.arange(0, 1)[:, None] + row",
@@ -131,6 +129,26 @@ def rows_source(dtype: str, length: int, step: int, aligned: bool) -> str:
         "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + one, rest)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def tile_lines(dtype: str, base: str, mask: str) -> list[str]:
+    """What a tile adds to each lane's maximum and sum."""
+    return [
+        f"here = tl.load(x + {base} + at{mask}).to(tl.float32)",
+        "higher = nan_max(top, tl.reduce(here, 0, nan_max, keep_dims=True))",
+        # As long as all is -inf, a difference of two would be NaN.
+        'from_here = tl.where(higher == float("-inf"), 0.0, higher)',
+        f"more = tl.sum({above(dtype, 'here', 'from_here')}, 0, keep_dims=True)",
+        f"total = total * {above(dtype, 'top', 'from_here')} + more",
+        "top = higher",
+    ]
+
+
+def above(dtype: str, x: str, base: str) -> str:
+    """The exponential of a difference; of halves as one product, one sum and one power of two."""
+    if dtype == "float32":
+        return f"libdevice.exp({x} - {base})"
+    return f"tl.exp2({x} * {LOG2E!r} - {base} * {LOG2E!r})"
 
 
 TEMPLATES = {ROW_STATISTICS.name: Template(accepts, packed, steps)}
