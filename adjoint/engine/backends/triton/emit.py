@@ -202,6 +202,10 @@ class TileEmitter:
         for v in dict.fromkeys(v for v, _ in sums):
             code.put(f"acc{v} = tl.full((1, {tiles.r}), 0, tl.float32)")
         inner = dict(self.coordinates)
+        known: Env = {}
+        for k, op in enumerate(form.ops):
+            if op.kind in (LOAD, HOST) and len(op.args) == 1 and "x" not in self.varies(k):
+                self.get(k, known, known, 0)
         code.put(f"for step in tl.range(0, {rows}, {tiles.x}, num_stages={STAGES}):")
         margin, code.margin = code.margin, code.margin + "    "
         code.put(f"i = (step + tl.arange(0, {tiles.x}))[:, None]")
@@ -210,7 +214,7 @@ class TileEmitter:
         if not self.fixed or eval_product(rows) % tiles.x:
             code.put(f"xm = i < {rows}")
             self.masks["x"] = "xm"
-        self.body()
+        self.body(known)
         code.margin = margin
         self.masks["x"] = ""
         self.coordinates = inner | self.decode("part", "p", range(parts))
@@ -257,9 +261,9 @@ class TileEmitter:
 
     # -- the body -------------------------------------------------------------------------------
 
-    def body(self) -> None:
-        """All stages and stores of a tile."""
-        form, env = self.form, Env()
+    def body(self, known: Env | None = None) -> None:
+        """All stages and stores of a tile; `known` are values that are the same for all tiles."""
+        form, env = self.form, dict(known or {})
         stages = 1 + max((op.stage for op in form.ops), default=0)
         if self.tiles.whole:
             if form.inner and not form.columns:
@@ -392,12 +396,41 @@ class TileEmitter:
             name = "amin" if name in ("all", "amin", "prod") else "amax"
         return combine(name, a, b)
 
+    def alike(self, k: int, env: Env) -> list[int]:
+        """A reduction and, if it is a sum, another that is not known yet and can be done with it."""
+        op = self.form.ops[k]
+        more = [
+            j
+            for j, other in enumerate(self.form.ops)
+            if other.kind == REDUCE and j not in env and j != k
+            and (other.name, other.compute, other.stage) == ("sum", "float32", op.stage)
+        ]  # fmt: skip
+        return [k, *more[:1]] if (op.name, op.compute) == ("sum", "float32") else [k]
+
+    def reduce_together(self, which: list[int], env: Env, inside: Env, stage: int) -> None:
+        """Reductions of whole rows; of two, one exchange between threads."""
+        tiles = [self.reduced_value(k, env, inside, stage) for k in which]
+        if len(which) == 1:
+            env[which[0]] = self.reduce(which[0], tiles[0].ref)
+            return
+        names = [f"both{k}" for k in which]
+        parts = ", ".join(x.ref for x in tiles)
+        self.code.put(
+            f"{', '.join(names)} = tl.reduce(({parts}), 1, plus_both, keep_dims=True)"
+        )
+        for k, name in zip(which, names, strict=True):
+            env[k] = self.result(k, self.code.value(name, "f32", 1))
+
     def reduce(self, k: int, tile: str) -> V:
         """A reduction's result from a tile of parts."""
         op, code = self.form.ops[k], self.code
         kind = total_kind(op.compute)
         name = reducer(op.name, op.compute, kind)
-        total = code.named(f"tl.reduce({tile}, 1, {name}, keep_dims=True)", kind)
+        return self.result(k, code.named(f"tl.reduce({tile}, 1, {name}, keep_dims=True)", kind))
+
+    def result(self, k: int, total: V) -> V:
+        """A reduction's total in its own dtype."""
+        op = self.form.ops[k]
         total = total.convert(KIND[op.compute][0]) if op.compute == "bool" else total
         return self.rounded(total.convert(KIND[op.dtype][0]), op.dtype)
 
@@ -423,8 +456,8 @@ class TileEmitter:
             case "reduce":
                 if self.flat:  # over dimensions of one element
                     return self.only_element(k, env, inside, stage)
-                value = self.reduced_value(k, env, inside, stage)
-                return self.reduce(k, value.ref)
+                self.reduce_together(self.alike(k, env), env, inside, stage)
+                return env[k]
             case "load" if len(op.args) > 1:
                 return self.picked(k, env, inside, stage)
             case "load":

@@ -37,6 +37,12 @@ def plus(a, b):
 
 
 @triton.jit
+def plus_both(a, b, c, d):
+    """Two sums."""
+    return a + c, b + d
+
+
+@triton.jit
 def times(a, b):
     """A product."""
     return a * b
