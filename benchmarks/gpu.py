@@ -3,10 +3,11 @@
     python -m benchmarks.gpu [--json FILE] [--frameworks adjoint,torch] [row ...]
 
 Rows: add, gelu, softmax, norm, columns, product; attention and attention128 (heads of 64 and 128),
-attention_both and attention128_both (with its gradients); tiny, gpt4, gpt16, gpt32. Kernels are
-told as GB/s or TFLOP/s; training steps as milliseconds and tokens/s, first over a burst of 5 steps,
-then over 50 (the card slows down under load), with the first step's time, memory and losses. Each
-framework runs in a process of its own; losses that differ by more than bf16 leaves are marked.
+attention_both and attention128_both (with its gradients); tiny, gpt4, gpt16, gpt32; llama, vit,
+lstm, odd (sizes), and decode (one token of GPT-2 at batch 1 with a cache). Kernels are told as GB/s
+or TFLOP/s; training steps as milliseconds and tokens/s, first over a burst of 5 steps, then over 50
+(the card slows down under load), with the first step's time, memory and losses. Each framework runs
+in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ APART = 0.05  # of losses
 ATTENTION = ("attention", "attention128", "attention_both", "attention128_both")
 KERNELS = ("add", "gelu", "softmax", "norm", "columns", "product", *ATTENTION)
 STEPS = {"tiny": 32, "gpt4": 4, "gpt16": 16, "gpt32": 32}
+MODELS = ("llama", "vit", "lstm", "odd")
+SHORT = ("tiny", "decode", "odd")  # steps that are timed by many
 
 
 def timed(run: Callable[[], Any], wait: Callable[[], Any], count: int) -> float:
@@ -86,9 +89,16 @@ def gpt_of(framework: str) -> Any:
 def training(name: str, framework: str, ad: Any, functional: Any) -> tuple[Any, Any, Any, int]:
     """A step, its arguments, and how many tokens (or samples) it takes."""
     nn = importlib.import_module(f"{framework}.nn")
-    batch = STEPS[name]
+    batch = STEPS.get(name, 0)
     ad.manual_seed(0)
-    if name == "tiny":
+    if name == "decode":
+        ad.set_grad_enabled(False)
+        one = importlib.import_module("benchmarks.gpu_models").decoder(ad)
+        return one, ad.tensor([17]).to("cuda"), ad.tensor([300]).to("cuda"), 1
+    if name in MODELS:
+        net, x, y, count = importlib.import_module("benchmarks.gpu_models").trained(name, ad)
+        half = True
+    elif name == "tiny":
         net = nn.Sequential(
             nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2)
         ).to("cuda")
@@ -126,13 +136,13 @@ def measure(name: str, framework: str, mode: str) -> Row:
         scale = 1e12 if unit == "TFLOP/s" else 1e9
         return {"ms": seconds * 1e3, "rate": work / seconds / scale, "unit": unit}
     step, x, y, count = training(name, framework, ad, functional)
-    fast = {"mode": "reduce-overhead"} if framework == "torch" and name == "tiny" else {}
+    fast = {"mode": "reduce-overhead"} if framework == "torch" and name in SHORT else {}
     run = ad.compile(step, **fast) if mode == "compiled" else step
     start = time.perf_counter()
     first = run(x, y).item()
     cold = time.perf_counter() - start
-    burst = timed(lambda: run(x, y), wait, 5 if name != "tiny" else 100)
-    sustained = timed(lambda: run(x, y), wait, 50 if name != "tiny" else 500)
+    burst = timed(lambda: run(x, y), wait, 100 if name in SHORT else 5)
+    sustained = timed(lambda: run(x, y), wait, 500 if name in SHORT else 50)
     return {
         "ms": burst * 1e3, "rate": count / burst / 1e3, "sustained": count / sustained / 1e3,
         "unit": "k/s", "first": cold, "GiB": ad.cuda.memory_reserved() / 2**30,

@@ -89,6 +89,24 @@ def masked(q: Any, k: Any, v: Any) -> Any:
     return tuple(found)
 
 
+def scanned(x: Any, w: Any) -> Any:
+    """A loop over rows of odd and of even widths, forwards and backwards, and its gradients."""
+    found = []
+    for width in (5, 8):
+        for reverse in (False, True):
+            rows, weight = x[..., :width].contiguous(), w[:width, :width].contiguous()
+            rows, weight = (t.detach().requires_grad_() for t in (rows, weight))
+
+            def body(h: Any, row: Any, weight: Any = weight) -> Any:
+                h = (h @ weight + row).tanh()
+                return h, h * 2
+
+            start = ad.zeros(3, width, device=x.device)
+            last, every = ad.scan(body, start, rows, reverse=reverse)
+            found += [last, every, *ad.autograd.grad((every * every).sum(), (rows, weight))]
+    return tuple(found)
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -156,6 +174,7 @@ PROGRAMS: dict[str, Program] = {
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
     "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
+    "scanned": (scanned, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
     "triangles": (lambda x: x.triu(1) + ad.arange(7, device=x.device), lambda: (ad.randn(7, 7),)),
 }  # fmt: skip
 

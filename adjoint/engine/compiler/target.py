@@ -55,6 +55,7 @@ class Target(ABC):
     """A kind of machine that programs are made for (Note [targets])."""
 
     name: ClassVar[str]
+    variant: str = ""  # which of several ways a target of this name is set
     device: ClassVar[str]  # the type of device whose memory its kernels read and write
     dtypes: ClassVar[frozenset[str]]  # that its kernels load, compute in and store
     # Records that its templates compute in float32 where operands are halves.

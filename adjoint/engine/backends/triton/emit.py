@@ -415,9 +415,7 @@ class TileEmitter:
             return
         names = [f"both{k}" for k in which]
         parts = ", ".join(x.ref for x in tiles)
-        self.code.put(
-            f"{', '.join(names)} = tl.reduce(({parts}), 1, plus_both, keep_dims=True)"
-        )
+        self.code.put(f"{', '.join(names)} = tl.reduce(({parts}), 1, plus_both, keep_dims=True)")
         for k, name in zip(which, names, strict=True):
             env[k] = self.result(k, self.code.value(name, "f32", 1))
 

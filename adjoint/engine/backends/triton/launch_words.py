@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from math import gcd
+from typing import Any, Protocol
 
 from adjoint.engine.backends.triton.emit import TileEmitter
 from adjoint.engine.backends.triton.loose import rounds_to_halves
 from adjoint.engine.backends.triton.schedule import PROCESSORS
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
-from adjoint.engine.compiler.memory.places import INPUT, OWN, Place
+from adjoint.engine.compiler.memory.places import OWN, Buffer, Place
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
@@ -43,13 +43,16 @@ class Written:
         return self.source, set()
 
 
-def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
-    """Write a launch's kernel and its words (Note [kernel table]).
+class Aligning(Protocol):
+    """Whoever knows what the addresses of buffers are multiples of."""
 
-    `is_aligned` says of an input whether its address is a multiple of 16.
-    """
+    def alignment(self, buffer: Buffer) -> int: ...
+
+
+def fill_words(step: Launch, target: Aligning) -> None:
+    """Write a launch's kernel and its words (Note [kernel table])."""
     form, kernels = step.form, step.kernels
-    aligned = [all(aligns(k.refs[r], is_aligned) for k in kernels) for r in range(len(form.refs))]
+    aligned = [all(aligns(k.refs[r], target) for k in kernels) for r in range(len(form.refs))]
     stores = {r for _, r in form.stores}
     guarded = any(k.refs[r].buffer.kind not in OWN for k in kernels for r in stores)
     emitter = TileEmitter(form, kernels, aligned, guarded)
@@ -64,20 +67,23 @@ def fill_words(step: Launch, is_aligned: Callable[[int], bool]) -> None:
     step.pieces = grid[0] * grid[1]
 
 
-def aligns(ref: AffineReference, is_aligned: Callable[[int], bool]) -> bool:
+def aligns(ref: AffineReference, target: Aligning) -> bool:
     """Whether a reference's address is a multiple of 16 bytes."""
     buffer = ref.buffer
     if buffer is None or (ref.offset * ref.dtype.itemsize) % ALIGN:
         return False
-    return buffer.kind in OWN or (buffer.kind == INPUT and is_aligned(buffer.number))
+    return target.alignment(buffer) >= ALIGN
+
+
+def alignment(target: Any, place: Place) -> int:
+    """What a place's address is a multiple of, in bytes."""
+    item = place.buffer.dtype.itemsize
+    return max(gcd(target.alignment(place.buffer), place.offset * item), item)
 
 
 def is_aligned(target: Any, place: Place) -> bool:
     """Whether a template may take a place's address for a multiple of 16."""
-    if place.offset * place.buffer.dtype.itemsize % ALIGN:
-        return False
-    kind = place.buffer.kind
-    return kind in OWN or (kind == INPUT and place.buffer.number not in target.unaligned)
+    return alignment(target, place) >= ALIGN
 
 
 def word_of(kernel: Kernel, what: tuple[Any, ...]) -> Any:

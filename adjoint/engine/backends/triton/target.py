@@ -12,9 +12,11 @@ from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
 from adjoint.engine.backends.triton.reducing import REDUCTIONS
 from adjoint.engine.backends.triton.schedule import schedule
-from adjoint.engine.backends.triton.templates import attention, product, rows, statistics
+from adjoint.engine.backends.triton.templates import attention, product, rows, scans, statistics
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.memory.memory import ALIGN as ROOM
+from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
@@ -42,11 +44,25 @@ class TritonTarget(Target):
     kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})
     templates = {
         **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **statistics.TEMPLATES,
+        **scans.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
-    def __init__(self, unaligned: frozenset[int] = frozenset()) -> None:
+    def __init__(self, unaligned: frozenset[int] = frozenset(), rows: int = 0) -> None:
         self.unaligned = unaligned
+        # Of a loop's body: what addresses of its inputs and results are multiples of.
+        self.rows = rows
+        self.variant = f"rows of {rows}" if rows else ""
+
+    def of_rows(self, alignment: int) -> TritonTarget:
+        """The same target for a loop's body."""
+        return type(self)(self.unaligned, alignment)
+
+    def alignment(self, buffer: Buffer) -> int:
+        """What the address of a buffer is a multiple of, in bytes."""
+        if self.rows and buffer.kind != ARENA:
+            return self.rows
+        known = buffer.kind in OWN or (buffer.kind == INPUT and buffer.number not in self.unaligned)
+        return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         return narrow(graph)
@@ -64,4 +80,4 @@ class TritonTarget(Target):
         return schedule(kernel)
 
     def fill_words(self, launch: Launch) -> None:
-        fill_words(launch, lambda number: number not in self.unaligned)
+        fill_words(launch, self)

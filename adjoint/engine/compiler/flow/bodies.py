@@ -36,7 +36,7 @@ from adjoint.engine.graph.sizing import Example
 
 def body_plan(setting: Setting, body: DataflowGraph) -> Any:
     """The plan of a body whose inputs lie in row-major order; made once for a setting."""
-    key = (setting.target.name, setting.options)
+    key = (setting.target.name, setting.target.variant, setting.options)
     plan = body.derived.get(key)
     if plan is None:
         examples = []
@@ -134,6 +134,7 @@ class PlannedBody:
             label=entry.label,
             form=entry.form,
             text=entry.text,
+            kernels=entry.kernels,
             skip=entry.skip,
             works=entry.works,
             substitutions=(*entry.substitutions, given),

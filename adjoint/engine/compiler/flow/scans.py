@@ -18,12 +18,12 @@ from adjoint.engine.graph.ir import Node
 LONGEST = 100_000  # entries of one loop
 
 
-def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...], longest: int = LONGEST) -> bool:
     """Scans whose bodies are native through and through, and not too long to list."""
     length = node.params["length"]
     if refusal(setting, node) or length <= 0:
         return False
-    return length * len(PlannedBody(setting, node.params["body"]).entries) <= LONGEST
+    return length * len(PlannedBody(setting, node.params["body"]).entries) <= longest
 
 
 def row(place: Place, k: int) -> Place:

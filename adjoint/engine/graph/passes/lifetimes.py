@@ -82,9 +82,7 @@ class Lifetimes:
                 continue
             for x in map(self.base_of, (x for x in node.inputs if x.__class__ is Value)):
                 made = self.at.get(x)
-                if made is not None and (
-                    not is_light(node) or self.epoch[made] != self.epoch[k]
-                ):
+                if made is not None and (not is_light(node) or self.epoch[made] != self.epoch[k]):
                     found.add(x)
         return found
 

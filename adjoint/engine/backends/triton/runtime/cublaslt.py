@@ -32,6 +32,7 @@ EPILOGUE, BIAS_POINTER, BIAS_DTYPE = 7, 8, 26
 ADDS_BIAS = 4  # an epilogue
 COUNT, STEP = 5, 6  # attributes of a matrix
 ROOM = 1  # attribute of a preference: bytes of workspace
+ALIGNMENTS = (5, 6, 7, 8)  # the same: what addresses of A, B, C and D are multiples of
 WORKSPACE = 64 << 20
 CANDIDATES = 8
 RESULT_BYTES = 96  # of a candidate: the algorithm (64), the workspace, the status, ...
@@ -110,6 +111,7 @@ class ChosenProduct:
 
     def __init__(self, handle: c_void_p, product: MatrixProduct, tf32: bool) -> None:
         self.handle = handle
+        self.aligned = product.aligned
         lib, p = library(), product
         number, compute, scale = KINDS[p.dtype]
         if p.dtype == "float32" and tf32:
@@ -168,11 +170,14 @@ class ChosenProduct:
         """The first algorithm that the library proposes."""
         lib, preference = library(), c_void_p()
         check("preference", lib.cublasLtMatmulPreferenceCreate(byref(preference)))
-        room = c_size_t(WORKSPACE)
-        status = lib.cublasLtMatmulPreferenceSetAttribute(
-            preference, c_int(ROOM), byref(room), c_size_t(8)
-        )
-        check("preference's attribute", status)
+        wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(WORKSPACE))]
+        if self.aligned:
+            wishes += [(attribute, ctypes.c_uint32(self.aligned)) for attribute in ALIGNMENTS]
+        for attribute, wish in wishes:
+            status = lib.cublasLtMatmulPreferenceSetAttribute(
+                preference, c_int(attribute), byref(wish), c_size_t(ctypes.sizeof(wish))
+            )
+            check("preference's attribute", status)
         found = (ctypes.c_uint8 * (RESULT_BYTES * CANDIDATES))()
         count = c_int(0)
         a, b, c = self.layouts

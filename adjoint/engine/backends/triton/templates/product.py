@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
+from adjoint.engine.backends.triton.launch_words import alignment
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import (
     ARENA,
@@ -20,6 +21,7 @@ from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
+USUAL = 64  # bytes that addresses are multiples of unless they are parts of something
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class MatrixProduct:
     count: int = 1
     steps: tuple[int, int, int] = (0, 0, 0)
     biased: bool = False  # a vector of C's dtype is added to all rows
+    aligned: int = 0  # what addresses are multiples of, where that is less than usual; in bytes
     refs: tuple[Any, ...] = ()  # a kernel's references, of which a product has none
 
 
@@ -91,13 +94,28 @@ def steps(
     plain = MatrixProduct(
         a.buffer.dtype.name, c.buffer.dtype.name, m, n, k,
         (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]), biased=bool(bias),
+        aligned=least_alignment(setting, (a, b, c, *bias)),
     )  # fmt: skip
     tall = one_tall(plain, dims)
     if tall is not None:
         return [launch(tall, (a, b, c, *bias), (0, 0, 0))]
     *outside, last = dims or [(1, (0, 0, 0))]
     whole_product = replace(plain, count=last[0], steps=(last[1][0], last[1][1], last[1][2]))
-    return [launch(whole_product, (a, b, c, *bias), shift) for shift in shifts(outside)]
+    moved = shifts(outside)
+    items = [p.buffer.dtype.itemsize for p in (a, b, c)]
+    ahead = [
+        n * item
+        for each in (*moved, whole_product.steps)
+        for n, item in zip(each, items, strict=True)
+    ]
+    whole_product = with_steps(whole_product, ahead)
+    return [launch(whole_product, (a, b, c, *bias), shift) for shift in moved]
+
+
+def least_alignment(setting: Setting, places: tuple[Place, ...]) -> int:
+    """What all addresses of a product are multiples of; 0: as much as cuBLASLt may count on."""
+    least = min(alignment(setting.target, place) for place in places)
+    return 0 if least >= USUAL else least
 
 
 def one_tall(plain: MatrixProduct, dims: Any) -> MatrixProduct | None:
@@ -109,6 +127,12 @@ def one_tall(plain: MatrixProduct, dims: Any) -> MatrixProduct | None:
     if along_b or plain.transposed[0] or along_a != lead_a * plain.m or along_c != lead_c * plain.m:
         return None
     return replace(plain, m=plain.m * size)
+
+
+def with_steps(product: MatrixProduct, ahead: list[int]) -> MatrixProduct:
+    """A product whose batches, so many bytes ahead, are as aligned as it says."""
+    least = gcd(product.aligned or USUAL, *ahead)
+    return product if least >= USUAL else replace(product, aligned=least)
 
 
 def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
