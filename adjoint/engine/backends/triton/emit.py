@@ -13,12 +13,20 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.registers.operations import KIND, combine
+from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.registers.vector import V, select
 from adjoint.engine.backends.triton.code import TYPES, TritonCode, Words, memory_type
 from adjoint.engine.backends.triton.functions import as_value, lower, sample
 from adjoint.engine.backends.triton.loose import ONE_PLUS_TANH, loose_parts
-from adjoint.engine.backends.triton.reducing import identity, identity_text, reducer, total_kind
+from adjoint.engine.backends.triton.reducing import (
+    alike,
+    combined,
+    identity,
+    identity_text,
+    reduce_together,
+    reduced,
+    total_kind,
+)
 from adjoint.engine.backends.triton.schedule import Tiles, same_sizes, tiles_of
 from adjoint.engine.compiler.loops.ir import (
     COLUMN,
@@ -325,13 +333,13 @@ class TileEmitter:
         for k in reductions:
             value = self.reduced_value(k, env, inside, stage)
             total = code.value(f"acc{k}", value.kind, 1)
-            code.put(f"acc{k} = {self.combined(k, total, value).ref}")
+            code.put(f"acc{k} = {combined(self.form.ops[k], total, value).ref}")
         values = {v: self.get(v, env, inside, stage) for v, _ in stored}
         for v, r in stored:
             self.store(r, values[v], full=True)
         code.margin = margin
         for k in reductions:
-            env[k] = self.reduce(k, f"acc{k}")
+            env[k] = reduced(self, k, f"acc{k}")
 
     def enter_inner(self, text: str) -> None:
         """The inner combinations of a tile."""
@@ -389,49 +397,6 @@ class TileEmitter:
         value = as_value(self.code, value, KIND[op.compute][0])
         return self.rounded(value.convert(KIND[op.dtype][0]), op.dtype)
 
-    def combined(self, k: int, a: V, b: V) -> V:
-        op = self.form.ops[k]
-        name = op.name
-        if op.compute == "bool":
-            name = "amin" if name in ("all", "amin", "prod") else "amax"
-        return combine(name, a, b)
-
-    def alike(self, k: int, env: Env) -> list[int]:
-        """A reduction and, if it is a sum, another that is not known yet and can be done with it."""
-        op = self.form.ops[k]
-        more = [
-            j
-            for j, other in enumerate(self.form.ops)
-            if other.kind == REDUCE and j not in env and j != k
-            and (other.name, other.compute, other.stage) == ("sum", "float32", op.stage)
-        ]  # fmt: skip
-        return [k, *more[:1]] if (op.name, op.compute) == ("sum", "float32") else [k]
-
-    def reduce_together(self, which: list[int], env: Env, inside: Env, stage: int) -> None:
-        """Reductions of whole rows; of two, one exchange between threads."""
-        tiles = [self.reduced_value(k, env, inside, stage) for k in which]
-        if len(which) == 1:
-            env[which[0]] = self.reduce(which[0], tiles[0].ref)
-            return
-        names = [f"both{k}" for k in which]
-        parts = ", ".join(x.ref for x in tiles)
-        self.code.put(f"{', '.join(names)} = tl.reduce(({parts}), 1, plus_both, keep_dims=True)")
-        for k, name in zip(which, names, strict=True):
-            env[k] = self.result(k, self.code.value(name, "f32", 1))
-
-    def reduce(self, k: int, tile: str) -> V:
-        """A reduction's result from a tile of parts."""
-        op, code = self.form.ops[k], self.code
-        kind = total_kind(op.compute)
-        name = reducer(op.name, op.compute, kind)
-        return self.result(k, code.named(f"tl.reduce({tile}, 1, {name}, keep_dims=True)", kind))
-
-    def result(self, k: int, total: V) -> V:
-        """A reduction's total in its own dtype."""
-        op = self.form.ops[k]
-        total = total.convert(KIND[op.compute][0]) if op.compute == "bool" else total
-        return self.rounded(total.convert(KIND[op.dtype][0]), op.dtype)
-
     # -- values ---------------------------------------------------------------------------------
 
     def get(self, k: int, env: Env, inside: Env, stage: int) -> V:
@@ -454,7 +419,7 @@ class TileEmitter:
             case "reduce":
                 if self.flat:  # over dimensions of one element
                     return self.only_element(k, env, inside, stage)
-                self.reduce_together(self.alike(k, env), env, inside, stage)
+                reduce_together(self, alike(self.form, k, env), env, inside, stage)
                 return env[k]
             case "load" if len(op.args) > 1:
                 return self.picked(k, env, inside, stage)
