@@ -69,6 +69,7 @@ class Target(ABC):
     # how many rows it sums up at once (Note [column sums], compiler.fuse).
     columns: ClassVar[int] = 0
     part: ClassVar[int] = 1024
+    small: ClassVar[int] = 0  # multiplications of a product of float32 that is done by loops
     # Whether a kernel that reduces takes in elementwise ones that it meets.
     absorbs: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs

@@ -41,6 +41,7 @@ class TritonTarget(Target):
     columns = 2048
     part = 16
     absorbs = True
+    small = 1 << 16
     kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})
     templates = {
         **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,

@@ -17,8 +17,8 @@ from adjoint.engine.compiler.lower.indexed import ASKED
 from adjoint.engine.compiler.lower.substitutes import (
     another_scatter,
     identity_matrix,
-    integer_product,
-    is_integer_product,
+    is_loop_product,
+    loop_product,
     wants_another_scatter,
 )
 from adjoint.engine.compiler.memory.places import STRIDED, Place, show, virtual
@@ -74,8 +74,8 @@ class Legal:
             self.keep(node, inputs, POINT)
         elif record.name == "eye" and known:
             self.builder.replace(node, (identity_matrix(self, node),))
-        elif is_integer_product(node) and known:
-            self.builder.replace(node, (integer_product(self, node, *inputs),))
+        elif is_loop_product(node, inputs, self.setting.target.small) and known:
+            self.builder.replace(node, (loop_product(self, node, *inputs),))
         elif wants_another_scatter(node, inputs) and known and self.can_scatter():
             self.builder.replace(node, (another_scatter(self, node, inputs),))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.compiler.fuse.fuse import POINT, TEMPLATE
@@ -17,13 +18,29 @@ if TYPE_CHECKING:
 OF_BYTES = {"sum": "amax", "prod": "amin", "amax": "amax", "amin": "amin"}
 
 
-def is_integer_product(node: Node) -> bool:
-    """Whether a node is a matrix product that no BLAS has."""
+def is_loop_product(node: Node, inputs: tuple[Any, ...], small: int) -> bool:
+    """Whether a matrix product is done by loops: one that no BLAS has, or a small one of float32.
+
+    With at most `small` multiplications a launch is all that a product takes, and as loops it is
+    part of a launch with what comes before and after it.
+    """
+    if node.record.name != "matmul":
+        return False
     dtype = node.outputs[0].spec.dtype
-    return node.record.name == "matmul" and not dtype.is_inexact and dtype is not bool_
+    if not dtype.is_inexact:
+        return dtype is not bool_
+    values = [x for x in inputs if isinstance(x, Value) and not x.host]
+    alike = len(values) == len(inputs) and all(x.spec.dtype is float32 for x in values)
+    multiplied = (*node.outputs[0].spec.shape, inputs[0].spec.shape[-1])
+    return dtype is float32 and alike and is_at_most(multiplied, small)
 
 
-def integer_product(legal: Legal, node: Node, x: Value, y: Value) -> Value:
+def is_at_most(shape: tuple[Any, ...], most: int) -> bool:
+    """Whether there are so few elements; of sizes that are not known, it is not said."""
+    return all(n.__class__ is int for n in shape) and 0 < prod(shape) <= most
+
+
+def loop_product(legal: Legal, node: Node, x: Value, y: Value, *bias: Value) -> Value:
     """Products of all pairs, summed as they are made: (..., m, k, 1) times (..., 1, k, n)."""
     batch = broadcast_shapes("matmul", x.spec.shape[:-2], y.spec.shape[:-2])
 
@@ -33,7 +50,10 @@ def integer_product(legal: Legal, node: Node, x: Value, y: Value) -> Value:
 
     (m, k), n = x.spec.shape[-2:], y.spec.shape[-1]
     pairs = legal.emit(POINT, REGISTRY["mul"], spread(x, (m, k, 1)), spread(y, (1, k, n)))
-    return legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
+    made = legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
+    for each in bias:
+        made = legal.emit(POINT, REGISTRY["add"], made, each)
+    return made
 
 
 def identity_matrix(legal: Legal, node: Node) -> Value:
