@@ -82,11 +82,14 @@ class Memory:
     def pinned(self, count: int) -> Any:
         return np.zeros(count, np.int64)
 
+    def uploader(self, target: Any, source: Any) -> Any:
+        return lambda: None
+
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
     machine = Memory()
-    bank = DeviceBank(machine, 4)
+    bank = DeviceBank(machine, np.zeros(4, np.int64))
     captured = {1} if fixed else set()
     results = Results(machine, [(0, (5,), np.float32)], {"result 0": [(1, 8)]}, captured)
     results.allocate(bank)
@@ -108,8 +111,8 @@ def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
 
 def test_numbers_go_to_all_their_words() -> None:
     words = np.zeros(4, np.int64)
-    Numbers(0, True, [(0, 0), (2, 0)]).put(words, 0.5)
+    numbers = Numbers([(1, True, [(0, 0), (2, 0)]), (0, False, [(1, 3), (3, -1)])])
+    numbers.put(words, [2**63 - 2, 0.5])
     assert (words.view(np.float64)[[0, 2]] == 0.5).all()
-    Numbers(0, False, [(1, 3), (3, -1)]).put(words, 2**63 - 2)
     assert words[3] == 2**63 - 3
     assert words[1] == -(2**63) + 1  # it wraps, as words do

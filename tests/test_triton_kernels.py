@@ -55,6 +55,9 @@ class Compiling:
     def pinned(self, count: int) -> Any:
         return np.zeros(count, np.int64)
 
+    def uploader(self, target: Any, source: Any) -> Callable[[], None]:
+        return lambda: None
+
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if not isinstance(work, MatrixProduct) and name not in self.kernels:
             for way in (work, *work.others):

@@ -124,8 +124,11 @@ class Interpreter:
     def pinned(self, count: int) -> Any:
         return np.zeros(count, np.int64)
 
-    def upload(self, target: Any, source: Any) -> None:
-        target[:] = source
+    def uploader(self, target: Any, source: Any) -> Callable[[], None]:
+        def upload() -> None:
+            target[:] = source
+
+        return upload
 
     def download(self, target: Any, source: Any) -> None:
         target[:] = source

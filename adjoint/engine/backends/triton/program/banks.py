@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.compiler.memory.places import RESULT
-from adjoint.engine.compiler.schedule.steps import double_bits
 
 COUNT = 2
 CAPTURED = 4  # launches that are worth a graph
@@ -40,8 +39,10 @@ UNSHARED = _counted()  # references to an array that only its bank has
 class DeviceBank:
     """Words, and memory for results."""
 
-    def __init__(self, machine: Any, count: int) -> None:
-        self.words = machine.pinned(count)
+    def __init__(self, machine: Any, words: Any) -> None:
+        """With memory for as many words as there are on the device."""
+        self.words = machine.pinned(len(words))
+        self.upload = machine.uploader(words, self.words)
         self.mark: Any = None
         self.results: list[Any] = []
 
@@ -86,20 +87,34 @@ class Results:
 
 
 class Numbers:
-    """A number of the host's, and the words it goes to."""
+    """The host's numbers that a program reads, and the words they go to.
 
-    def __init__(self, position: int, is_float: bool, places: Places) -> None:
-        self.position, self.is_float = position, is_float
-        self.at = np.array([at for at, _ in places], np.int64)
-        self.plus = np.array([plus for _, plus in places], np.int64)
+    `given` has, for each, its position among the inputs, whether it is a float, and its words.
+    """
 
-    def put(self, words: Any, value: Any) -> None:
-        """Write the number of a call."""
-        if self.is_float:
-            words[self.at] = double_bits(float(value))
-        else:
-            with np.errstate(over="ignore"):
-                words[self.at] = self.plus + np.int64(signed(value))
+    def __init__(self, given: list[tuple[int, bool, Places]]) -> None:
+        floats = [(i, places) for i, is_float, places in given if is_float]
+        whole = [(i, places) for i, is_float, places in given if not is_float]
+        self.floats = [i for i, _ in floats]
+        self.float_words, self.which_float, _ = all_words(floats)
+        self.integers = [i for i, _ in whole]
+        self.words, self.which, self.plus = all_words(whole)
+
+    def put(self, words: Any, inputs: Any) -> None:
+        """Write the numbers of a call."""
+        if self.floats:
+            values = np.array([inputs[i] for i in self.floats], np.float64)
+            words[self.float_words] = values.view(np.int64)[self.which_float]
+        if self.integers:
+            numbers = np.array([signed(inputs[i]) for i in self.integers], np.int64)
+            words[self.words] = numbers[self.which] + self.plus  # it wraps, as words do
+
+
+def all_words(given: list[tuple[int, Places]]) -> tuple[Any, Any, Any]:
+    """The words of several numbers: where they are, whose each is, what is added there."""
+    rows = [(at, n, plus) for n, (_, places) in enumerate(given) for at, plus in places]
+    found = np.array(rows, np.int64).reshape(-1, 3).T
+    return found[0].copy(), found[1].copy(), found[2].copy()
 
 
 class Segment:

@@ -122,6 +122,7 @@ class Mirrored:
         words = max(size // 8, 1)
         self.host = self.machine.pinned(words)
         self.device = self.machine.empty(words, np.int64)
+        self.upload = self.machine.uploader(self.device, self.host)
         base, room = self.machine.address(self.device), self.host.view(np.uint8)
         self.here, self.there = [], []
         for start, (shape, dtype) in zip(starts, pieces, strict=True):
@@ -146,7 +147,7 @@ class Mirrored:
                 piece = self.piece_of[i]
                 self.here[piece][...] = inputs[i]
                 given[i] = self.there[piece]
-            machine.upload(self.device, self.host)
+            self.upload()
             self.mark = machine.mark(self.mark)
             for n, piece in self.written:
                 into[n] = self.there[piece]

@@ -53,7 +53,7 @@ class Machine(Protocol):
     def address(self, array: Any) -> int: ...
     def window(self, address: int, owner: Any, shape: Any, strides: Any, dtype: Any) -> Any: ...
     def pinned(self, count: int) -> Any: ...
-    def upload(self, target: Any, source: Any) -> None: ...
+    def uploader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
     def mark(self, again: Any) -> Any: ...
@@ -91,6 +91,7 @@ class GpuProgram:
             self.fill_state()
             self.list_changes(unaligned)
             self.segments = self.make_segments()
+        self.outputs = len(self.plan.graph.outputs)
         self.task = replace(task, examples=(), targets=())
 
     # -- making ---------------------------------------------------------------------------------
@@ -104,9 +105,9 @@ class GpuProgram:
             raise too_much(image.memory, "which the GPU has not free") from None
         self.origin = -(-machine.address(self.arena) // PAGE) * PAGE
         count = len(image.words)
-        self.banks = [DeviceBank(machine, count) for _ in range(banks.COUNT)]
-        self.turn = 0
         self.device_words = machine.empty(count, np.int64)
+        self.banks = [DeviceBank(machine, self.device_words) for _ in range(banks.COUNT)]
+        self.turn = 0
         self.status = machine.empty(1, np.int64)
         self.status[:] = 0
         start = image.words.copy()
@@ -162,10 +163,12 @@ class GpuProgram:
             for n in range(len(self.task.targets))
             if f"target {n}" in patches
         ]
-        self.numbers = [
-            Numbers(i, inputs[i].spec.dtype.is_floating_point, list(places))
-            for i, places in image.numbers.items()
-        ]
+        self.numbers = Numbers(
+            [
+                (i, inputs[i].spec.dtype.is_floating_point, list(places))
+                for i, places in image.numbers.items()
+            ]
+        )
 
     def make_segments(self) -> list[Any]:
         """Launches, separated by calls of the eager table."""
@@ -235,7 +238,7 @@ class GpuProgram:
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]
     ) -> tuple[list[Any], list[int], list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
-        machine, words = self.machine, bank.words
+        machine = self.machine
         if bank.mark is not None:
             bank.mark.synchronize()
         hold: list[Any] = []
@@ -253,10 +256,9 @@ class GpuProgram:
             bank.point(places, address)
         for n, places in self.targeted:
             bank.point(places, machine.address(targets[n]))
-        for number in self.numbers:
-            number.put(words, inputs[number.position])
-        results, copied = self.results.take(bank, len(self.plan.graph.outputs))
-        machine.upload(self.device_words, words)
+        self.numbers.put(bank.words, inputs)
+        results, copied = self.results.take(bank, self.outputs)
+        bank.upload()
         bank.mark = machine.mark(bank.mark)
         return results, copied, hold
 

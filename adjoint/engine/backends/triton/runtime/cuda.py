@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ TRIALS = 5  # launches that a way is timed by
 UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
 Launcher = Callable[[int], None]
+HERE = nullcontext()
 
 
 class CudaMachine:
@@ -43,6 +45,8 @@ class CudaMachine:
 
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
+        if self.cupy.cuda.runtime.getDevice() == self.index:
+            return HERE
         return self.cupy.cuda.Device(self.index)
 
     # -- memory ---------------------------------------------------------------------------------
@@ -71,11 +75,15 @@ class CudaMachine:
         memory = self.cupy.cuda.alloc_pinned_memory(max(count, 1) * 8)
         return np.frombuffer(memory, np.int64, count)
 
-    def upload(self, target: Any, source: Any) -> None:
-        """Copy pinned words to the device, in the order of the stream."""
-        runtime = self.cupy.cuda.runtime
-        stream = self.cupy.cuda.get_current_stream().ptr
-        runtime.memcpyAsync(target.data.ptr, source.ctypes.data, source.nbytes, UP, stream)
+    def uploader(self, target: Any, source: Any) -> Callable[[], None]:
+        """What copies pinned words to the device, in the order of the stream."""
+        copy, stream = self.cupy.cuda.runtime.memcpyAsync, self.cupy.cuda.get_current_stream
+        to, here, size = target.data.ptr, source.ctypes.data, source.nbytes
+
+        def upload() -> None:
+            copy(to, here, size, UP, stream().ptr)
+
+        return upload
 
     def download(self, target: Any, source: Any) -> None:
         """Copy words of the device to pinned ones, and wait for them."""
@@ -180,8 +188,10 @@ class CudaMachine:
             finally:
                 made = stream.end_capture()
 
+        launch, current = made.launch, self.cupy.cuda.get_current_stream
+
         def replay() -> None:
-            made.launch(self.cupy.cuda.get_current_stream())
+            launch(current())
 
         return replay
 
