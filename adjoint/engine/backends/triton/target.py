@@ -39,7 +39,7 @@ class TritonTarget(Target):
     few = 1 << 14
     long = 2048
     columns = 2048
-    part = 16
+    part = 32
     absorbs = True
     small = 1 << 16
     kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})

@@ -75,9 +75,9 @@ def tilings(kind: AttentionForm, which: str) -> list[Tiling]:
         return [Tiling(32, 32, 4, 2)]
     rows, columns = (max(16, power_of_two(n)) for n in (kind.queries, kind.keys))
     table = {
-        FORWARD: [(128, 64, 4, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
-        BY_KEYS: [(64, 128, 8, 2), (64, 64, 4, 2), (32, 128, 4, 3)],
-        BY_QUERIES: [(128, 64, 8, 2), (64, 64, 4, 2), (128, 32, 4, 3)],
+        FORWARD: [(64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 3)],
+        BY_KEYS: [(128, 64, 4, 2), (32, 64, 4, 3), (64, 128, 4, 2)],
+        BY_QUERIES: [(64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3)],
     }
     if max(kind.wide, kind.value_wide) > 64:
         table = {
