@@ -18,7 +18,7 @@ from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.schedule.steps import EagerCall, Flow, Launch
 from adjoint.engine.graph.execution import interpreted
 from adjoint.nn import functional as F
 
@@ -109,7 +109,7 @@ def planned(fn: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 
 def test_products_of_halves_are_products_of_halves() -> None:
-    x = ad.randn(8, 8)
+    x = ad.randn(64, 64)
 
     def layer(x: Any) -> Any:
         return ad.addmm(x[0].bfloat16(), x.bfloat16(), x.t().bfloat16())
@@ -133,6 +133,54 @@ def test_products_of_halves_are_products_of_halves() -> None:
         if isinstance(k, MatrixProduct)
     ]
     assert [(p.dtype, p.out) for p in products] == [("float32", "float32")]
+
+
+def test_small_products_are_part_of_kernels() -> None:
+    x, w, b = ad.randn(8, 8), ad.randn(8, 4), ad.randn(4)
+    launches = planned(lambda x, w, b: F.linear(x, w.t(), b).tanh(), x, w, b)
+    assert [step.label for step in launches] == ["mul+sum+add+tanh"]
+    large = ad.randn(64, 64)
+    launches = planned(lambda x: (x @ x).tanh(), large)
+    assert any(isinstance(k, MatrixProduct) for step in launches for k in step.kernels)
+
+
+def test_scans_are_launches_of_their_bodies() -> None:
+    fn, arguments = PROGRAMS["scanned"]
+    plans: list[Any] = []
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            plans.append(plan_for(task, CpuTriton(), chosen(mode, options)))
+            return interpreted(task)
+
+        return executable
+
+    register_backend("scanned-triton", maker)
+    ad.compile(fn, backend="scanned-triton")(*arguments())
+    steps = [step for plan in plans for step in plan.steps]
+    assert any(isinstance(step, Flow) for step in steps)
+    assert not any(isinstance(step, EagerCall) for step in steps)
+
+
+def test_what_lies_in_memory_anyway_is_kept_for_a_norm() -> None:
+    w = ad.randn(64, 64).requires_grad_()
+    weight = ad.ones(64).requires_grad_()
+
+    def step(x: Any) -> Any:
+        for _ in range(3):
+            h = F.layer_norm(x, (64,), weight)
+            for _ in range(4):
+                h = (h.bfloat16() @ w.bfloat16()).float()
+            x = x + h
+        return ad.autograd.grad(x.sum(), (w, weight))
+
+    launches = planned(step, ad.randn(512, 64))
+    norms = [s for s in launches if s.form is not None and "rsqrt" in str(s.label)]
+    forward = [s for s in norms if "cast" in str(s.label)]
+    assert forward
+    for launch in forward:  # x, its mean and deviation, and the result in halves; no fifth
+        wide = [r for _, r in launch.form.stores if launch.form.refs[r][1][-1]]
+        assert len(wide) <= 2
 
 
 def test_attention_is_one_kernel_where_nobody_reads_its_weights() -> None:
