@@ -14,6 +14,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import ones_like, zeros_like
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.models.configuration import check_config, check_heads
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 
@@ -32,6 +33,10 @@ class BertConfig:
     dropout: float = 0.1
     layer_norm_eps: float = 1e-12
     hidden_act: str = "gelu"
+
+    def __post_init__(self) -> None:
+        check_config(self)
+        check_heads(self, "hidden_size", "num_attention_heads")
 
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> BertConfig:

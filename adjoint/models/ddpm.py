@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from adjoint.engine.ops.create.ranges import arange, linspace
 from adjoint.engine.ops.random.random import randint, randn, randn_like
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.models.configuration import is_size, stated
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
 
@@ -209,10 +211,23 @@ class DiffusionUNet(nn.Module):
                 raise ValueError(
                     f"DiffusionUNet: {name} must be {only!r}, received {about[name]!r}"
                 )
-        widths = about["block_out_channels"]
-        attention = [i for i, kind in enumerate(about["down_block_types"]) if "Attn" in kind]
+        said = partial(stated, about, who="DiffusionUNet")
+        widths, kinds = said("block_out_channels"), said("down_block_types")
+        channels, blocks = said("in_channels"), said("layers_per_block")
+        if not isinstance(widths, list) or not widths or not isinstance(kinds, list):
+            raise ValueError(
+                "DiffusionUNet: block_out_channels and down_block_types must be lists, received "
+                f"{str(widths)[:80]} and {str(kinds)[:80]}"
+            )
+        for size in (*widths, channels, blocks):
+            if not is_size(size):
+                raise ValueError(
+                    "DiffusionUNet: block_out_channels, in_channels and layers_per_block must be "
+                    f"whole numbers of at least 1, received {str(size)[:80]}"
+                )
+        attention = [i for i, kind in enumerate(kinds) if "Attn" in str(kind)]
         factors = [width // widths[0] for width in widths]
-        sizes = (about["in_channels"], widths[0], factors, about["layers_per_block"])
+        sizes = (channels, widths[0], factors, blocks)
         return build(lambda: cls(*sizes, attention), read_weights(folder))
 
 

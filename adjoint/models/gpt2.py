@@ -18,6 +18,7 @@ from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.models.configuration import check_config, check_heads
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
@@ -34,6 +35,10 @@ class GPT2Config:
     n_head: int = 12
     dropout: float = 0.1
     layer_norm_epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_config(self)
+        check_heads(self, "n_embd", "n_head")
 
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> GPT2Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import pi
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.models.configuration import check_config, check_heads, made_for_loading, stated
 from adjoint.models.llama_weights import halves, published
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
@@ -36,6 +38,14 @@ class RopeScaling:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_max_position_embeddings: int = 8192
+
+    def __post_init__(self) -> None:
+        check_config(self)
+        if not (self.factor > 0 and self.high_freq_factor > self.low_freq_factor):
+            raise ValueError(
+                "RopeScaling: factor must be above 0 and high_freq_factor above low_freq_factor, "
+                f"received {self.factor}, {self.high_freq_factor} and {self.low_freq_factor}"
+            )
 
     def __call__(self, frequencies: Tensor) -> Tensor:
         """The frequencies to turn by."""
@@ -61,10 +71,22 @@ class LlamaConfig:
     tie_word_embeddings: bool = False
     rope_scaling: RopeScaling | None = None
 
+    def __post_init__(self) -> None:
+        check_config(self)
+        check_heads(self, "hidden_size", "num_attention_heads")
+        check_heads(self, "num_attention_heads", "num_key_value_heads")
+        if not self.rope_theta > 0:
+            raise ValueError(f"LlamaConfig: rope_theta must be above 0, received {self.rope_theta}")
+
     @property
     def head_dim(self) -> int:
         """Size of a head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def tables(self) -> int:
+        """Bytes of what is prepared for the positions."""
+        return 16 * self.head_dim * (1 + self.max_position_embeddings)
 
     @classmethod
     def from_gguf(cls, file: GGUFFile) -> LlamaConfig:
@@ -76,17 +98,18 @@ class LlamaConfig:
             )
         if any(key.startswith("llama.rope.scaling") for key in about):
             raise ValueError("LlamaConfig: a GGUF file with scaled rotations cannot be read yet")
-        heads = about["llama.attention.head_count"]
+        said = partial(stated, about, who="LlamaConfig")
+        heads = said("llama.attention.head_count")
         return cls(
-            vocab_size=file.tensors["token_embd.weight"].shape[0],
-            hidden_size=about["llama.embedding_length"],
-            intermediate_size=about["llama.feed_forward_length"],
-            num_hidden_layers=about["llama.block_count"],
+            vocab_size=stated(file.tensors, "token_embd.weight", "LlamaConfig").shape[0],
+            hidden_size=said("llama.embedding_length"),
+            intermediate_size=said("llama.feed_forward_length"),
+            num_hidden_layers=said("llama.block_count"),
             num_attention_heads=heads,
             num_key_value_heads=about.get("llama.attention.head_count_kv", heads),
             rope_theta=about.get("llama.rope.freq_base", 10000.0),
-            rms_norm_eps=about["llama.attention.layer_norm_rms_epsilon"],
-            max_position_embeddings=about["llama.context_length"],
+            rms_norm_eps=said("llama.attention.layer_norm_rms_epsilon"),
+            max_position_embeddings=said("llama.context_length"),
             tie_word_embeddings="output.weight" not in file.tensors,
         )
 
@@ -101,6 +124,8 @@ class LlamaConfig:
         known.setdefault("num_key_value_heads", about.get("num_attention_heads", 32))
         scaling = about.get("rope_scaling")
         if scaling is not None:
+            if not isinstance(scaling, Mapping):
+                raise ValueError(f"LlamaConfig: rope_scaling must be a dict, received {scaling!r}")
             kind = scaling.get("rope_type", scaling.get("type"))
             if kind != "llama3":
                 raise ValueError(f"LlamaConfig: rope_scaling of type {kind!r}; there is 'llama3'")
@@ -125,16 +150,24 @@ class LlamaConfig:
                 "LlamaConfig: params.json says use_scaled_rope without its factors. Use the "
                 "folder in Hugging Face's layout, whose config.json has them."
             )
-        vocabulary, width = weights["tok_embeddings.weight"].shape
+        said = partial(stated, about, who="LlamaConfig")
+        table, gate = (
+            stated(weights, name, "LlamaConfig")
+            for name in ("tok_embeddings.weight", "layers.0.feed_forward.w1.weight")
+        )
+        if table.ndim != 2 or gate.ndim != 2:
+            raise ValueError(
+                "LlamaConfig: weights must have two dimensions, received shapes "
+                f"{tuple(table.shape)} and {tuple(gate.shape)}"
+            )
         return cls(
-            vocabulary,
-            width,
-            weights["layers.0.feed_forward.w1.weight"].shape[0],
-            about["n_layers"],
-            about["n_heads"],
+            *table.shape,
+            gate.shape[0],
+            said("n_layers"),
+            said("n_heads"),
             about.get("n_kv_heads", about["n_heads"]),
             about.get("rope_theta", 10000.0),
-            about["norm_eps"],
+            said("norm_eps"),
         )
 
     def parameters(self) -> int:
@@ -290,7 +323,9 @@ class Llama(nn.Module):
         """The Llama in a GGUF file, in evaluation mode; weights stay in few bits where they can."""
         file = read_gguf(path)
         config = LlamaConfig.from_gguf(file)
-        model = cls(config).eval()
+        shapes = [each.shape for each in file.tensors.values()]
+        with made_for_loading(shapes, besides=config.tables):
+            model = cls(config).eval()
         order = {
             f"model.layers.{i}.self_attn.{name}_proj.weight": halves(
                 arange(heads * config.head_dim).view(-1, 1), config.head_dim
@@ -317,4 +352,4 @@ class Llama(nn.Module):
             config = LlamaConfig.from_params(read_json(path / "params.json"), weights)
         else:
             config = LlamaConfig.from_dict(read_json(path / "config.json"))
-        return build(lambda: cls(config), weights, dtype)
+        return build(lambda: cls(config), weights, dtype, config.tables)

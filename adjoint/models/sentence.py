@@ -12,6 +12,7 @@ from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.bert import Bert
+from adjoint.models.configuration import is_size
 from adjoint.models.weights import read_json
 from adjoint.models.wordpiece import WordPieceTokenizer
 from adjoint.nn import functional as F
@@ -78,6 +79,11 @@ class SentenceEncoder(nn.Module):
         path = Path(folder)
         about = path / "sentence_bert_config.json"
         longest = read_json(about).get("max_seq_length") if about.is_file() else None
+        if longest is not None and not is_size(longest):
+            raise ValueError(
+                f"SentenceEncoder: {about}: max_seq_length must be a whole number of at least 1, "
+                f"received {str(longest)[:80]}"
+            )
         pooling = path / "1_Pooling" / "config.json"
         if pooling.is_file():
             modes = {k for k, on in read_json(pooling).items() if "mode" in k and on is True}
@@ -87,7 +93,7 @@ class SentenceEncoder(nn.Module):
                     "tokens only"
                 )
         modules = path / "modules.json"
-        normalise = not modules.is_file() or "Normalize" in modules.read_text(encoding="utf-8")
+        normalise = not modules.is_file() or b"Normalize" in modules.read_bytes()
         tokenizer = WordPieceTokenizer.from_pretrained(path)
         return cls(Bert.from_pretrained(path), tokenizer, longest, normalise).eval()
 

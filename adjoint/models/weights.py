@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
 from adjoint.engine.core.budget import Budget, read_json_object
-from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
-from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.files import load
+from adjoint.models.configuration import made_for_loading
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -102,25 +101,21 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return dict(found)
 
 
-@contextmanager
-def _made_for_loading(dtype: DType | None) -> Iterator[None]:
-    """Parameters of this dtype, with no values drawn: every one is about to be replaced."""
-    before = get_default_dtype()
-    set_default_dtype(before if dtype is None else dtype)
-    try:
-        with CONTEXT.having(initialise=False):
-            yield
-    finally:
-        set_default_dtype(before)
-
-
-def build(make: Callable[[], M], weights: Mapping[str, Tensor], dtype: DType | None = None) -> M:
+def build(
+    make: Callable[[], M],
+    weights: Mapping[str, Tensor],
+    dtype: DType | None = None,
+    besides: int = 0,
+) -> M:
     """A model with these weights, ready to be used (in evaluation mode).
+
+    The weights bound what is made (see `made_for_loading`).
 
     What the model needs and the weights lack is an error; what it has no place for, such as the
     head another task was trained with, a warning. Both name every key.
     """
-    with _made_for_loading(dtype):
+    shapes = [tuple(each.shape) for each in weights.values()]
+    with made_for_loading(shapes, dtype, besides):
         model = make()
     result = model.load_state_dict(weights, strict=False)
     name = type(model).__name__

@@ -11,10 +11,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from adjoint.data.readers.images import opened
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.libraries import need
+from adjoint.vision.matrices import read_matrices
 from adjoint.vision.pictures import default_loader, picture
 
 Change = Callable[..., Any]
+NESTING = 100  # elements in elements
+ELEMENT = 200  # bytes that one takes
 
 
 class Annotated:
@@ -106,8 +111,10 @@ class VOCSegmentation(_VOC):
         return self.targets
 
     def pair(self, index: int) -> tuple[Any, Any]:
-        library = need("PIL.Image", "VOCSegmentation")
-        return default_loader(self.images[index]), library.open(self.targets[index])
+        library, path = need("PIL.Image", "VOCSegmentation"), self.targets[index]
+        data = Path(path).read_bytes()
+        with opened(library, data, Budget(len(data), f"VOCSegmentation: {path}")) as image:
+            return default_loader(self.images[index]), image.copy()
 
 
 class VOCDetection(_VOC):
@@ -128,11 +135,37 @@ class VOCDetection(_VOC):
         return self.targets
 
     def pair(self, index: int) -> tuple[Any, Any]:
-        text = Path(self.targets[index]).read_bytes()
-        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-            raise RuntimeError(f"{self.targets[index]}: annotations declare no entities")
-        tree = ElementTree.fromstring(text)
-        return default_loader(self.images[index]), as_dict(tree)
+        return default_loader(self.images[index]), as_dict(read_tree(Path(self.targets[index])))
+
+
+class _Tree(ElementTree.TreeBuilder):
+    """Elements that are not nested without end; entities, which multiply, cannot be declared."""
+
+    depth = 0
+
+    def doctype(self, *_: Any) -> None:
+        raise ValueError("annotations declare no entities")
+
+    def start(self, tag: str, attrs: dict[str, str]) -> Any:  # type: ignore[override]
+        self.depth += 1
+        if self.depth > NESTING:
+            raise ValueError(f"elements nest deeper than {NESTING} levels")
+        return super().start(tag, attrs)
+
+    def end(self, tag: str) -> Any:
+        self.depth -= 1
+        return super().end(tag)
+
+
+def read_tree(path: Path) -> ElementTree.Element:
+    """The elements of an XML file."""
+    data = path.read_bytes()
+    budget = Budget(len(data), f"VOCDetection: {path}")
+    budget.spend(ELEMENT * data.count(b"<"), "its elements")
+    try:
+        return ElementTree.fromstring(data, ElementTree.XMLParser(target=_Tree()))
+    except (ValueError, LookupError, ElementTree.ParseError) as error:
+        raise RuntimeError(f"{budget.what}: refused, or damaged: {error}") from error
 
 
 def as_dict(node: ElementTree.Element) -> dict[str, Any]:
@@ -163,10 +196,24 @@ class CocoDetection(Annotated):
         transforms: Change | None = None,
     ) -> None:  # fmt: skip
         super().__init__(root, transform, target_transform, transforms)
-        told = json.loads(self.need(Path(annFile)).read_text())
+        path = self.need(Path(annFile))
+        try:
+            self._read(json.loads(path.read_bytes()), Budget(path.stat().st_size, str(path)))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise RuntimeError(
+                f"CocoDetection: {path} holds no annotations as COCO has them "
+                f"({type(error).__name__}: {str(error)[:200]})"
+            ) from error
+
+    def _read(self, told: Any, budget: Budget) -> None:
+        for each in told["images"]:
+            if not isinstance(each["file_name"], str):
+                raise TypeError(f"a file_name of {each['file_name']!r}")
+            budget.check_key(each["id"])
         self._files = {each["id"]: each["file_name"] for each in told["images"]}
         self._told: dict[Any, list[Any]] = {number: [] for number in self._files}
         for each in told.get("annotations", []):
+            budget.check_key(each["image_id"])
             self._told.setdefault(each["image_id"], []).append(each)
         self.ids = sorted(self._files)
         self.categories = told.get("categories", [])
@@ -205,7 +252,14 @@ class SVHN(Annotated):
         if split not in ("train", "test", "extra"):
             raise ValueError(f"SVHN: split must be train, test or extra, received {split!r}")
         self.split = split
-        told = need("scipy.io", "SVHN").loadmat(str(self.need(self.root / f"{split}_32x32.mat")))
+        path = self.need(self.root / f"{split}_32x32.mat")
+        told = read_matrices(path, ["X", "y"], "SVHN")
+        count = told["y"].size
+        if told["X"].shape != (32, 32, 3, count) or told["X"].dtype != np.uint8:
+            raise RuntimeError(
+                f"SVHN: {path}: {count} labels and images of shape {told['X'].shape}, "
+                f"{told['X'].dtype}"
+            )
         self.labels = told["y"].astype(np.int64).reshape(-1) % 10  # ten stands for zero
         self.data = np.transpose(told["X"], (3, 2, 0, 1))
 
@@ -245,9 +299,21 @@ class STL10(Annotated):
                 raise RuntimeError(f"STL10: {len(self.data)} images and {len(told)} labels")
             self.labels = told.astype(np.int64) - 1
         if folds is not None:
-            lines = self.need(folder / "fold_indices.txt").read_text().splitlines()
-            chosen = np.array(lines[folds].split(), np.int64)
+            chosen = self._fold(folder / "fold_indices.txt", folds)
             self.data, self.labels = self.data[chosen], self.labels[chosen]
+
+    def _fold(self, path: Path, number: int) -> Any:
+        """The images of one of the folds."""
+        lines = self.need(path).read_bytes().splitlines()
+        if not 0 <= number < len(lines):
+            raise ValueError(f"STL10: folds must be 0 to {len(lines) - 1}, received {number}")
+        words = lines[number].split()
+        if not all(word.isdigit() and len(word) < 19 for word in words):
+            raise RuntimeError(f"STL10: {path}: line {number + 1} is no list of images")
+        chosen = np.array([int(word) for word in words], np.int64)
+        if chosen.size and chosen.max() >= len(self.data):
+            raise RuntimeError(f"STL10: {path}: line {number + 1} names image {chosen.max()}")
+        return chosen
 
     def pair(self, index: int) -> tuple[Any, Any]:
         return picture(self.data[index].transpose(1, 2, 0)), int(self.labels[index])

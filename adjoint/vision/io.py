@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.readers import png
+from adjoint.data.readers.images import SHOWN_AS, in_strips, opened, rgb
 from adjoint.data.readers.images import read_image as _read
-from adjoint.data.readers.images import rgb
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.dtype import uint8
 from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
@@ -72,17 +73,22 @@ def decode_image(
     """The image in bytes, or in a file, as bytes (C, H, W)."""
     if not isinstance(input, Tensor):
         return read_image(input, mode)
+    if input.dtype is not uint8 or input.ndim != 1:
+        raise RuntimeError(
+            f"decode_image: expected uint8 of one dimension, received {input.dtype} of shape "
+            f"{tuple(input.shape)}"
+        )
     library = need("PIL.Image", "decode_image")
-    image = library.open(BytesIO(np.ascontiguousarray(input.to("cpu").numpy()).tobytes()))
-    if apply_exif_orientation:
-        image = need("PIL.ImageOps", "decode_image").exif_transpose(image)
+    turned = need("PIL.ImageOps", "decode_image").exif_transpose if apply_exif_orientation else None
     name = mode.upper() if isinstance(mode, str) else mode.name
     wanted = _MODES[name]
-    if wanted is None:
-        wanted = {"P": "RGB", "1": "L", "CMYK": "RGB", "YCbCr": "RGB"}.get(image.mode, image.mode)
-    if image.format == "JPEG" and wanted == "L":
-        image.draft("L", image.size)  # the file's own brightness
-    pixels = np.array(image if image.mode == wanted else image.convert(wanted))
+    data = np.ascontiguousarray(input.to("cpu").numpy()).tobytes()
+    with opened(library, data, Budget(len(data), "decode_image")) as image:
+        wanted = wanted or SHOWN_AS.get(image.mode, image.mode)
+        if image.format == "JPEG" and wanted == "L":
+            image.draft("L", image.size)  # the file's own brightness
+        shown = image if turned is None else turned(image)
+        pixels = in_strips(shown if shown.mode == wanted else shown.convert(wanted))
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     return from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 

@@ -16,6 +16,7 @@ import adjoint as ad
 from adjoint.data.readers import png
 from adjoint.io.legacy import MAGIC, PROTOCOL
 from tests.hostile.crafted_models import MODEL_CASES
+from tests.hostile.crafted_published import PUBLISHED_CASES
 from tests.hostile.parts import Case, zipped
 from tests.hostile.readers import READERS, TABLE, legacy, tokenizer_json
 
@@ -644,4 +645,5 @@ CASES: dict[str, Case] = {
     **{f"checkpoint: {n}": Case("checkpoint", make) for n, make in GENERATORS.items()},
     **{f"objects: {n}": Case("pt objects", partial(lambda make: archive_of(make()), make), n in SOUND) for n, make in OBJECTS.items()},
     **MODEL_CASES,
+    **PUBLISHED_CASES,
 }  # fmt: skip

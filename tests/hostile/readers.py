@@ -28,6 +28,7 @@ from adjoint.models.weights import read_weights
 from adjoint.vision.pictures import default_loader
 from tests.hostile.model_readers import MODEL_READERS
 from tests.hostile.parts import Part, Reader, by_file, gzip_parts, headed, whole, zip_parts
+from tests.hostile.published_readers import PUBLISHED_READERS
 
 VALUE: Any = {
     "weights": OrderedDict(a=ad.arange(60.0).reshape(3, 20), b=ad.ones(4, dtype=ad.bool)),
@@ -227,4 +228,5 @@ READERS: dict[str, Reader] = {
     "program": Reader("program", cache(kept_program), read_kept_program, headed),
     "entry": Reader("entry", entry, read_entry, whole),
     **MODEL_READERS,
+    **PUBLISHED_READERS,
 }  # fmt: skip

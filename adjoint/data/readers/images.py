@@ -7,7 +7,8 @@ import os
 import re
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -58,26 +59,25 @@ def read_image(path: str | os.PathLike[str]) -> Any:
     )
 
 
-def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None) -> Any:
-    """The pixels of an image that Pillow decodes, in one of its modes if given."""
+@contextmanager
+def opened(
+    library: Any, data: bytes, budget: Budget, each: int = 12, formats: Sequence[str] = PILLOW
+) -> Iterator[Any]:
+    """An image as Pillow has it, of a kind and size that may be decoded.
+
+    Args:
+        library: `PIL.Image`.
+        data: the file.
+        budget: what reading it may take.
+        each: bytes that are to be taken for a pixel.
+        formats: those whose decoders decode and nothing else.
+    """
     try:
-        with (
-            warnings.catch_warnings(),
-            library.open(io.BytesIO(data), formats=PILLOW) as image,
-        ):
+        with warnings.catch_warnings(), library.open(io.BytesIO(data), formats=formats) as image:
             warnings.simplefilter("ignore")  # of sizes, which the budget sees to
             width, height = image.size
-            budget.spend((8 if mode is None else 12) * width * height, "an image of its size")
-            if image.mode == "P" and data[:8] == png.SIGNATURE:
-                png.check_palette(data, image.getextrema()[1])
-            wanted = mode or SHOWN_AS.get(image.mode)
-            shown = image if wanted is None else image.convert(wanted)
-            corner = np.asarray(shown.crop((0, 0, 1, 1)))
-            out = np.empty((height, width, *corner.shape[2:]), corner.dtype)
-            for top in range(0, height, STRIP):  # at once, Pillow would hold three copies
-                bottom = min(top + STRIP, height)
-                out[top:bottom] = np.asarray(shown.crop((0, top, width, bottom)))
-            return out
+            budget.spend(each * width * height, "an image of its size")
+            yield image
     except FileRefusal:
         raise
     except Exception as error:  # its decoders raise whatever they like
@@ -85,6 +85,26 @@ def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None
             f"{budget.what}: damaged, or no image of a kind that is read "
             f"({type(error).__name__}: {ADDRESS.sub('it', str(error))[:200]})"
         ) from error
+
+
+def by_pillow(library: Any, data: bytes, budget: Budget, mode: str | None = None) -> Any:
+    """The pixels of an image that Pillow decodes, in one of its modes if given."""
+    with opened(library, data, budget, 8 if mode is None else 12) as image:
+        if image.mode == "P" and data[:8] == png.SIGNATURE:
+            png.check_palette(data, image.getextrema()[1])
+        wanted = mode or SHOWN_AS.get(image.mode)
+        return in_strips(image if wanted is None else image.convert(wanted))
+
+
+def in_strips(image: Any) -> Any:
+    """The pixels of Pillow's image, some lines at a time: at once it would hold three copies."""
+    width, height = image.size
+    corner = np.asarray(image.crop((0, 0, 1, 1)))
+    out = np.empty((height, width, *corner.shape[2:]), corner.dtype)
+    for top in range(0, height, STRIP):
+        bottom = min(top + STRIP, height)
+        out[top:bottom] = np.asarray(image.crop((0, top, width, bottom)))
+    return out
 
 
 def _npy(data: bytes, source: str) -> Any:

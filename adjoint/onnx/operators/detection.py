@@ -170,13 +170,15 @@ def _largest(
 @operator("ImageDecoder")
 def image_decoder(encoded: Tensor, *, pixel_format: str = "RGB") -> Tensor:
     """An image file's bytes as (H, W, C)."""
-    images = need("PIL.Image", "onnx: ImageDecoder")
-    image = images.open(io.BytesIO(array_of(encoded).tobytes()))
-    if image.width * image.height * 3 > LARGEST:
-        raise OnnxError(
-            f"onnx: ImageDecoder: an image of {image.width} x {image.height} is refused."
-        )
-    pixels = np.array(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
+    data = array_of(encoded).tobytes()
+    shown = "L" if pixel_format == "Grayscale" else "RGB"
+    library = need("PIL.Image", "onnx: ImageDecoder")
+    try:
+        budget = Budget(len(data), "onnx: ImageDecoder")
+        with opened(library, data, budget, formats=(*PILLOW, "JPEG2000")) as image:
+            pixels = in_strips(image.convert(shown))
+    except RuntimeError as error:
+        raise OnnxError(str(error)) from error
     if pixel_format == "Grayscale":
         pixels = pixels[:, :, None]
     return ad.tensor(np.ascontiguousarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels))
