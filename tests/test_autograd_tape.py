@@ -283,3 +283,69 @@ def test_grad_takes_only_inputs_where_pytorch_does() -> None:
     assert ad.autograd.grad(x * x, x, None, True, False, True, False)[0] == 6
     with pytest.warns(FutureWarning, match="only_inputs"):
         ad.autograd.grad(x * x, x, only_inputs=False)
+
+
+@pytest.mark.parametrize("keep", ["retain_grad", "inputs"])
+def test_a_kept_gradient_has_memory_of_its_own(keep: str) -> None:
+    """The cotangent is also that of others: here the seed, and the gradient of what came before."""
+    x = leaf()
+    a = x + 0
+    b = a + 0
+    seed = ad.ones(3, dtype=ad.float64)
+    if keep == "retain_grad":
+        a.retain_grad()
+        b.retain_grad()
+        b.backward(seed)
+    else:
+        b.backward(seed, inputs=[x, a, b])
+    b.grad.mul_(5)
+    assert seed.tolist() == a.grad.tolist() == x.grad.tolist() == [1.0] * 3
+    spread = x * 2
+    spread.retain_grad()
+    spread.sum().backward()
+    assert spread.grad.stride() == (1,)
+    spread.grad.mul_(2)
+
+
+WRITES = {
+    "itself": lambda leaf: leaf.add_(1),
+    "a part": lambda leaf: leaf[:1].add_(1),
+    "a view": lambda leaf: leaf.view(3).mul_(2),
+    "a view of a part": lambda leaf: leaf[1:][:1].fill_(5),
+    "an element": lambda leaf: leaf.__setitem__(0, 5.0),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_leaf_that_is_a_view_is_not_written_on_the_tape(write: Any) -> None:
+    """It would lose its gradient without a word; the memory around it wants none."""
+    base = ad.arange(4.0)
+    part = base[1:].requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        write(part)
+    assert base.tolist() == [0, 1, 2, 3]
+    with ad.no_grad():
+        write(part)
+    base[:2].add_(1)  # of others' memory nothing is asked
+    part.sum().backward()
+    assert part.is_leaf
+    assert part.grad.tolist() == [1, 1, 1]
+
+
+CHOSEN: dict[str, tuple[Any, float]] = {
+    "plainly": (lambda a: [a], 2.0),
+    "twice": (lambda a: [a, a], 2.0),
+    "retained before": (lambda a: (a.retain_grad(), [a])[1], 2.0),
+    "with a hook": (lambda a: (a.register_hook(lambda g: g * 3), [a])[1], 6.0),
+    "with both": (lambda a: (a.register_hook(lambda g: g * 3), a.retain_grad(), [a])[2], 6.0),
+}
+
+
+@pytest.mark.parametrize(("choose", "want"), CHOSEN.values(), ids=CHOSEN)
+def test_inner_tensors_chosen_for_backward_are_counted_once(choose: Any, want: float) -> None:
+    x = leaf()
+    a = x + 0
+    (a * 2).sum().backward(inputs=choose(a))
+    assert a.grad.tolist() == [want] * 3
+    assert a.retains_grad
+    assert x.grad is None

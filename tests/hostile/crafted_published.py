@@ -75,7 +75,9 @@ def blank(width: int, height: int) -> bytes:
     return png.SIGNATURE + chunk(b"IHDR", about) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(touch owned) run\nshowpage\n"
+EPS = (
+    b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(touch owned) run\nshowpage\n"
+)
 IMAGES: dict[str, Callable[[], bytes]] = {
     "a program in PostScript": lambda: EPS,
     "a bomb": lambda: blank(9000, 9000),
@@ -114,9 +116,7 @@ COCOS: dict[str, Callable[[], bytes]] = {
     "images that are a number": coco(images=5),
     "ids of one hash": coco(images=[{"id": i * PRIME, "file_name": "a"} for i in range(1, 20_000)]),
     "an id that is a list": coco(images=[{"id": [], "file_name": "a"}]),
-    "ids of two kinds": coco(
-        images=[{"id": 1, "file_name": "a"}, {"id": "1", "file_name": "a"}]
-    ),
+    "ids of two kinds": coco(images=[{"id": 1, "file_name": "a"}, {"id": "1", "file_name": "a"}]),
     "a number as file": coco(images=[{"id": 1, "file_name": 5}]),
     "notes of one hash": coco(annotations=[{"image_id": i * PRIME} for i in range(1, 20_000)]),
     "an id of many digits": lambda: b'{"images": [{"id": ' + b"9" * 9000 + b', "file_name": "a"}]}',

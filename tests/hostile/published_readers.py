@@ -131,7 +131,9 @@ def read_coco(path: Path) -> Any:
 
 COCO = {
     "images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}],
-    "annotations": [{"image_id": 1, "bbox": [1.5, 2, 3, 4], "segmentation": [[1.5, 2.25]], "id": 7}],
+    "annotations": [
+        {"image_id": 1, "bbox": [1.5, 2, 3, 4], "segmentation": [[1.5, 2.25]], "id": 7}
+    ],
     "categories": [{"id": 1, "name": "cat"}],
 }
 

@@ -189,7 +189,8 @@ def check_followed(target: Tensor) -> None:
             )
         return
     root, seen = root_of(target), target._base[1]
-    if root._requires_grad and root._node is None:
+    # A view may be a leaf of its own, of memory that wants no gradient.
+    if root._node is None and (root._requires_grad or target.requires_grad):
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
             "Wrap the write in no_grad(), or work on a clone."

@@ -84,6 +84,11 @@ def row_major(grad: Tensor) -> Tensor:
     return grad.clone() if grad.is_contiguous() else grad.contiguous()
 
 
+def owned(grad: Tensor) -> Tensor:
+    """A kept gradient in memory of its own: the cotangent may be somebody else's too."""
+    return grad.clone() if grad.is_sparse else row_major(grad)
+
+
 def dense_order(leaf: Tensor) -> tuple[int, ...] | None:
     """The dimensions by falling stride, if in that order the elements have no gaps."""
     strides = leaf.stride()

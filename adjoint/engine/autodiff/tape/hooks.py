@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.autodiff.tape.accumulate import claim
+from adjoint.engine.autodiff.tape.accumulate import owned
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
@@ -54,8 +54,8 @@ class Prehook:
         tensor = None if self.retain is None else self.retain()
         if tensor is not None:
             held = tensor.grad
-            set_grad(tensor, grad if held is None else held + grad)
-            claim(grad)
+            # Its own memory: others may have the cotangent, and the user may write to `.grad`.
+            set_grad(tensor, owned(grad) if held is None else held + grad)
         return grad
 
 

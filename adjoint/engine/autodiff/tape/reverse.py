@@ -25,7 +25,7 @@ from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import payload
-from adjoint.engine.tensor.tensor import Tensor, set_grad
+from adjoint.engine.tensor.tensor import Tensor
 
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant
@@ -143,7 +143,6 @@ def backward(
         )
     grads = [None] * len(roots) if grad_tensors is None else listed(grad_tensors)
     targets = None
-    inner: list[tuple[Any, Edge]] = []  # chosen tensors that are no leaves keep a gradient too
     if inputs is not None:
         chosen = listed(inputs)
         if not chosen:
@@ -154,8 +153,8 @@ def backward(
             if edge is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
             targets.append(edge)
-            if is_tensor(t) and not is_tensor(edge[0]):
-                inner.append((t, edge))
+            if is_tensor(t):
+                t.retain_grad()  # what is no leaf keeps its gradient too
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
@@ -165,11 +164,6 @@ def backward(
     )
     with CONTEXT.having(grad_enabled=create_graph):
         run.run(_roots(roots, grads))
-        for t, edge in inner:
-            if edge in run.found:
-                held = None if t._grad_meta is None else t._grad_meta.grad
-                found = run.found[edge]
-                set_grad(t, claim(found) if held is None else held + found)
 
 
 @method(name="backward")
