@@ -284,3 +284,23 @@ def test_the_backend_names_its_devices() -> None:
         backend.prepare(perceptron(), "CUDA")
     (y,) = backend.run(perceptron(), [np.ones((2, 4), np.float32)])
     assert y.shape == (2, 2)
+
+
+def test_an_encoded_image_is_decoded_and_nothing_else() -> None:
+    """PostScript is an image to Pillow too, and runs another program."""
+    images = pytest.importorskip("PIL.Image")
+    images.init()
+    from tests.hostile.crafted_published import EPS, blank
+    from tests.hostile.published_readers import image
+
+    node = helper.make_node("ImageDecoder", ["x"], ["y"], pixel_format="BGR")
+    value = [helper.make_tensor_value_info(n, TensorProto.UINT8, None) for n in ("x", "y")]
+    graph = helper.make_graph([node], "graph", value[:1], value[1:])
+    run = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    for form in ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "JPEG2000"):
+        if form in images.SAVE:
+            got = run(ad.tensor(np.frombuffer(image(form), np.uint8).copy()))
+            assert got.shape == (24, 20, 3)
+    for data in (EPS, blank(9000, 9000), b"abc"):
+        with pytest.raises(OnnxError, match="ImageDecoder"):
+            run(ad.tensor(np.frombuffer(data, np.uint8).copy()))

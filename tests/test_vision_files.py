@@ -93,6 +93,34 @@ def test_image_bytes(tmp_path: Path) -> None:
     assert images.decode_image(bytes_, "RGB_ALPHA").shape == (4, 8, 9)
     with pytest.raises(RuntimeError, match="uint8"):
         images.encode_jpeg(TENSOR.float())
+    with pytest.raises(RuntimeError, match="decode_image: expected uint8 of one dimension"):
+        images.decode_image(TENSOR)
+
+
+@pytest.mark.parametrize("mode", ["UNCHANGED", "GRAY"])
+def test_images_are_turned_as_their_camera_was(mode: str, tmp_path: Path) -> None:
+    source = Image.fromarray(np.arange(8 * 9, dtype=np.uint8).reshape(8, 9))
+    about = source.getexif()
+    about[0x0112] = 6  # a quarter turn
+    source.save(tmp_path / "a.jpg", exif=about, quality=95)
+    data = images.read_file(tmp_path / "a.jpg")
+    flat = images.decode_image(data, mode)
+    turned = images.decode_image(data, mode, apply_exif_orientation=True)
+    assert ad.equal(turned, flat.rot90(-1, (1, 2)))
+
+
+def test_folds_name_images_that_there_are(tmp_path: Path) -> None:
+    folder = tmp_path / "stl10_binary"
+    folder.mkdir()
+    np.zeros(3 * 3 * 96 * 96, np.uint8).tofile(folder / "train_X.bin")
+    np.array([1, 2, 3], np.uint8).tofile(folder / "train_y.bin")
+    (folder / "fold_indices.txt").write_text("0 2\n1 3\n-1\n")
+    assert datasets.STL10(tmp_path, folds=0).labels.tolist() == [0, 2]
+    for fold, error in ((1, "names image 3"), (2, "no list of images")):
+        with pytest.raises(RuntimeError, match=error):
+            datasets.STL10(tmp_path, folds=fold)
+    with pytest.raises(ValueError, match="folds must be 0 to 2, received 3"):
+        datasets.STL10(tmp_path, folds=3)
 
 
 def test_drawn_boxes_and_masks() -> None:

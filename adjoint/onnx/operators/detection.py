@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 
 import numpy as np
 
 import adjoint as ad
+from adjoint.data.readers.images import PILLOW, in_strips, opened
+from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.reading import LARGEST, OnnxError
+from adjoint.onnx.reading import OnnxError
 from adjoint.onnx.table import operator
 from adjoint.onnx.types import Value, array_of, number, numbers
 
