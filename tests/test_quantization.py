@@ -553,6 +553,8 @@ def test_static_models_in_files(tmp_path: Path) -> None:
     [
         (lambda about: about.update(format=9), "format 9"),
         (lambda about: about["layers"]["0"].update(kind="os.system"), "unknown kind"),
+        (lambda about: about["layers"]["0"].update(kind={}), "unknown kind"),
+        (lambda about: about["layers"].update({"7": about["layers"].pop("0")}), "cannot make"),
         (lambda about: about["layers"]["0"].update(bits=3), "cannot make"),
         (lambda about: about["layers"]["0"].update(color="red"), "cannot make"),
         (lambda about: about["layers"].update({"7": about["layers"]["0"]}), "cannot make"),

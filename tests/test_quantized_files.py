@@ -124,7 +124,33 @@ def test_a_model_of_other_sizes_is_refused(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(64, 4, bias=False))
     with pytest.raises(RuntimeError, match="in the model"):
         load_gguf(model, tmp_path / "a.gguf", names=lambda name: f"0.{name}eight")
-    assert isinstance(model[0], nn.Linear)
+    assert type(model[0]) is nn.Linear
+    more = nn.Sequential(nn.Linear(32, 4, bias=False), nn.Linear(2, 2))  # of which it has nothing
+    with pytest.raises(RuntimeError, match="Missing key"):
+        load_gguf(more, tmp_path / "a.gguf", names=lambda name: f"0.{name}eight")
+    assert type(more[0]) is nn.Linear
+    with pytest.raises(RuntimeError, match="no layer '7'"):
+        load_gguf(more, tmp_path / "a.gguf", names=lambda name: f"7.{name}eight")
+
+
+def test_a_gguf_file_that_describes_no_llama(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    config = models.LlamaConfig(64, 64, 96, 2, 4, 2, max_position_embeddings=32)
+    path = tmp_path / "llama.gguf"
+    llama_file(path, models.Llama(config), "F32", False)
+    good = path.read_bytes()
+    for key, words in (
+        (b"llama.block_count", "does not state llama.block_count"),
+        (b"llama.attention.head_count_kv", None),  # as many as heads: other sizes
+    ):
+        path.write_bytes(good.replace(key, key[:-1] + b"x"))
+        with pytest.raises((ValueError, RuntimeError), match=words):
+            models.Llama.from_gguf(path)
+    place = good.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    for count, words in ((10**9, "asks for more"), (0, "must be a whole number of at least 1")):
+        path.write_bytes(good[:place] + struct.pack("<I", count) + good[place + 4 :])
+        with pytest.raises((ValueError, RuntimeError), match=words):
+            models.Llama.from_gguf(path)
 
 
 HEAD = b"GGUF" + struct.pack("<I", 3)
@@ -283,6 +309,9 @@ def test_packed_checkpoints(
         (lambda t, c: t.update({"0.qweight": t["0.qweight"][:2]}), "damaged|in the model"),
         (lambda t, c: t.update({"0.g_idx": ad.zeros(64, dtype=ad.int32)}), "damaged"),
         (lambda t, c: t.update({"1.qweight": t["0.qweight"]}), "LayerNorm"),
+        (lambda t, c: t.update({"4.qweight": t["0.qweight"]}), "no layer '4'"),
+        (lambda t, c: t.update({"0.in.qweight": t["0.qweight"]}), "no layer '0.in'"),
+        (lambda t, c: t.pop("1.weight"), "1.weight"),  # only the last step finds it
     ],
 )
 def test_damaged_checkpoints_change_nothing(change: Any, words: str, tmp_path: Path) -> None:
@@ -296,4 +325,4 @@ def test_damaged_checkpoints_change_nothing(change: Any, words: str, tmp_path: P
     model = nn.Sequential(nn.Linear(64, 16), nn.LayerNorm(16))
     with pytest.raises((RuntimeError, NotImplementedError), match=words):
         load_packed(model, tmp_path)
-    assert isinstance(model[0], nn.Linear)
+    assert type(model[0]) is nn.Linear

@@ -16,6 +16,7 @@ from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
 from adjoint.quantization.modules.kept import KINDS, Kept
+from adjoint.quantization.replacing import replaced
 
 KEY = "adjoint.quantization"
 FORMAT = 1
@@ -73,14 +74,8 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     made: dict[str, nn.Module] = {}
     for name, options in about["layers"].items():
         made[name] = _layer(name, dict(options), tensors, source)
-    for name, layer in made.items():  # all could be made: only now does the model change
-        parent_name, _, last = name.rpartition(".")
-        parent = model.get_submodule(parent_name)
-        if last not in parent._modules:
-            raise RuntimeError(f"load_quantized: {source} has a layer {name!r}, the model has not")
-        layer.train(parent.training)
-        parent._modules[last] = layer
-    model.load_state_dict(tensors)
+    with replaced(model, made, f"load_quantized: {source}"):
+        model.load_state_dict(tensors)
     return model
 
 
@@ -110,8 +105,10 @@ def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
 
 def _layer(name: str, options: dict[str, Any], tensors: dict[str, Tensor], source: str) -> Kept:
     kind = options.pop("kind", None)
-    if kind not in KINDS:
-        raise RuntimeError(f"load_quantized: {source}: {name!r} is of unknown kind {kind!r}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise RuntimeError(
+            f"load_quantized: {source}: {name!r} is of unknown kind {str(kind)[:80]!r}"
+        )
     own = {
         key.removeprefix(f"{name}."): value
         for key, value in tensors.items()

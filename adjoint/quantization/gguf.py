@@ -22,6 +22,7 @@ from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
+from adjoint.quantization.replacing import replaced, submodule
 from adjoint.quantization.weights import GroupedWeight, pack
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
@@ -287,31 +288,27 @@ def load_gguf(
         if ours is None:
             continue
         rows = None if order is None else order.get(ours)
+        if rows is not None and tensor.shape[:1] != (len(rows),):
+            raise RuntimeError(
+                f"load_gguf: {theirs[:80]!r} is {tensor.shape} in the file, of {len(rows)} rows in "
+                "the model"
+            )
         path, _, last = ours.rpartition(".")
-        module = _submodule(model, path, theirs) if last == "weight" else None
+        module = submodule(model, path, f"load_gguf: {theirs[:80]}") if last == "weight" else None
         kept = tensor.grouped() if isinstance(module, (nn.Linear, nn.Embedding)) else None
         if module is None or kept is None:
             real = tensor.dequantize()
             values[ours] = real if rows is None else real[rows]
         else:
             layers |= _layers(model, module, kept, rows)
-    for path, layer in layers.items():
-        parent, _, last = path.rpartition(".")
-        model.get_submodule(parent)._modules[last] = layer.train(model.training)
-    made = {
-        key: value for key, value in model.state_dict().items() if key.rpartition(".")[0] in layers
-    }
-    model.load_state_dict(values | made)
+    with replaced(model, layers, "load_gguf"):
+        made = {
+            key: value
+            for key, value in model.state_dict().items()
+            if key.rpartition(".")[0] in layers
+        }
+        model.load_state_dict(values | made)
     return model
-
-
-def _submodule(model: nn.Module, path: str, theirs: str) -> nn.Module:
-    try:
-        return model.get_submodule(path)
-    except AttributeError:
-        raise RuntimeError(
-            f"load_gguf: the file has a tensor {theirs[:80]!r}, the model no layer {path[:80]!r}"
-        ) from None
 
 
 def _layers(

@@ -22,6 +22,7 @@ from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
+from adjoint.quantization.replacing import replaced, submodule
 from adjoint.quantization.weights import GroupedWeight, pack
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -135,10 +136,9 @@ def load_packed(model: nn.Module, folder: str | os.PathLike[str]) -> nn.Module:
         for name, own in parts.items()
     }
     for name, layer in layers.items():
-        parent, _, last = name.rpartition(".")
-        model.get_submodule(parent)._modules[last] = layer.train(model.training)
         rest |= {f"{name}.{key}": value for key, value in layer.state_dict().items()}
-    model.load_state_dict(rest)
+    with replaced(model, layers, f"load_packed: {path}"):
+        model.load_state_dict(rest)
     return model
 
 
@@ -152,7 +152,7 @@ def _layer(
     group: int,
     plus_one: bool,
 ) -> nn.Module:
-    module = model.get_submodule(name)
+    module = submodule(model, name, "load_packed")
     if not isinstance(module, nn.Linear):
         raise RuntimeError(
             f"load_packed: {name!r} is packed in the file, and a {type(module).__name__} in the "
