@@ -286,6 +286,35 @@ def test_the_backend_names_its_devices() -> None:
     assert y.shape == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (helper.make_node("Softmax", ["x"], ["y"], axis=0.5), "axis of Softmax must be int"),
+        (helper.make_node("Transpose", ["x"], ["y"], perm="10"), "perm of Transpose must be list"),
+        (helper.make_node("Transpose", ["x"], ["y"], perm=[0.5, 1.0]), "must be list"),
+        (helper.make_node("Elu", ["x"], ["y"], alpha="x"), "alpha of Elu must be float"),
+        (helper.make_node("Gelu", ["x"], ["y"], approximate=1), "must be str"),
+        (
+            helper.make_node("Loop", ["three", "", "x"], ["y"], body=0.5),
+            "Loop needs a graph, received a float",
+        ),
+    ],
+)
+def test_attributes_of_another_kind_are_refused(node: Any, words: str) -> None:
+    model = model_of([node], {"x": (2, 3)}, ["y"], {"three": np.array(3)}, opset=20)
+    with pytest.raises(OnnxError, match=words):
+        load(model)(ad.ones(2, 3))
+
+
+@pytest.mark.parametrize("field", ["producer_name", "doc_string", "domain"])
+def test_texts_that_are_none(field: str) -> None:
+    model = perceptron()
+    setattr(model, field, "QQQQ")
+    model.graph.doc_string = "QQQQ"
+    with pytest.raises(OnnxError, match="not UTF-8"):
+        load(model.SerializeToString().replace(b"QQQQ", b"\xff\xfe\xff\xfe"))
+
+
 def test_an_encoded_image_is_decoded_and_nothing_else() -> None:
     """PostScript is an image to Pillow too, and runs another program."""
     images = pytest.importorskip("PIL.Image")

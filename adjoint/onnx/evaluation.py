@@ -19,7 +19,7 @@ from adjoint.engine.core.libraries import need
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import LIMIT, OnnxError, constant
-from adjoint.onnx.table import OPERATORS, Body, Call, Operator
+from adjoint.onnx.table import FITS, OPERATORS, Body, Call, Operator
 from adjoint.onnx.types import Value, value_of
 
 Known = set[str]  # names whose values do not depend on inputs or weights
@@ -131,15 +131,26 @@ def apply(
 ) -> list[Value]:
     """Compute a node with an operator of the table."""
     attributes = attributes_of(node, scope)
-    stray = attributes.keys() - made.names
+    stray = attributes.keys() - made.kinds.keys()
     if stray:
         raise OnnxError(f"onnx: attributes {sorted(stray)} of {node.op_type} are not supported.")
+    for name, value in attributes.items():
+        fits = FITS.get(made.kinds[name])
+        if fits is not None and not fits(value):
+            raise OnnxError(
+                f"onnx: attribute {name} of {node.op_type} must be {made.kinds[name]}, received a "
+                f"{type(value).__name__}."
+            )
     options: dict[str, Any] = dict(attributes)
     if made.wants_call:
         domain = "" if node.domain == "ai.onnx" else node.domain
         wanted = tuple(bool(name) for name in node.output)
 
         def body(graph: Any) -> Body:
+            if not isinstance(graph, need("onnx", "adjoint.onnx").GraphProto):
+                raise OnnxError(
+                    f"onnx: {node.op_type} needs a graph, received a {type(graph).__name__}."
+                )
             return lambda *arguments: run_graph(graph, arguments, environment, scope.inside())
 
         options["call"] = Call(node.op_type, scope.opsets.get(domain, 1), len(wanted), wanted, body)

@@ -75,24 +75,15 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
 
 
 def _texts(model: Any) -> Iterator[Any]:
-    """Every name in a model; what is not UTF-8 is bytes."""
-    yield from (entry.domain for entry in model.opset_import)
-    for function in model.functions:
-        yield from (function.name, function.domain, *function.input, *function.output)
-        yield from _node_texts(function.node)
-    graphs = [model.graph]
-    while graphs:
-        graph = graphs.pop()
-        yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
-        yield from (sparse.values.name for sparse in graph.sparse_initializer)
-        yield from _node_texts(graph.node)
-        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-
-
-def _node_texts(nodes: Any) -> Iterator[Any]:
-    for node in nodes:
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        yield from (text for a in node.attribute for text in (a.name, a.ref_attr_name))
+    """Every text in a model; what is not UTF-8 is bytes."""
+    messages = [model]
+    while messages:
+        for field, value in messages.pop().ListFields():
+            several = not isinstance(value, (str, bytes)) and not hasattr(value, "ListFields")
+            if field.type == field.TYPE_STRING:
+                yield from value if several else (value,)
+            elif field.type == field.TYPE_MESSAGE:
+                messages += value if several else (value,)
 
 
 def opsets(imports: Any) -> dict[str, int]:

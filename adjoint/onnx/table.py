@@ -7,7 +7,7 @@ control flow. What became an input after it was an attribute is one parameter, a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ class Operator:
     """An operator: its function, and what that can take."""
 
     function: Callable[..., Any]
-    names: frozenset[str]  # parameters that an attribute may name
+    kinds: Mapping[str, str]  # parameters that an attribute may name, and what each takes
     wants_call: bool
     moves: bool  # elements are only moved, so that those of any type can be
     draws: bool  # random: never computed once for all
@@ -39,6 +39,20 @@ class Call:
     body: Callable[[Any], Body]
 
 
+def _all(kind: type | tuple[type, ...]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(isinstance(x, kind) for x in value)
+
+
+# By what a parameter takes: whether an attribute of a file is that. Others see for themselves.
+FITS: dict[str, Callable[[Any], bool]] = {
+    "int": lambda value: isinstance(value, int),
+    "float": lambda value: isinstance(value, (int, float)),
+    "str": lambda value: isinstance(value, str),
+    "list[int]": _all(int),
+    "list[float]": _all((int, float)),
+    "list[str]": _all(str),
+}
+
 OPERATORS: dict[tuple[str, str], Operator] = {}
 
 
@@ -49,11 +63,11 @@ def operator(
 
     def enter(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        known = frozenset(
-            name
+        known = {
+            name: str(p.annotation).removesuffix(" | None")
             for name, p in parameters.items()
             if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) and name != "call"
-        )
+        }
         made = Operator(function, known, "call" in parameters, moves, draws)
         for name in names:
             OPERATORS[domain, name] = made
