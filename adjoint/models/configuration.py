@@ -23,7 +23,7 @@ from adjoint.nn.modules.hooks import register_module_parameter_registration_hook
 
 def is_size(value: Any) -> bool:
     """Whether a value is a whole number of at least 1; a truth is none."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _is_number(value: Any) -> bool:

@@ -161,7 +161,8 @@ class LlamaConfig:
                 f"{tuple(table.shape)} and {tuple(gate.shape)}"
             )
         return cls(
-            *table.shape,
+            table.shape[0],
+            table.shape[1],
             gate.shape[0],
             said("n_layers"),
             said("n_heads"),

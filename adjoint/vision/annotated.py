@@ -146,7 +146,7 @@ class _Tree(ElementTree.TreeBuilder):
     def doctype(self, *_: Any) -> None:
         raise ValueError("annotations declare no entities")
 
-    def start(self, tag: str, attrs: dict[str, str]) -> Any:  # type: ignore[override]
+    def start(self, tag: str, attrs: dict[str, str]) -> Any:
         self.depth += 1
         if self.depth > NESTING:
             raise ValueError(f"elements nest deeper than {NESTING} levels")
