@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.signature import signature
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.tree import TreeDef
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
+_PLAIN_CALLS = 3  # that are taken for a beginning: an optimizer that the first call makes
 _LIMIT = 8  # kinds of arguments that are tried before none is any more
 
 
@@ -31,6 +33,14 @@ class Breaks:
         self.name = name
         self.keys: set[Any] = set()  # signatures; None stands for arguments that have none
         self.warned = False
+        self.plain_calls = 0
+
+    def count(self, error: BaseException) -> None:
+        """Count calls that make what keeps state, and are Python's; warn where they go on."""
+        self.plain_calls += isinstance(error, PlainCall)
+        if self.plain_calls > _PLAIN_CALLS and not self.warned:
+            self.warned = True
+            warn_user(f"compile: {self.name} runs as Python again and again: {error}")
 
     def covers(self, leaves: Sequence[Any], structure: TreeDef) -> bool:
         """Whether arguments like these were refused before."""

@@ -130,6 +130,7 @@ class Captured(Recordable):
             if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
+            self.breaks.count(raised.error)
             error: BaseException | None = None if raised.by_program else raised.error
         except RecordingFailed as refused:
             error = refused.__cause__ or refused

@@ -24,18 +24,21 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
+from adjoint.engine.autodiff.tape.node import Node
 from adjoint.engine.capture import arrays as arrays  # fills the tables of functions
 from adjoint.engine.capture import late_arrays
 from adjoint.engine.capture.array_memory import ArrayMemory
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
+from adjoint.engine.capture.looks import LOOKS
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.calls import follow
-from adjoint.engine.capture.python.engine import elements_of
+from adjoint.engine.capture.python.engine import NoEngine, elements_of
+from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.operators import new_parts
-from adjoint.engine.capture.python.plain import MISSING, has, is_plain, same
+from adjoint.engine.capture.python.plain import MISSING, ObjectIdentity, has, is_plain, same
 from adjoint.engine.capture.python.recorder import DrawnNumber
 from adjoint.engine.core.errors import is_ours
 from adjoint.engine.core.operations.record import is_tensor
@@ -64,6 +67,7 @@ _FOLLOWED = tuple(
 )  # fmt: skip
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
+_OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 _SYMBOLS = (HostScalar, Extent, ExtentFloat)
@@ -201,6 +205,8 @@ class TensorEngine:
         recorder = self.recorder
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
+        if isinstance(fn, type) and has(fn, "capture_children"):
+            raise self._is_made(fn)
         given = (*args, *kwargs.values())
         if isinstance(fn, types.FunctionType) and holds_late(given) and not _is_of_late(fn):
             return self._call_with_tensors(fn, args, kwargs)
@@ -212,6 +218,10 @@ class TensorEngine:
             return follow(recorder, fn, args, kwargs)
         for value in given:
             self.declare(value)
+        if args and is_tensor(args[0]) and getattr(fn, "__name__", "") in LOOKS:
+            found = self._look(args[0], fn.__name__)
+            if found is not MISSING:
+                return found
         if getattr(fn, "__name__", "") in ("backward", "grad"):
             self._follow_hooks()
         args = tuple([self._ready(x) for x in args])
@@ -352,9 +362,19 @@ class TensorEngine:
             return
         if is_captured(value):
             return
+        if self.recorder.is_fresh(value):
+            raise self._is_made(type(value))
         self.holders[id(value)] = value
         if has(type(value), "capture_keep"):
             self.restores.append(value.capture_keep())
+
+    def _is_made(self, cls: type) -> PlainCall:
+        """What is said where the function makes an object that says what depends on it."""
+        refusal = self.recorder.refusal = PlainCall(
+            f"{cls.__name__}: it is made in the function, at {self.recorder.line()}, and its state "
+            "is no part of a recording. Make it outside."
+        )
+        return refusal
 
     # -- what objects are ---------------------------------------------------------------------
 
@@ -368,7 +388,7 @@ class TensorEngine:
             return True
         return (
             is_native(cls.__module__)
-            and cls is not HostScalar
+            and cls not in (HostScalar, ObjectIdentity)
             and not issubclass(cls, (dict, list, set))
         )
 
@@ -391,7 +411,22 @@ class TensorEngine:
 
     def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
         """An attribute of one of the framework's objects."""
+        if is_tensor(obj):
+            if name in LOOKS:
+                self._look(obj, name)
+        elif isinstance(obj, Node) and name not in _OF_NODES and obj.sequence <= self.trace.start:
+            raise recorder.refuse(
+                f"{obj.name()}.{name}", "another call's operations may be others",
+                "Look at the tape outside.",
+            )  # fmt: skip
         return getattr(obj, name)
+
+    def _look(self, tensor: Any, name: str) -> Any:
+        """Have the recording depend on what a tensor answers; an address, which is one."""
+        self.trace.look(tensor, LOOKS[name])
+        if name == "data_ptr" and self.trace.was_there(tensor):
+            return LOOKS[name](tensor)
+        return MISSING
 
     def lets_in(self, obj: Any) -> bool:
         """Whether an object may have attributes of the user's: tensors do."""
@@ -436,6 +471,16 @@ class TensorEngine:
         return is_late(value) or self.is_symbol(value)
 
     # -- numbers ------------------------------------------------------------------------------
+
+    def is_given(self, value: Any) -> bool:
+        """Whether a tensor is an argument of the call."""
+        return is_tensor(value) and id(value) in self.trace.positions
+
+    def identified(self, recorder: Any, value: Any) -> None:
+        """Something depends on which object an argument is: that becomes a guard."""
+        if not self.is_given(value):
+            NoEngine.identified(NoEngine(), recorder, value)
+        self.trace.look(value, id)
 
     def moves(self, value: Any) -> bool:
         """Whether a place that holds this may be read at each call: a tensor's."""

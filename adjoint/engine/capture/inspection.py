@@ -9,6 +9,8 @@ from typing import Any
 from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.history import history
 from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.program.recipes import OutsideTensor
+from adjoint.engine.capture.python.plain import short
 from adjoint.engine.capture.retracing import Retraces
 from adjoint.engine.core.html import code, folded
 from adjoint.engine.core.state.timeline import timed_runs
@@ -77,7 +79,8 @@ class Inspection:
         dependence = self.latest.dependence
         lines = [] if dependence is None else [str(guard) for guard in dependence.entries]
         tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
-        return "\n".join([*lines, *tests])
+        looks = [_told(*look) for look in self.latest.looks]
+        return "\n".join([*lines, *tests, *looks])
 
     @property
     def graph(self) -> DataflowGraph:
@@ -115,3 +118,9 @@ class Inspection:
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""
         return to_svg(self.latest.graph, expand)
+
+
+def _told(ref: OutsideTensor, read: Callable[[Any], Any], answer: Any) -> str:
+    """What was asked of a tensor, in words."""
+    whose = "a tensor from outside" if ref.position is None else f"argument {ref.position}"
+    return f"{read.__name__.strip('_')} of {whose} is {short(answer)}"

@@ -17,7 +17,7 @@ from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, need
 from adjoint.engine.capture.program.program import Program, build, note_memory
 from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
-from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import NUMBERS
@@ -182,6 +182,8 @@ class Recordable(Inspection):
                 return None
             except Raised:
                 raise
+            except PlainCall as error:
+                raise Raised(error, by_program=True) from None
             except Exception as error:
                 if isinstance(error, CaptureError):
                     error.__traceback__ = None  # it names the line; the rest is the recorder's

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
@@ -28,9 +31,16 @@ def rebuild(
     root = wrap(storage.buffer)
     root._storage = storage
     out = root if window is None else root.as_strided(*window)
-    out._base = None
     if device != "cpu":
         out = out.to(device)
+    return _finished(out, cls, requires_grad, attributes)
+
+
+def _finished(
+    out: Tensor, cls: type[Tensor], requires_grad: bool, attributes: dict[str, Any]
+) -> Tensor:
+    """A new tensor, no view of another, of its class and with its flag and attributes."""
+    out._base = None
     if cls is not Tensor:
         out = out.as_subclass(cls)
     if requires_grad:
@@ -85,19 +95,39 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if is_meta(self):
         return _copy_of_meta(self, memo)
     key = ("storage", id(self._storage))
-    storage = memo.get(key)  # type: ignore[call-overload]
-    if storage is None:
-        storage = Storage(self._storage.buffer.copy())
-        memo[key] = storage  # type: ignore[index]
+    root = memo.get(key)  # type: ignore[call-overload]
+    if root is None:
+        root = _copied(self) if CONTEXT.capture is None else _copy_recorded(self)
+        memo[key] = root  # type: ignore[index]
         memo.setdefault(id(memo), []).append(self._storage)  # keep ids unique
-    out = rebuild(type(self), storage, _shown(self), "cpu", self._requires_grad, {})
+    window = _shown(self)
+    with CONTEXT.having(grad_enabled=False):
+        shown = root.detach() if window is None else root.as_strided(*window)
+    out = _finished(shown, type(self), self._requires_grad, {})
     memo[id(self)] = out
-    if self._grad_meta is not None and self._grad_meta.grad is not None:
-        meta_of(out).grad = deepcopy(self._grad_meta.grad, memo)
-    import copy
-
+    grad = self.grad
+    if grad is not None:
+        meta_of(out).grad = deepcopy(grad, memo)
     out.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return out
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy of the whole storage of a tensor."""
+    return wrap(tensor._storage.buffer.copy())
+
+
+def _copy_recorded(tensor: Tensor) -> Tensor:
+    """The same while a function is recorded: each call copies what is there then."""
+    if tensor._storage.buffer is None:
+        root: Tensor = CONTEXT.capture.root_tensor(tensor._storage)
+        return root
+    if not tensor._chain:
+        whole = tensor.detach()
+    else:
+        whole = wrap(tensor._storage.buffer)
+        whole._storage = tensor._storage
+    return whole.clone(memory_format=contiguous_format)
 
 
 def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:

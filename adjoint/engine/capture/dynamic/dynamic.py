@@ -22,7 +22,7 @@ from typing import Any
 
 from adjoint.engine.capture.dynamic.instances import difference, instance, resized
 from adjoint.engine.capture.program.program import Program
-from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
@@ -177,7 +177,7 @@ class Families:
             found: Family | str = self.refused.get(refusal, "")
             try:
                 found = found or self._record(key, dims, leaves, record, wanted)
-            except (OnlyOnce, Raised):
+            except (OnlyOnce, PlainCall, Raised):
                 return None
             except Exception as error:  # the ordinary way may still succeed, or say what is wrong
                 found = f"recording it so failed: {type(error).__name__}: {error}"

@@ -28,6 +28,7 @@ from adjoint.engine.capture.program.sharing import (
 )
 from adjoint.engine.capture.python import Guards, Observation
 from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.capture.python.plain import same
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.state.context import CONTEXT, INFERENCE_VERSION
@@ -68,6 +69,7 @@ class Program:
     recipes: list[Recipe]
     roots: list[Root]
     writes: list[tuple[Source, int]]
+    write_counts: list[int]  # how often each of them was written to
     grads: list[tuple[OutsideTensor, int]]  # tensors and the recipes of their new gradients
     result_grads: list[tuple[int, int]]  # the same for results, by their recipes
     retained: list[int]  # results that keep the gradients that arrive at them
@@ -97,6 +99,8 @@ class Program:
     )  # arguments reached otherwise too
     # Of arguments that are put on the tape, whether and of what they are views.
     bases: list[tuple[int, Tensor | None]] = field(default_factory=list)
+    # What the function asked tensors, and the answers; set after the trace.
+    looks: list[tuple[OutsideTensor, Callable[[Any], Any], Any]] = field(default_factory=list)
     apart: frozenset[int] = frozenset()  # tensors it reaches that are no arguments, by id
     once: bool = False  # whether it stands for no other call: Note [tapes from outside]
     # Nodes from outside that backward went through, as the first call leaves them.
@@ -138,6 +142,9 @@ class Program:
             return False
         for position, base in self.bases:
             if base_of(leaves[position]) is not base:
+                return False
+        for ref, read, answer in self.looks:
+            if not same(read(ref.of(leaves)), answer):
                 return False
         for slot in self.numbers:
             slot.value = leaves[slot.place]
@@ -245,10 +252,10 @@ class Program:
             if python is not None:
                 python.put_back()
             raise Raised(error, by_program=True) from None
-        for storage in plan.written:
-            storage.version += 1
-        for source in plan.written_others:
-            source.storage(leaves).version += 1
+        for storage, count in plan.written:
+            storage.version += count
+        for source, count in plan.written_others:
+            source.storage(leaves).version += count
         for k, strides in plan.layouts:
             results[k] = laid_out(results[k], strides)
         roots = wrap_all([results[k] for k in plan.root_outputs])
@@ -436,8 +443,9 @@ class PreparedCall:
         written = [s for s, _ in program.writes]
         states = [s for s in written if isinstance(s, State)]
         self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
-        self.written = [s.held for s in states]
-        self.written_others = [s for s in written if not isinstance(s, State)]
+        counted = list(zip(written, program.write_counts, strict=True))
+        self.written = [(s.held, n) for s, n in counted if isinstance(s, State)]
+        self.written_others = [(s, n) for s, n in counted if not isinstance(s, State)]
         self.layouts = [(r.output, r.strides) for r in program.roots if r.strides is not None]
         self.root_outputs = [root.output for root in program.roots]
         self.special = bool(program.places) or program.derivative is not None
@@ -514,11 +522,12 @@ def build(
     results = [outputs.recipe(x) for x in flat]
     rebound = [(outputs.ref(t), outputs.recipe(shown), how) for t, shown, how in trace.rebound]
     effects = Effects(trace, outputs)
-    writes: list[tuple[Source, int]] = [
-        (cell.source, outputs.index(cell.value))
+    changed = [
+        (cell.source, outputs.index(cell.value), _times_written(trace, cell.storage))
         for cell in trace.cells.values()
         if cell.source is not None and cell.value is not cell.initial
     ]
+    writes = [(source, output) for source, output, _ in changed]
     outputs.finish()
     written = {s.held.identity for s, _ in writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)
@@ -537,6 +546,7 @@ def build(
         recipes=outputs.recipes,
         roots=outputs.roots,
         writes=writes,
+        write_counts=[count for _, _, count in changed],
         grads=effects.grads,
         result_grads=effects.result_grads,
         retained=[
@@ -562,9 +572,15 @@ def build(
         states=states,
         python=python,
         derivative=derivative,
+        looks=[(outputs.ref(t), read, None) for t, read in trace.looks.values()],
         catches=observation.recorder.catches,
         once=once,
     )
+
+
+def _times_written(trace: Trace, storage: Storage) -> int:
+    """How often the function wrote to a storage from outside, as its version tells."""
+    return max(storage.version - trace.versions.get(storage, storage.version), 1)
 
 
 def note_memory(program: Program, trace: Trace, leaves: Sequence[Any]) -> None:
@@ -572,6 +588,7 @@ def note_memory(program: Program, trace: Trace, leaves: Sequence[Any]) -> None:
     program.pattern = alias_pattern(leaves, program.states)
     grads = [grad for grad in trace.grads_seen.values() if grad is not None]
     program.grad_pattern = grad_pattern(leaves, program.states, grads)
+    program.looks = [(ref, read, read(ref.of(leaves))) for ref, read, _ in program.looks]
     program.bases = bases([ref for ref, _ in program.places], leaves)
 
 

@@ -12,6 +12,7 @@ from adjoint.engine.capture.given import Path, containers, follow, holds_one
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
+from adjoint.engine.capture.python.plain import ObjectIdentity
 from adjoint.engine.capture.python.rebuilding import CallObjects
 from adjoint.engine.capture.python.recorder import Effect, keep
 from adjoint.engine.core.errors import CaptureError
@@ -144,4 +145,5 @@ def _is_tree(recorder: Any, result: Any) -> bool:
 
 
 def _is_made(recorder: Any, value: Any) -> bool:
-    return bool(recorder.is_fresh(value) or recorder.engine.is_symbol(value))
+    own = recorder.is_fresh(value) or recorder.engine.is_symbol(value)
+    return bool(own or type(value) is ObjectIdentity)

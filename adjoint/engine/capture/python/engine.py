@@ -30,6 +30,12 @@ class Engine(Protocol):
     def owns(self, value: Any) -> bool:
         """Whether a value is the engine's (a tensor): its attributes and operators run natively."""
 
+    def is_given(self, value: Any) -> bool:
+        """Whether a value of the engine's is an argument of the call."""
+
+    def identified(self, recorder: Any, value: Any) -> None:
+        """Something depends on which object an argument of the call is."""
+
     def moves(self, value: Any) -> bool:
         """Whether a place that holds this may be read at each call."""
 
@@ -137,6 +143,12 @@ class NoEngine:
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one."""
 
+    def is_given(self, value: Any) -> bool:
+        return False
+
+    def identified(self, recorder: Any, value: Any) -> None:
+        raise _of_argument(recorder, value)
+
     def moves(self, value: Any) -> bool:
         return False
 
@@ -226,6 +238,13 @@ class NoEngine:
 
     def concrete(self, value: Any) -> Any:
         return value.pin() if type(value) is Symbol else value
+
+
+def _of_argument(recorder: Any, value: Any) -> Any:
+    return recorder.refuse(
+        f"the identity of a {type(value).__name__} that is an argument",
+        "it is another object at each call", "Compare objects, or their contents.",
+    )  # fmt: skip
 
 
 def elements_of(value: Any) -> Any:

@@ -17,6 +17,10 @@ class Refusal(CaptureError):
         self.what, self.why, self.remedy, self.line = what, why, remedy, line
 
 
+class PlainCall(CaptureError):
+    """This call is Python's: it makes an object that keeps state, as a first call may."""
+
+
 class Raised(Exception):
     """The function raises an exception: Python is to do the call (Note [exceptions])."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .calling import is_python
 from .locations import Answer
-from .plain import BY_IDENTITY, FIXED, can_change, is_a, is_plain
+from .plain import BY_IDENTITY, FIXED, ObjectIdentity, can_change, is_a, is_plain
 from .recorder import Recorder
 
 _SEQUENCES = (list, tuple, deque)
@@ -62,6 +62,9 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
         return value
     if recorder.engine.is_symbol(value):
         return recorder.concrete(value)
+    if kind is ObjectIdentity:
+        recorder.identified(value)
+        return int(value)
     if kind is tuple:
         if shallow or all(type(x) in FIXED for x in value):
             return value

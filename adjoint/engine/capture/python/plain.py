@@ -42,6 +42,19 @@ BY_IDENTITY = (
 )
 
 
+class ObjectIdentity(int):
+    """The identity of an object of this call: good as a key, of no meaning to another call."""
+
+    of: Any
+
+    @classmethod
+    def made(cls, obj: Any) -> ObjectIdentity:
+        """That of an object, which it keeps."""
+        found = cls(id(obj))
+        found.of = obj
+        return found
+
+
 def is_a(value: object, kinds: Any) -> bool:
     """`isinstance` by the class alone: asking an object for it would run the user's code."""
     return issubclass(type(value), kinds)

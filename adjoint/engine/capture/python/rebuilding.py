@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import Refusal
-from .plain import FIXED, MISSING, can_change, is_a, is_plain
+from .plain import FIXED, MISSING, ObjectIdentity, can_change, is_a, is_plain
 from .recorder import Recorder, cell_value, set_cell
 
 
@@ -121,6 +121,8 @@ class Describer:
             return ReadNumber(recorder.engine.reader(value))
         if kind is tuple:
             return self._tuple(value, tuple)
+        if kind is ObjectIdentity:
+            return Frozen(id(value), lambda made: id(made[0]), (self.recipe(value.of),))
         if is_plain(value) or kind in FIXED or value is MISSING:
             return Same(value)
         if kind is slice:
@@ -333,8 +335,6 @@ def _number(describer: Describer, value: Any) -> Recipe:
     base: Any = next(c for c in (int, float, str, bytes, complex) if is_a(value, c))
     if not can_change(kind):
         return Same(value)  # of a class of C's: nobody changes it
-    if kind.__name__ == "Identity" and kind.__module__ == f"{__package__}.c.functions":
-        raise describer.refuse(value)
     plain = base(value)
     return _instance(describer, value, lambda: base.__new__(kind, plain))
 

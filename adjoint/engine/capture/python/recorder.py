@@ -31,7 +31,7 @@ from .locations import (
     Table,
     members,
 )
-from .plain import MISSING, NUMBERS, PLAIN, can_change, is_a
+from .plain import MISSING, NUMBERS, PLAIN, ObjectIdentity, can_change, is_a
 from .ways import Ways
 
 if TYPE_CHECKING:
@@ -139,6 +139,15 @@ class Recorder:
         """Whether somebody outside could change what is in this object."""
         return not (id(value) in self.fresh or id(value) in self.given)
 
+    def is_given(self, value: Any) -> bool:
+        """Whether this is an argument of the call: another object at the next one."""
+        return id(value) in self.given or self.engine.is_given(value)
+
+    def identified(self, identity: ObjectIdentity) -> None:
+        """Something depends on which object this is."""
+        if not self.is_fresh(identity.of):
+            self.engine.identified(self, identity.of)
+
     # -- reads --------------------------------------------------------------------------------
 
     def read(self, place: Location, value: Any) -> Any:
@@ -162,6 +171,8 @@ class Recorder:
         return value
 
     def _add(self, token: tuple[Any, ...], place: Location, value: Any) -> None:
+        if type(place.key) is ObjectIdentity:
+            self.identified(place.key)
         frames = self.frames
         where = (frames[-1].code, frames[-1].pc - 1) if frames else None
         self.guards[token] = Guard(place, value, where, self.ways)

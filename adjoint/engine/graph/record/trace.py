@@ -143,6 +143,8 @@ class Trace(Streams):
         # Told of each test of host numbers: it may refuse.
         self.before_host_guard: Callable[[HostScalar], None] | None = None
         self.counts: dict[Tensor, int] = {}  # counter -> how often it was advanced
+        # What the function asked tensors from outside that signatures do not say.
+        self.looks: dict[tuple[int, Any], tuple[Tensor, Callable[[Any], Any]]] = {}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -529,6 +531,11 @@ class Trace(Streams):
         if grad is not None:
             self.grad_of[grad._storage] = tensor
         return grad
+
+    def look(self, tensor: Tensor, read: Callable[[Any], Any]) -> None:
+        """Have the recording depend on what `read` says of a tensor, if it is from outside."""
+        if id(tensor) in self.positions or self.was_there(tensor):
+            self.looks.setdefault((id(tensor), read), (tensor, read))
 
     # -- the host -----------------------------------------------------------------------------
 

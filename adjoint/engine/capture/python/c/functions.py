@@ -21,7 +21,7 @@ from adjoint.engine.capture.python import attributes, classes, items, iteration,
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.plain import MISSING, PLAIN, is_a, is_plain
+from adjoint.engine.capture.python.plain import MISSING, PLAIN, ObjectIdentity, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .texts import WrittenText, text
@@ -281,12 +281,9 @@ def _hash(recorder: Recorder, value: Any, /) -> Any:
     return hash(operators.hashable(recorder, value))
 
 
-class ObjectIdentity(int):
-    """The identity of an object: good as a key, of no meaning to another call."""
-
-
 def _id(recorder: Recorder, value: Any, /) -> int:
-    return ObjectIdentity(id(value)) if recorder.is_fresh(value) else id(value)
+    own = recorder.is_fresh(value) or recorder.is_given(value)
+    return ObjectIdentity.made(value) if own else id(value)
 
 
 def _abs(recorder: Recorder, value: Any, /) -> Any:

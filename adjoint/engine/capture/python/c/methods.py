@@ -265,7 +265,10 @@ def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
     if found is not object.__reduce__:
         return call(recorder, found, (obj,), {})
     made_otherwise = any(hasattr(cls, name) for name in ("__getnewargs__", "__getnewargs_ex__"))
-    in_python = all(base.__flags__ & HEAP_TYPE for base in cls.__mro__[:-1])
+    by_items = next((kind for kind in (list, dict) if is_a(obj, kind)), None)
+    in_python = all(
+        base.__flags__ & HEAP_TYPE or base is by_items for base in cls.__mro__[:-1]
+    )
     if made_otherwise or not in_python or copyreg._slotnames(cls):  # type: ignore[attr-defined]
         raise recorder.refuse(
             f"copying a {cls.__name__}", "only its class knows what it is made of",
@@ -273,13 +276,17 @@ def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
         )  # fmt: skip
     getter = attributes.class_lookup(recorder, cls, "__getstate__")
     if getter is getattr(object, "__getstate__", MISSING) or getter is MISSING:
-        table = attributes.get(recorder, obj, "__dict__")
-        state = (
-            call(recorder, dict.copy, (table,), {}) if operators.truth(recorder, table) else None
-        )
+        table = recorder.attributes(obj)
+        full = table is not None and operators.truth(recorder, table)
+        state = call(recorder, dict.copy, (table,), {}) if full else None
     else:
         state = call(recorder, getter, (obj,), {})
-    return copyreg.__newobj__, (cls,), state, None, None  # type: ignore[attr-defined]
+    listed = iteration.iterator(recorder, obj) if by_items is list else None
+    pairs = None
+    if by_items is dict:
+        items_of = attributes.get(recorder, obj, "items")
+        pairs = iteration.iterator(recorder, call(recorder, items_of, (), {}))
+    return copyreg.__newobj__, (cls,), state, listed, pairs  # type: ignore[attr-defined]
 
 
 def _type_call(recorder: Recorder, cls: type, /, *args: Any, **kwargs: Any) -> Any:

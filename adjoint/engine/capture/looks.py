@@ -1,0 +1,64 @@
+"""What a tensor can be asked that neither its signature nor its value says: guarded where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.program.sharing import base_of
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.tensor.tensor import Tensor
+
+
+def _base(tensor: Tensor) -> Any:
+    return base_of(tensor)
+
+
+def _is_view(tensor: Tensor) -> bool:
+    return tensor._base is not None
+
+
+def _version(tensor: Tensor) -> int:
+    return tensor._storage.version
+
+
+def _offset(tensor: Tensor) -> Any:
+    return tensor.storage_offset()
+
+
+def _memory(tensor: Tensor) -> Any:
+    """Where the storage begins, and how long it is."""
+    buffer = tensor._storage.buffer
+    return None if buffer is None else (HOOKS.array.address(buffer), buffer.nbytes)
+
+
+def _address(tensor: Tensor) -> Any:
+    array = tensor._array
+    return HOOKS.array.address(array) if array.size else 0
+
+
+def _node(tensor: Tensor) -> Any:
+    """The kind of node that made it, and which of its results it is."""
+    node = tensor.grad_fn
+    return None if node is None else (node.name(), tensor._nr)
+
+
+def _retains(tensor: Tensor) -> Any:
+    meta = tensor._grad_meta
+    return meta is not None and meta.retains_grad is not None
+
+
+LOOKS: dict[str, Callable[[Tensor], Any]] = {
+    "_base": _base,
+    "_is_view": _is_view,
+    "_version": _version,
+    "is_inference": _version,
+    "storage_offset": _offset,
+    "untyped_storage": _memory,
+    "storage": _memory,
+    "data_ptr": _address,
+    "const_data_ptr": _address,
+    "grad_fn": _node,
+    "output_nr": _node,
+    "retains_grad": _retains,
+}
