@@ -230,7 +230,9 @@ class TensorEngine:
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
-        if isinstance(result, (list, dict, set, tuple)) and sys.getrefcount(result) <= 2:
+        if isinstance(result, (list, dict, set, tuple)) and (
+            sys.getrefcount(result) <= 2 or self._holds_new(result)
+        ):
             recorder.new(result)
             new_parts(recorder, result)
         elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(
@@ -238,6 +240,13 @@ class TensorEngine:
         ):
             recorder.new(result)
         return result
+
+    def _holds_new(self, container: Any) -> bool:
+        """Whether a container of the framework's holds a tensor of this recording: it is new."""
+        if id(container) in self.recorder.journal.copies:
+            return False
+        held = container.values() if isinstance(container, dict) else container
+        return any(is_tensor(x) and self.is_new(x) for x in held)
 
     def _call_with_tensors(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the framework with arrays of each call as tensors."""

@@ -139,6 +139,8 @@ def _variation(name: str, parts: list[Any]) -> list[str]:
         found.append(f"the strides of {name} vary")
     if len({p[2] for p in parts}) > 1:
         found.append(f"requires_grad of {name} varies")
+    if len(kinds := list(dict.fromkeys(p[5].__name__ for p in parts))) > 1:
+        found.append(f"the class of {name} is {_some(kinds)}")
     return found
 
 

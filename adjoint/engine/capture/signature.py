@@ -76,7 +76,7 @@ def signature(
             first = next(i for i, other in enumerate(leaves) if other is leaf)
             window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape), first)
         flag = leaf.requires_grad and (_IS_LEAF if leaf.is_leaf else _IS_RESULT)
-        parts.append((leaf._spec, leaf.stride(), flag, group, window))
+        parts.append((leaf._spec, leaf.stride(), flag, group, window, type(leaf)))
     return (structure, tuple(parts), modes())
 
 

@@ -28,6 +28,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
 from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.tensor.tensor import Tensor
 
 _KEPT = 16  # families of one function
 UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
@@ -310,10 +311,10 @@ def _comparable(a: Any, b: Any) -> bool:
 
 
 def _simple(key: Any) -> bool:
-    """Whether every tensor is row-major and on memory of its own."""
+    """Whether every tensor is an ordinary one, row-major and on memory of its own."""
     tensors = [p for p in key[1] if isinstance(p[0], Spec)]
     return len({p[3] for p in tensors}) == len(tensors) and all(
-        p[1] == contiguous_strides(p[0].shape) for p in tensors
+        p[1] == contiguous_strides(p[0].shape) and p[5] is Tensor for p in tensors
     )
 
 

@@ -97,7 +97,8 @@ def follow(
     if frame.plan.catches and not recorder.engine.keeps_function(fn):
         recorder.catches = True
     if frame.run() is GENERATOR:
-        return recorder.new(frame.generator())
+        return recorder.new_generator(frame.generator())
+    frame.fast.clear()  # what only its variables held is gone
     return frame.value
 
 

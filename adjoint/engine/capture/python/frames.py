@@ -167,6 +167,8 @@ def _drive(frame: Frame) -> Generator[Any, Any, Any]:
         try:
             sent = yield value
         except BaseException as caught:
+            if frame.recorder.is_over:
+                raise
             thrown = caught
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,14 +89,40 @@ class Observation:
         """How calls do this again; asked for before rolling back, while objects are as they are."""
         describer = Describer(self.recorder, engines)
         effects = []
-        for effect in self.recorder.effects:
+        for at, effect in enumerate(self.recorder.effects):
             describer.line = effect.line
-            effects.append(Redo(effect.do, tuple(map(describer.recipe, effect.args))))
+            try:
+                args = tuple(map(describer.recipe, effect.args))
+            except (CaptureError, RuntimeError):  # what is kept for a while need not be made
+                last = _overwriting(self.recorder.effects, at)
+                if last is None:
+                    raise
+                args = tuple(map(describer.recipe, last.args))
+            effects.append(Redo(effect.do, args))
         describer.line = "the result"
         error = None if self.error is None else describer.recipe(self.error)
         return Replay(
             list(self.recorder.draws), tuple(effects), describer.recipe(self.result), error
         )
+
+
+_STORES = (dict.__setitem__, OrderedDict.__setitem__)
+
+
+def _overwriting(effects: list[Effect], at: int) -> Effect | None:
+    """The next write to the key of a dict that an effect writes to; None if it may be seen."""
+    effect = effects[at]
+    if effect.do not in _STORES:
+        return None
+    owner, key, _ = effect.args
+    for other in effects[at + 1 :]:
+        if not other.args or other.args[0] is not owner:
+            continue
+        if other.do is not effect.do:
+            return None
+        if type(other.args[1]) is type(key) and other.args[1] == key:
+            return other
+    return None
 
 
 def observe(

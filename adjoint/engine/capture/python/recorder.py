@@ -6,6 +6,8 @@ before becomes an effect. Objects made by the observed code itself are fresh: th
 
 from __future__ import annotations
 
+import _thread
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -109,6 +111,7 @@ class Recorder:
         self.ahead: dict[int, Ahead] = {}  # iterators from outside that were taken from
         self.met_moving: set[Location] = set()
         self.most_frames = 1000
+        self.is_over = False
         self.catches = False  # whether observed code may end exceptions
         self.kept: list[Any] = []  # so that ids stay unique
         self.shared: dict[Any, Any] = {}  # what handlers keep for the whole recording
@@ -129,6 +132,12 @@ class Recorder:
     def new(self, value: Any) -> Any:
         """Note that the observed code made this object."""
         self.fresh[id(value)] = value
+        return value
+
+    def new_generator(self, value: Any) -> Any:
+        """Note a generator of observed code, which is closed when nobody holds it any more."""
+        number, fresh = id(value), self.fresh
+        fresh[number] = weakref.ref(value, lambda gone: fresh.pop(number, None))
         return value
 
     def is_fresh(self, value: Any) -> bool:
@@ -299,10 +308,11 @@ class Recorder:
     def attributes(self, obj: Any) -> dict[Any, Any] | None:
         """The dict of an object's attributes, if it has one."""
         cls = type(obj)
-        if not cls.__dictoffset__:
+        by_thread = is_a(obj, _thread._local)
+        if not cls.__dictoffset__ and not by_thread:
             return None
         try:
-            table = object.__getattribute__(obj, "__dict__")
+            table = obj.__dict__ if by_thread else object.__getattribute__(obj, "__dict__")
         except AttributeError:
             return None
         if type(table) is not dict and not is_a(table, dict):
@@ -315,6 +325,8 @@ class Recorder:
             self.fresh[id(table)] = table
         elif id(obj) in self.given:
             self.given = {**self.given, id(table): self.given[id(obj)]}
+        elif by_thread:
+            self.guard(Answer(getattr, (obj, "__dict__")), table)
         else:
             self.guard(Table(obj), table)
         return table
@@ -404,6 +416,7 @@ class Recorder:
         held: tuple[Any, ...] = (
             self.kept, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
         )  # fmt: skip
+        self.is_over = True
         for met in held:
             met.clear()
 
