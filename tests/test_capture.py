@@ -426,7 +426,7 @@ def test_a_written_constant_is_no_longer_known() -> None:
     def step(x: Any) -> Any:
         sizes = ad.tensor([1, 2])
         sizes[0] = x
-        return sizes.tolist()
+        return [size + 1 for size in sizes.tolist()]
 
     with pytest.raises(RuntimeError, match="tolist"):
         capture(step)(ad.tensor(1))
@@ -457,7 +457,7 @@ def test_what_cannot_be_recorded_leaves_everything_as_it_was() -> None:
         (w * w).sum().backward()
         w.grad = None
         buffer.requires_grad_()
-        return float(w.sum())
+        return float(w.sum()) > 0
 
     with pytest.raises(RuntimeError, match="value of a tensor"):
         step(data(0))
@@ -508,7 +508,7 @@ def loop(x: Any) -> Any:
 
 
 def number(x: Any) -> Any:
-    return x * x.max().item()  # line
+    return ad.full((3,), x.max().item())  # line
 
 
 def size(x: Any) -> Any:

@@ -30,6 +30,18 @@ from adjoint.engine.capture import late_arrays
 from adjoint.engine.capture.array_memory import ArrayMemory
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
+from adjoint.engine.capture.late_values import (
+    LATE,
+    LateValue,
+    carries,
+    extreme,
+    is_late_value,
+    joined,
+    late_text,
+    late_value,
+    text_of,
+    with_elements,
+)
 from adjoint.engine.capture.looks import LOOKS
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.calls import follow
@@ -40,7 +52,7 @@ from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.operators import new_parts
 from adjoint.engine.capture.python.plain import MISSING, ObjectIdentity, has, is_plain, same
 from adjoint.engine.capture.python.recorder import DrawnNumber
-from adjoint.engine.core.errors import is_ours
+from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.places import (
     MODULE_CALLS,
@@ -50,6 +62,7 @@ from adjoint.engine.core.places import (
     module_path,
     place_now,
 )
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
@@ -70,7 +83,7 @@ _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
-_SYMBOLS = (HostScalar, Extent, ExtentFloat)
+_SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
 
 
@@ -208,6 +221,9 @@ class TensorEngine:
         if isinstance(fn, type) and has(fn, "capture_children"):
             raise self._is_made(fn)
         given = (*args, *kwargs.values())
+        if any(map(is_late_value, given)):
+            args, kwargs = with_elements(fn, args, kwargs)
+            given = args
         if isinstance(fn, types.FunctionType) and holds_late(given) and not _is_of_late(fn):
             return self._call_with_tensors(fn, args, kwargs)
         if (
@@ -226,7 +242,13 @@ class TensorEngine:
             self._follow_hooks()
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
-        result = self._closed(fn)(*args, **kwargs)
+        try:
+            result = self._closed(fn)(*args, **kwargs)
+        except CaptureError as error:
+            found = self._later(fn, args, kwargs, error)
+            if found is None:
+                raise
+            return found
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
@@ -240,6 +262,18 @@ class TensorEngine:
         ):
             recorder.new(result)
         return result
+
+    def _later(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: CaptureError
+    ) -> LateValue | None:
+        """What stands for a tensor's value that was asked for and is known at a call's end."""
+        if kwargs or not args or not is_tensor(args[0]) or CONTEXT.capture is not self.trace:
+            return None
+        text = text_of(fn)
+        if text is not None:
+            return late_text(text, args, error)
+        name = getattr(fn, "__name__", "")
+        return late_value(name, args[0], error) if name in LATE and len(args) == 1 else None
 
     def _holds_new(self, container: Any) -> bool:
         """Whether a container of the framework's holds a tensor of this recording: it is new."""
@@ -547,12 +581,16 @@ class TensorEngine:
 
     def carries(self, value: Any, name: str) -> bool:
         """Whether an operator of a symbol gives another one: of sizes only arithmetic does."""
+        if is_late_value(value):
+            return carries(value, name)
         if isinstance(value, HostScalar):
             return name not in ("matmul", "divmod")
         return name in (_OF_SIZES if isinstance(value, Extent) else _OF_QUOTIENTS)
 
     def concrete(self, value: Any) -> Any:
         """The number itself, which the recording then depends on."""
+        if is_late_value(value):
+            return value.pin()
         if isinstance(value, HostScalar):
             number = value.get()
             return float(value) if isinstance(number, float) else int(value)
@@ -570,9 +608,25 @@ class TensorEngine:
         """The number a symbol stands for now."""
         if isinstance(value, HostScalar):
             return value.get()
+        if is_late_value(value):
+            return value.sample()
         if is_late(value):
             return value.value
         return int(value) if isinstance(value, Extent) else float(value)
+
+    def written(self, fn: Callable[..., Any], value: Any, *options: Any) -> Any:
+        """The text of a symbol; it may come to be known at a call's end."""
+        if is_late_value(value):
+            return value.written(fn, *options)
+        return fn(self.concrete(value), *options)
+
+    def joined(self, parts: list[Any]) -> Any:
+        """Texts put together."""
+        return joined(parts) if any(map(is_late_value, parts)) else "".join(parts)
+
+    def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
+        """The least or greatest of numbers, some of which a call's end shows."""
+        return extreme(fn, values) if any(map(is_late_value, values)) else MISSING
 
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function of numbers, put off to each call."""
@@ -584,6 +638,8 @@ class TensorEngine:
         """`int` or `float` of a symbol."""
         if isinstance(value, HostScalar):
             return value if type(value.get()) is cls else HostScalar.computed(cls, value)
+        if is_late_value(value) and (value.kind is cls or (cls is float and value.kind is int)):
+            return value if value.kind is cls else value.then(float, (value,), float)
         if cls is int and isinstance(value, Extent):
             return value
         return cls(self.concrete(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -178,16 +179,19 @@ def _suffixes(tensor: Tensor) -> list[str]:
         found.append(f"size={tuple(tensor.shape)}")
     if (tensor.dtype is not default) if empty or meta else not plain:
         found.append(f"dtype={tensor.dtype}")
+    return found + tape_remarks(tensor)
+
+
+def tape_remarks(tensor: Tensor) -> list[str]:
+    """What is said of a tensor's place on the tape."""
     node = tensor.grad_fn
     if node is not None:
-        found.append(f"grad_fn=<{node.name()}>")
-    elif tensor.requires_grad:
-        found.append("requires_grad=True")
-    return found
+        return [f"grad_fn=<{node.name()}>"]
+    return ["requires_grad=True"] if tensor.requires_grad else []
 
 
-def to_string(tensor: Tensor, prefix: str = "tensor(") -> str:
-    """The tensor as PyTorch prints it."""
+def to_string(tensor: Tensor, prefix: str = "tensor(", remarks: Sequence[str] = ()) -> str:
+    """The tensor as PyTorch prints it; `remarks` come last."""
     if is_meta(tensor):
         return with_suffixes(f"{prefix}...", _suffixes(tensor), len(prefix)) + ")"
     if CONTEXT.capture is not None and CONTEXT.capture.observed and known(tensor) is None:
@@ -195,7 +199,8 @@ def to_string(tensor: Tensor, prefix: str = "tensor(") -> str:
     if type(tensor._array) is Window:
         return f"{prefix}<{tensor._spec}, a traced value>)"
     indent = len(prefix)
-    return with_suffixes(prefix + body_of(tensor, indent), _suffixes(tensor), indent) + ")"
+    suffixes = [*_suffixes(tensor), *remarks]
+    return with_suffixes(prefix + body_of(tensor, indent), suffixes, indent) + ")"
 
 
 def body_of(tensor: Tensor, indent: int) -> str:

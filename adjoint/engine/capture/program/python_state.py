@@ -9,11 +9,12 @@ from typing import Any
 from adjoint.engine.capture.arrays import array_recipe
 from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import Path, containers, follow, holds_one
+from adjoint.engine.capture.late_values import is_late_value
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.plain import ObjectIdentity
-from adjoint.engine.capture.python.rebuilding import CallObjects
+from adjoint.engine.capture.python.rebuilding import CallObjects, Frozen, ReadNumber, Same
 from adjoint.engine.capture.python.recorder import Effect, keep
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
@@ -88,6 +89,9 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
     def known(value: Any) -> Any:
         if is_tensor(value):
             return Output(outputs.recipe(value))
+        if is_late_value(value):
+            fn, parts = value.fn, tuple(map(part, value.args))
+            return Frozen(id(value), lambda made: fn(*made), parts)
         array = array_recipe(recorder, value)
         if array is not None:
             return array
@@ -99,6 +103,11 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
         if id(value) not in engine.given_paths:
             return None
         return wanted.setdefault(id(value), Output(-len(wanted) - 1))
+
+    def part(value: Any) -> Any:
+        if is_tensor(value) or is_late_value(value):
+            return known(value)
+        return ReadNumber(engine.reader(value)) if engine.is_symbol(value) else Same(value)
 
     recorder.effects[:] = [e for e in recorder.effects if not _left_by_body(recorder, e)]
     replay = observation.replay(known)

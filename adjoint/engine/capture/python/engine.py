@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .locations import Answer
-from .plain import is_a, is_plain, same
+from .plain import MISSING, is_a, is_plain, same
 from .symbols import Symbol, computed, value_of
 
 
@@ -83,6 +83,15 @@ class Engine(Protocol):
 
     def keeps_function(self, fn: Any) -> bool:
         """Whether nobody gives a function other code or defaults."""
+
+    def written(self, fn: Callable[..., Any], value: Any, *options: Any) -> Any:
+        """The text of a symbol, by `str`, `repr` or `format`."""
+
+    def joined(self, parts: list[Any]) -> Any:
+        """Texts put together."""
+
+    def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
+        """The least or greatest of values that only a call's end shows; MISSING of others."""
 
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function of numbers and symbols, put off to each call; MISSING if it cannot be."""
@@ -198,6 +207,15 @@ class NoEngine:
 
     def keeps_function(self, fn: Any) -> bool:
         return False
+
+    def written(self, fn: Callable[..., Any], value: Any, *options: Any) -> Any:
+        return fn(self.concrete(value), *options)
+
+    def joined(self, parts: list[Any]) -> Any:
+        return "".join(parts)
+
+    def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
+        return MISSING
 
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return computed(fn, *args)

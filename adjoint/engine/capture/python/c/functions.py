@@ -69,7 +69,11 @@ def _extreme(name: str, sign: str) -> Handler:
             raise TypeError(
                 f"Cannot specify a default for {name}() with multiple positional arguments"
             )
-        values = args if len(args) > 1 else _iterate(recorder, args[0])
+        values = list(args if len(args) > 1 else _iterate(recorder, args[0]))
+        if key is None and any(map(recorder.engine.is_symbol, values)):
+            chosen = recorder.engine.chosen(min if sign == "lt" else max, values)
+            if chosen is not MISSING:
+                return chosen
         found: Any = MISSING
         rank: Any = None
         for value in values:
@@ -252,7 +256,7 @@ def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:
     if type(value) in PLAIN:
         return format(value, spec)
     if recorder.engine.is_symbol(value):
-        return format(recorder.concrete(value), spec)
+        return recorder.engine.written(format, value, spec)
     found = operators.method_of(recorder, value, "__format__")
     if is_python(recorder, found):
         return call(recorder, found, (value, spec), {})
@@ -358,6 +362,8 @@ def _names(obj: Any) -> tuple[str, ...]:
 
 def _print(recorder: Recorder, *args: Any, **kwargs: Any) -> None:
     """Done again at each call, with what is printed then; nothing is printed while recording."""
+    owns = recorder.engine.owns
+    args = tuple(text(recorder, x, "__str__", str) if owns(x) else x for x in args)
     recorder.effect(print_again, args, recorder.new(dict(kwargs)))
 
 

@@ -266,9 +266,7 @@ def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
         return call(recorder, found, (obj,), {})
     made_otherwise = any(hasattr(cls, name) for name in ("__getnewargs__", "__getnewargs_ex__"))
     by_items = next((kind for kind in (list, dict) if is_a(obj, kind)), None)
-    in_python = all(
-        base.__flags__ & HEAP_TYPE or base is by_items for base in cls.__mro__[:-1]
-    )
+    in_python = all(base.__flags__ & HEAP_TYPE or base is by_items for base in cls.__mro__[:-1])
     if made_otherwise or not in_python or copyreg._slotnames(cls):  # type: ignore[attr-defined]
         raise recorder.refuse(
             f"copying a {cls.__name__}", "only its class knows what it is made of",

@@ -16,11 +16,11 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
     if type(value) in PLAIN:
         return fn(value)
     if recorder.engine.is_symbol(value):
-        return fn(recorder.concrete(value))
+        return recorder.engine.written(fn, value)
     found = operators.method_of(recorder, value, method)
     if is_python(recorder, found):
         said = call(recorder, found, (value,), {})
-        if not is_a(said, str):
+        if not is_a(said, str) and not recorder.engine.is_symbol(said):
             kind = type(said).__name__
             raise TypeError(f"{method} returned non-string (type {kind})")
         return said

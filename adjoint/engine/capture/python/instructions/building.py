@@ -146,7 +146,7 @@ def build_slice(frame: Frame, count: int) -> None:
 
 
 def build_string(frame: Frame, count: int) -> None:
-    frame.stack.append("".join(_top(frame, count)))
+    frame.stack.append(frame.recorder.engine.joined(_top(frame, count)))
 
 
 def list_append(frame: Frame, depth: int) -> None:
