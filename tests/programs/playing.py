@@ -28,7 +28,8 @@ def told(value: Any) -> Any:
     if isinstance(value, ad.Tensor):
         held = value.detach().to(ad.float64) if value.dtype.is_floating_point else value.detach()
         numbers = np.round(held.numpy().astype(float), 4).tolist()
-        return numbers, str(value.dtype), value.requires_grad, value.grad_fn is None
+        tape = value.requires_grad, value.grad_fn is None, value.is_leaf
+        return numbers, str(value.dtype), tuple(value.stride()), *tape
     if isinstance(value, dict):
         return type(value).__name__, [(told(k), told(v)) for k, v in value.items()]
     if isinstance(value, (list, tuple, deque)):

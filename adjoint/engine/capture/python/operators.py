@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import types
 from collections import deque
 from typing import Any
 
@@ -279,6 +280,8 @@ def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
+    if is_a(a, types.SimpleNamespace) and is_a(b, types.SimpleNamespace) and name in ("eq", "ne"):
+        return compare(recorder, name, recorder.attributes(a), recorder.attributes(b))
     alike = is_a(a, (list, tuple)) and type(a) is type(b)
     if alike and any(map(engine.is_symbol, (*a, *b))):
         return _compare_sequences(recorder, name, a, b)

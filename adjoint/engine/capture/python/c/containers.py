@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from adjoint.engine.capture.python import attributes, items, iteration, operators
+from adjoint.engine.capture.python.calling import unknown
+from adjoint.engine.capture.python.exposing import has_python_methods
 from adjoint.engine.capture.python.locations import Index, Length
 from adjoint.engine.capture.python.plain import MISSING, can_change, is_a
 from adjoint.engine.capture.python.recorder import Recorder
@@ -212,6 +215,32 @@ def _set_update(recorder: Recorder, owner: Any, /, *sources: Any) -> None:
         recorder.change(owner, set.update, recorder.new(values))
 
 
+def _with_iterables(name: str) -> Handler:
+    """Methods of sets that take any iterables: those of Python's are followed first."""
+
+    def handler(recorder: Recorder, owner: Any, /, *sources: Any) -> Any:
+        if not recorder.is_fresh(owner):
+            recorder.contents(owner)
+        given = [
+            [operators.hashable(recorder, x) for x in iteration.native(recorder, source)]
+            for source in sources
+        ]
+        kind = set if is_a(owner, set) else frozenset
+        if any(has_python_methods(recorder, type(x), "__eq__") for x in chain(owner, *given)):
+            raise unknown(recorder, getattr(kind, name))
+        return operators.made(recorder, getattr(kind, name)(owner, *given))
+
+    return handler
+
+
+_OF_ITERABLES = {
+    name: _with_iterables(name)
+    for name in (
+        "union intersection difference symmetric_difference issubset issuperset isdisjoint".split()
+    )
+}
+
+
 def _set_init(recorder: Recorder, owner: Any, /, *source: Any) -> None:
     if len(source) > 1:
         set.__init__(set(), *source)  # raises
@@ -281,7 +310,9 @@ CONTAINERS: dict[Any, Table] = {
         "index": _find, "count": _count, "__init__": _init, "__iter__": _iterated,
         "__len__": _length, "__getitem__": _item, "__setitem__": _set_element,
     },
+    frozenset: _OF_ITERABLES,
     set: {
+        **_OF_ITERABLES,
         "update": _set_update, "remove": _set_remove, "__contains__": _set_contains,
         "__iter__": _iterated, "__len__": _length, "__init__": _set_init,
     },

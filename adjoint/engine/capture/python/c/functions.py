@@ -30,7 +30,7 @@ Handler = Callable[..., Any]
 
 PURE_MODULES = frozenset(
     "math cmath _operator _struct binascii zlib _json unicodedata _statistics _bisect _sre "
-    "_datetime _decimal itertools _string _locale".split()
+    "_datetime _decimal itertools _string _locale _hashlib _md5 _sha1 _sha2 _sha3 _blake2".split()
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import heapq
 import inspect
+import io
 import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +75,45 @@ def _refusal(recorder: Recorder, fn: Any) -> Exception:
     )  # fmt: skip
 
 
+def _is_data(value: Any) -> bool:
+    """Whether a value is made of plain ones and containers of Python's own."""
+    if type(value) is dict:
+        return all(_is_data(x) for pair in value.items() for x in pair)
+    if type(value) in (list, set, tuple, frozenset):
+        return all(map(_is_data, value))
+    return is_plain(value)
+
+
+def _dumped(recorder: Recorder, given: Any, /, *args: Any, **options: Any) -> Any:
+    """`pickle.dumps` of plain values and containers of them."""
+    data = expose(recorder, given)
+    if not _is_data(data) or not all(map(is_plain, (*args, *options.values()))):
+        raise recorder.refuse(
+            "pickle.dumps", "it reads objects past what a recording sees",
+            "Pickle plain values, lists and dicts, or call it outside.",
+        )  # fmt: skip
+    return pickle.dumps(data, *args, **options)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads plain values and containers; anything else would run code unobserved."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise NeedsPython
+
+
+def _loaded(recorder: Recorder, data: Any, /) -> Any:
+    """`pickle.loads` of plain values and containers of them."""
+    try:
+        found = _PlainUnpickler(io.BytesIO(expose(recorder, data))).load()
+    except NeedsPython:
+        raise recorder.refuse(
+            "pickle.loads", "it makes objects by code that is not observed",
+            "Unpickle outside and pass the result.",
+        ) from None  # fmt: skip
+    return operators.made(recorder, found)
+
+
 def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> Any:
     """What is found without asking anybody: the guard looks again, past all code of the user's."""
     own = recorder.attributes(obj)
@@ -93,3 +134,5 @@ PYTHON[heapq.nsmallest] = _outermost(False)
 PYTHON[json.loads] = _plainly(json.loads)
 PYTHON[json.dumps] = _plainly(json.dumps)
 TABLE[functools.cmp_to_key] = _cmp_to_key
+TABLE[pickle.dumps] = _dumped
+TABLE[pickle.loads] = _loaded
