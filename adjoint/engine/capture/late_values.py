@@ -58,8 +58,8 @@ class LateValue:
         return self.then(round, (self, ndigits), float)
 
     __bool__ = __len__ = __iter__ = __getitem__ = __float__ = __int__ = __index__ = pin
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = pin  # type: ignore[assignment]
-    __hash__ = pin  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = pin
+    __hash__ = pin
 
     def __repr__(self) -> str:
         if CONTEXT.capture is not None:
@@ -233,8 +233,8 @@ def with_elements(
     plain = late.fn in (_item, float) and late.kind is float and isinstance(late.args[0], Tensor)
     fits = isinstance(tensor, Tensor) and tensor.dtype.name in _EXACT
     if not (plain and fits and not kwargs and len(args) == 2 and fn in _arithmetic()):
-        return late.pin()  # type: ignore[no-any-return]
-    return (tensor, late.args[0].to(tensor.dtype).reshape(())), kwargs
+        late.pin()
+    return (tensor, late.args[0].to(args[0].dtype).reshape(())), kwargs
 
 
 LATE = frozenset({"item", "tolist", "numpy", "__float__", "__int__"})
