@@ -28,15 +28,13 @@ from adjoint.engine.autodiff.tape.node import Node
 from adjoint.engine.capture import arrays as arrays  # fills the tables of functions
 from adjoint.engine.capture import late_arrays
 from adjoint.engine.capture.array_memory import ArrayMemory
+from adjoint.engine.capture.call_numbers import CallNumbers, is_drawn
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.late_values import (
     LATE,
     LateValue,
-    carries,
-    extreme,
     is_late_value,
-    joined,
     late_text,
     late_value,
     text_of,
@@ -63,11 +61,10 @@ from adjoint.engine.core.places import (
     place_now,
 )
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar, is_host
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.graph.extents import Extent, ExtentFloat
 
 _ENGINE = __name__.partition(".")[0]
 _FOLLOWED = tuple(
@@ -78,12 +75,9 @@ _FOLLOWED = tuple(
         "engine.autodiff.transforms.modules", "engine.core.state.structure_version",
     )
 )  # fmt: skip
-_OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
-_OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
-_SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
 
 
@@ -105,20 +99,7 @@ def is_captured(value: Any) -> bool:
     return has(type(value), "capture_children") and has(type(value), "recordings")
 
 
-class _Number:
-    """A number at a place: while it is recorded, the one the call began with."""
-
-    __slots__ = ("read", "recording", "value")
-
-    def __init__(self, read: Callable[[], Any], value: Any) -> None:
-        self.read, self.value, self.recording = read, value, True
-
-    def get(self) -> Any:
-        """The number."""
-        return self.value if self.recording else self.read()
-
-
-class TensorEngine:
+class TensorEngine(CallNumbers):
     """One recording's dealings with tensors."""
 
     def __init__(self, trace: Any, symbols: bool = False) -> None:
@@ -128,10 +109,10 @@ class TensorEngine:
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
-        self.numbers: list[_Number] = []
+        self.numbers = []
         self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
         self.tests_draws = False  # whether what is done depends on numbers that are drawn
-        self.sized = False  # whether a size is kept outside or returned
+        self.sized = False
         # For `locate`: names of modules within modules, paths and places by frame, those frames.
         self.names: dict[tuple[int, int], str] = {}
         self.paths: dict[int, str] = {}
@@ -140,7 +121,7 @@ class TensorEngine:
         self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
         self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
-        self.late: list[tuple[Any, list[Any]]] = []  # numbers that effects need, and their slots
+        self.late = []
         self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments
 
     def begin(self, recorder: Any) -> None:
@@ -198,7 +179,7 @@ class TensorEngine:
 
     def _note_drawn(self, test: HostScalar) -> None:
         """A test of a number that is drawn: whether a recording fits shows only after drawing."""
-        self.tests_draws = self.tests_draws or _is_drawn(test)
+        self.tests_draws = self.tests_draws or is_drawn(test)
 
     # -- what runs natively -------------------------------------------------------------------
 
@@ -509,11 +490,7 @@ class TensorEngine:
         """Whether a result of NumPy's shows the memory of an array from outside."""
         return self.memory.shares(value)
 
-    def stands(self, value: Any) -> bool:
-        """Whether something stands for a number or an array of each call."""
-        return is_late(value) or self.is_symbol(value)
-
-    # -- numbers ------------------------------------------------------------------------------
+    # -- arguments, and the end ---------------------------------------------------------------
 
     def is_given(self, value: Any) -> bool:
         """Whether a tensor is an argument of the call."""
@@ -529,19 +506,6 @@ class TensorEngine:
         """Whether a place that holds this may be read at each call: a tensor's."""
         return is_tensor(value) and id(value) in self.trace.arguments
 
-    def symbol(
-        self, recorder: Any, read: Callable[[], Any], held: Callable[[], Any], value: Any, name: str
-    ) -> Any:
-        """A number that is read at each call."""
-        number = _Number(read, value)
-        self.numbers.append(number)
-        return HostScalar(number.get, name, key=("moving", id(number)))
-
-    def end(self) -> None:
-        """The recording is over: numbers are read from now on."""
-        for number in self.numbers:
-            number.recording = False
-
     def forget(self) -> None:
         """Let go of the objects that were met; nobody shall have to look for them as garbage."""
         trace = self.trace
@@ -555,107 +519,10 @@ class TensorEngine:
             restore()
         self.restores_always.clear()
 
-    def drawn(self, recorder: Any, draw: Any) -> Any:
-        """A number that is drawn at each call."""
-        return HostScalar(draw.now, "drawn", key=("drawn", id(draw)))
-
-    def reader(self, value: Any) -> Callable[[], Any]:
-        """What reads a number in a call's effects: as it was when the call began."""
-        if not isinstance(value, HostScalar):
-            self.sized = True
-            return lambda: self.present(value)
-        slot: list[Any] = [None]
-        self.late.append((value, slot))
-        return functools.partial(slot.__getitem__, 0)
-
-    def reader_now(self, value: Any) -> Callable[[], Any]:
-        """What reads a number when a call begins; of a size, the one of the recording."""
-        if isinstance(value, HostScalar):
-            return value.get
-        held = self.concrete(value)
-        return lambda: held
-
-    def is_symbol(self, value: Any) -> bool:
-        """Whether a value stands for a number of each call, or for a size."""
-        return issubclass(type(value), _SYMBOLS)
-
-    def carries(self, value: Any, name: str) -> bool:
-        """Whether an operator of a symbol gives another one: of sizes only arithmetic does."""
-        if is_late_value(value):
-            return carries(value, name)
-        if isinstance(value, HostScalar):
-            return name not in ("matmul", "divmod")
-        return name in (_OF_SIZES if isinstance(value, Extent) else _OF_QUOTIENTS)
-
-    def concrete(self, value: Any) -> Any:
-        """The number itself, which the recording then depends on."""
-        if is_late_value(value):
-            return value.pin()
-        if isinstance(value, HostScalar):
-            number = value.get()
-            return float(value) if isinstance(number, float) else int(value)
-        if isinstance(value, Extent):
-            return value.pin()
-        if isinstance(value, ExtentFloat):
-            raise self.recorder.refuse(
-                "a quotient of sizes",
-                "what the function does depends on it, which no guard on sizes can say",
-                "Compare the sizes themselves, or use //.",
-            )
-        return value
-
-    def present(self, value: Any) -> Any:
-        """The number a symbol stands for now."""
-        if isinstance(value, HostScalar):
-            return value.get()
-        if is_late_value(value):
-            return value.sample()
-        if is_late(value):
-            return value.value
-        return int(value) if isinstance(value, Extent) else float(value)
-
-    def written(self, fn: Callable[..., Any], value: Any, *options: Any) -> Any:
-        """The text of a symbol; it may come to be known at a call's end."""
-        if is_late_value(value):
-            return value.written(fn, *options)
-        return fn(self.concrete(value), *options)
-
-    def joined(self, parts: list[Any]) -> Any:
-        """Texts put together."""
-        return joined(parts) if any(map(is_late_value, parts)) else "".join(parts)
-
-    def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
-        """The least or greatest of numbers, some of which a call's end shows."""
-        return extreme(fn, values) if any(map(is_late_value, values)) else MISSING
-
-    def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """A function of numbers, put off to each call."""
-        if all(type(x) in (bool, int, float) or is_host(x) for x in args):
-            return HostScalar.computed(fn, *args)
-        return MISSING
-
-    def convert(self, cls: type, value: Any) -> Any:
-        """`int` or `float` of a symbol."""
-        if isinstance(value, HostScalar):
-            return value if type(value.get()) is cls else HostScalar.computed(cls, value)
-        if is_late_value(value) and (value.kind is cls or (cls is float and value.kind is int)):
-            return value if value.kind is cls else value.then(float, (value,), float)
-        if cls is int and isinstance(value, Extent):
-            return value
-        return cls(self.concrete(value))
-
 
 def _is_of_late(fn: Any) -> bool:
     """Whether a function is a method of arrays of each call."""
     return fn.__globals__.get("__name__") == late_arrays.__name__
-
-
-def _is_drawn(scalar: Any) -> bool:
-    if not isinstance(scalar, HostScalar):
-        return False
-    if scalar.parts is not None:
-        return any(map(_is_drawn, scalar.parts[1]))
-    return isinstance(scalar.key, tuple) and scalar.key[:1] == ("drawn",)
 
 
 def _entry(recorder: Any, fn: Any) -> Any:
