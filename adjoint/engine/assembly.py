@@ -476,6 +476,27 @@ class FragmentsLater:
 HOOKS.fragments = FragmentsLater()
 
 
+class StraightLater:
+    """Stands for `graph.straight` until the first small composite."""
+
+    def forward(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return self.loaded().forward(*args)
+
+    def run(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return self.loaded().run(*args)
+
+    @staticmethod
+    def loaded() -> Any:
+        """The programs, and what they are made with."""
+        brought("adjoint.engine.backends.array.straight")
+        return brought("adjoint.engine.graph.straight").STRAIGHT
+
+
+HOOKS.straight = StraightLater()
+
+
 class UpdatesLater:
     """Stands for `graph.updates` until the first update of something large."""
 

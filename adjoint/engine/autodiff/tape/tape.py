@@ -70,14 +70,16 @@ class RecordNode(TapeNode):
     def apply_fragment(
         self, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any] | None:
-        """The rules as one program, where what they see is large (Note [fragments])."""
+        """The rules as one program: Note [fragments], or small ones, Note [straight programs]."""
         least = self.plan.record.large
-        if not least or CONTEXT.grad_enabled:
+        if CONTEXT.grad_enabled:
             return None
         values = [*self.loaded(None), *grads]  # of a loss, the cotangent is one number
-        if not any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]
+        if least and any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]
+            return self.apply_once(HOOKS.fragments, values, grads, needed)
+        if self.plan.elementwise:
             return None
-        return self.apply_once(HOOKS.fragments, values, grads, needed)
+        return self.apply_once(HOOKS.straight, values, grads, needed)
 
     def apply_captured(
         self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None

@@ -164,6 +164,12 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             return out
     kernel = record.plans.get(KERNEL) or find_kernel(record)
     if kernel is None or ("device" in params and params["device"] is not CPU):
+        if record.compose is not None and arrays and is_composed(record, tracked):
+            out = HOOKS.straight.forward(record, operands, params)
+            if out is not None:
+                if tracked and CONTEXT.grad_enabled:
+                    HOOKS.attach(record, operands, params, out)
+                return out
         return run_general(record, operands, params)
     try:
         if not record.native_check:
@@ -182,6 +188,11 @@ def may_be_whole(record: Record, tracked: bool) -> bool:
     if record.compose is None or record.differentiable:
         return True
     return not (tracked and CONTEXT.grad_enabled)
+
+
+def is_composed(record: Record, tracked: bool) -> bool:
+    """Whether a composite runs by its composition, and is one node of the tape."""
+    return may_be_whole(record, tracked) and kernel_for(record) is None
 
 
 def compute_into(record: Record, into: Array, other: Any) -> bool:

@@ -219,6 +219,9 @@ class Hooks:
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
     fragments: Any = None  # what runs large eager operations: graph.fragments
+    straight: Any = None  # what runs small operations made of many: graph.straight
+    straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
+    same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made

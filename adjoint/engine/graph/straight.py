@@ -1,0 +1,157 @@
+"""Straight programs: small operations made of many, run as the kernels they come to.
+
+Note [straight programs]
+    A composite on few elements spends its time between its parts: each is bound, promoted, wrapped
+    and asked for the tape, for a kernel that takes a microsecond. So a composition, or a rule of
+    the tape, that is met `AFTER` times with operands of one kind (Note [fragments]: the operation,
+    its parameters, and of each tensor dtype, shape and strides) is recorded once and kept as one
+    function that calls the eager table's kernels on arrays, one after another.
+
+    They are the same kernels in the same order, so results are the same to the bit, and nobody can
+    tell which way a call went. That is not left to faith: a program is kept only if, on the call
+    it is made at, its results equal those of the operation as it is in every byte and stride.
+    Whatever fails in a program is done again as it is, which says what is wrong in its own words.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.graph.fragments import Recording, Unfit, root
+from adjoint.engine.graph.ir import DataflowGraph, frozen
+from adjoint.engine.graph.passes.dce import dce
+from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.tensor.tensor import Tensor, wrap
+
+AFTER = 8  # calls of a kind: recording one takes as long as some dozens
+MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
+KEPT = 1024  # kinds, the one used last at the end
+Arrays = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """The kernels of an operation for operands of one kind."""
+
+    run: Callable[..., Arrays]  # of the arrays of the tensors it is given
+    places: tuple[int, ...]  # which tensors these are
+    structure: Any  # of the results; None: the first alone
+    gaps: tuple[bool, ...]  # which of the results are there
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        arrays = self.run(*[tensors[k]._array for k in self.places])
+        if self.structure is None:
+            return wrap(arrays[0])
+        made = iter(arrays)
+        return unflatten(self.structure, [wrap(next(made)) if x else None for x in self.gaps])
+
+
+class StraightPrograms:
+    """The straight programs of this process, by kind; None for kinds that run as they are."""
+
+    def __init__(self) -> None:
+        self.held: OrderedDict[Any, Straight | int | None] = OrderedDict()  # an int: calls so far
+
+    def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The results of a composite, without the tape; None where it runs as it is."""
+        tensors = [x for x in operands if isinstance(x, Tensor)]
+        literals = tuple([None if isinstance(x, Tensor) else (frozen(x),) for x in operands])
+        key = (record, literals, frozen(params) if params else None)
+        return self.find(key, tensors, lambda: record.compose(*operands, **params))  # type: ignore[misc]
+
+    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
+        """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
+        return self.find(frozen(key), tensors, rule)
+
+    def find(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
+        """What `fn()` gives, decided by `key` and the tensors; None: do it as it is."""
+        arrays = [t._array for t in tensors]
+        for a in arrays:
+            if a.__class__ is not ndarray or a.size > MOST:
+                return None
+        kind = (key, *[(a.dtype, a.shape, a.strides) for a in arrays])
+        if len(tensors) > 1:
+            names = [*map(id, tensors)]
+            kind += (*map(names.index, names),)
+        try:
+            found = self.held.pop(kind, 0)
+        except TypeError:  # something in it has no hash
+            return None
+        if found.__class__ is int:
+            if found < AFTER:  # type: ignore[operator]
+                self.keep(kind, found + 1)  # type: ignore[operator]
+                return None
+            found = made(tensors, fn)
+        self.keep(kind, found)
+        if found is None:
+            return None
+        try:
+            return found(tensors)  # type: ignore[operator]
+        except Exception:
+            return None  # as it is, it succeeds or says what is wrong
+
+    def keep(self, kind: Any, found: Straight | int | None) -> None:
+        """Note what there is for a kind, as the one that was used last."""
+        self.held[kind] = found
+        if len(self.held) > KEPT:
+            self.held.popitem(last=False)
+
+    def forget(self) -> None:
+        """Make every program anew."""
+        self.held.clear()
+
+
+def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
+    """The program of what a function does with tensors, if it can be one and does the same."""
+    try:
+        with CONTEXT.having(grad_enabled=False):
+            want, _ = flatten(fn())
+        program = recorded(tensors, fn)
+        got = program.run(*[tensors[k]._array for k in program.places])
+    except Exception:  # whatever it is, calls go on as before
+        return None
+    arrays = [x._array for x in want if x is not None]
+    if tuple([x is not None for x in want]) != program.gaps:
+        return None
+    return program if HOOKS.same_arrays(got, arrays) else None
+
+
+def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+    """Record what a function does, as kernels."""
+    body = Recording(None, "a small operation")
+    given = {id(t): k for k, t in enumerate(tensors)}
+    with CONTEXT.having(grad_enabled=False):
+        out = body.run(fn)
+    leaves, structure = flatten(out)
+    for x in leaves:
+        if x is not None and (not is_tensor(x) or id(x) in given):
+            raise Unfit
+    lifted = {id(held.value): held.source for held in body.lifted.values()}
+    graph = dce(inline(body.finish([x for x in leaves if x is not None])))
+    sources = [lifted.get(id(value)) for value in graph.inputs]
+    if not apart(graph) or not all(id(source) in given for source in sources):
+        raise Unfit
+    gaps = tuple([x is not None for x in leaves])
+    places = tuple([given[id(source)] for source in sources])
+    run = HOOKS.straighten(graph, [tensors[k]._array for k in places])
+    return Straight(run, places, None if is_tensor(out) else structure, gaps)
+
+
+def apart(graph: DataflowGraph) -> bool:
+    """Whether results are in memory of their own, each in another."""
+    roots = [root(value) for value in graph.outputs]
+    return len({id(r) for r in roots}) == len(roots) and all(r.node is not None for r in roots)
+
+
+STRAIGHT = StraightPrograms()
+DEFAULT_LISTENERS.append(STRAIGHT.forget)  # recordings depend on the default dtype
+HOOKS.straight = STRAIGHT
