@@ -477,15 +477,22 @@ HOOKS.fragments = FragmentsLater()
 
 
 class StraightLater:
-    """Stands for `graph.straight` until the first small composite."""
+    """Stands for `graph.straight` until there were some small composites."""
+
+    COMPOSITES = 64  # run as they are first: loading takes as long as hundreds of them
+
+    def __init__(self) -> None:
+        self.count = 0
 
     def forward(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return self.loaded().forward(*args)
+        """None: as it is; in the end load the programs, which take this one's place."""
+        self.count += 1
+        return self.loaded().forward(*args) if self.count > self.COMPOSITES else None
 
     def run(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return self.loaded().run(*args)
+        """The same of a rule."""
+        self.count += 1
+        return self.loaded().run(*args) if self.count > self.COMPOSITES else None
 
     @staticmethod
     def loaded() -> Any:

@@ -15,7 +15,6 @@ Note [straight programs]
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +27,15 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.fragments import Recording, Unfit, root
 from adjoint.engine.graph.ir import DataflowGraph, frozen
+from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.graph.passes.unmark import unmark
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
-KEPT = 1024  # kinds, the one used last at the end
+KEPT = 2048  # kinds, the one met last at the end
 Arrays = Sequence[Any]
 
 
@@ -42,16 +43,15 @@ Arrays = Sequence[Any]
 class Straight:
     """The kernels of an operation for operands of one kind."""
 
-    run: Callable[..., Arrays]  # of the arrays of the tensors it is given
-    places: tuple[int, ...]  # which tensors these are
+    run: Callable[..., Arrays]  # of the arrays of all tensors it is given
     structure: Any  # of the results; None: the first alone
     gaps: tuple[bool, ...]  # which of the results are there
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        arrays = self.run(*[tensors[k]._array for k in self.places])
+    def __call__(self, arrays: Arrays) -> Any:
+        found = self.run(*arrays)
         if self.structure is None:
-            return wrap(arrays[0])
-        made = iter(arrays)
+            return wrap(found[0])
+        made = iter(found)
         return unflatten(self.structure, [wrap(next(made)) if x else None for x in self.gaps])
 
 
@@ -59,51 +59,54 @@ class StraightPrograms:
     """The straight programs of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[Any, Straight | int | None] = OrderedDict()  # an int: calls so far
+        self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a composite, without the tape; None where it runs as it is."""
-        tensors = [x for x in operands if isinstance(x, Tensor)]
-        literals = tuple([None if isinstance(x, Tensor) else (frozen(x),) for x in operands])
-        key = (record, literals, frozen(params) if params else None)
-        return self.find(key, tensors, lambda: record.compose(*operands, **params))  # type: ignore[misc]
+        tensors: list[Tensor] = []
+        kind: list[Any] = [record]
+        for x in operands:
+            if isinstance(x, Tensor):
+                tensors.append(x)
+                kind.append(Tensor)
+            else:
+                kind.append((frozen(x),))
+        for name, value in params.items():
+            kind.append(name)
+            kind.append(value if value.__class__ is int else frozen(value))
+        return self.find(kind, tensors, lambda: record.compose(*operands, **params))  # type: ignore[misc]
 
     def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find(frozen(key), tensors, rule)
+        return self.find([frozen(key)], tensors, rule)
 
-    def find(self, key: Any, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
-        """What `fn()` gives, decided by `key` and the tensors; None: do it as it is."""
+    def find(self, kind: list[Any], tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
+        """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is."""
         arrays = [t._array for t in tensors]
         for a in arrays:
             if a.__class__ is not ndarray or a.size > MOST:
                 return None
-        kind = (key, *[(a.dtype, a.shape, a.strides) for a in arrays])
+            kind.append(a.dtype)
+            kind.append(a.shape)
+            kind.append(a.strides)
         if len(tensors) > 1:
             names = [*map(id, tensors)]
-            kind += (*map(names.index, names),)
+            kind += map(names.index, names)
+        key = tuple(kind)
         try:
-            found = self.held.pop(kind, 0)
+            found = self.held.get(key, 0)
         except TypeError:  # something in it has no hash
             return None
         if found.__class__ is int:
-            if found < AFTER:  # type: ignore[operator]
-                self.keep(kind, found + 1)  # type: ignore[operator]
-                return None
-            found = made(tensors, fn)
-        self.keep(kind, found)
-        if found is None:
+            found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
+            if len(self.held) > KEPT:
+                del self.held[next(iter(self.held))]
+        if found.__class__ is not Straight:
             return None
         try:
-            return found(tensors)  # type: ignore[operator]
+            return found(arrays)
         except Exception:
             return None  # as it is, it succeeds or says what is wrong
-
-    def keep(self, kind: Any, found: Straight | int | None) -> None:
-        """Note what there is for a kind, as the one that was used last."""
-        self.held[kind] = found
-        if len(self.held) > KEPT:
-            self.held.popitem(last=False)
 
     def forget(self) -> None:
         """Make every program anew."""
@@ -116,7 +119,7 @@ def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
         with CONTEXT.having(grad_enabled=False):
             want, _ = flatten(fn())
         program = recorded(tensors, fn)
-        got = program.run(*[tensors[k]._array for k in program.places])
+        got = program.run(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
     arrays = [x._array for x in want if x is not None]
@@ -136,14 +139,16 @@ def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
         if x is not None and (not is_tensor(x) or id(x) in given):
             raise Unfit
     lifted = {id(held.value): held.source for held in body.lifted.values()}
-    graph = dce(inline(body.finish([x for x in leaves if x is not None])))
+    graph = body.finish([x for x in leaves if x is not None])
+    for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
+        graph = simplify(graph)
     sources = [lifted.get(id(value)) for value in graph.inputs]
     if not apart(graph) or not all(id(source) in given for source in sources):
         raise Unfit
     gaps = tuple([x is not None for x in leaves])
-    places = tuple([given[id(source)] for source in sources])
-    run = HOOKS.straighten(graph, [tensors[k]._array for k in places])
-    return Straight(run, places, None if is_tensor(out) else structure, gaps)
+    places = [given[id(source)] for source in sources]
+    run = HOOKS.straighten(graph, places, [t._array for t in tensors])
+    return Straight(run, None if is_tensor(out) else structure, gaps)
 
 
 def apart(graph: DataflowGraph) -> bool:

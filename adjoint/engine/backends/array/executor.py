@@ -155,21 +155,22 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             arrays.append(x)
             key.append(x.__class__)
     if large and record.creates and params["device"] is CPU:
-        whole = prod(params["shape"]) >= large
-    if whole and large and may_be_whole(record, tracked):
+        shape = params["shape"]
+        whole = prod(shape) >= large or (record.draws and drawn_often(shape))
+    if whole and large and may_be_whole(record, tracked, operands):
         out = HOOKS.fragments.forward(record, operands, params)
+        if out is not None:
+            if tracked and CONTEXT.grad_enabled:
+                HOOKS.attach(record, operands, params, out)
+            return out
+    if record.compose is not None and arrays and is_composed(record, tracked, operands):
+        out = HOOKS.straight.forward(record, operands, params)
         if out is not None:
             if tracked and CONTEXT.grad_enabled:
                 HOOKS.attach(record, operands, params, out)
             return out
     kernel = record.plans.get(KERNEL) or find_kernel(record)
     if kernel is None or ("device" in params and params["device"] is not CPU):
-        if record.compose is not None and arrays and is_composed(record, tracked):
-            out = HOOKS.straight.forward(record, operands, params)
-            if out is not None:
-                if tracked and CONTEXT.grad_enabled:
-                    HOOKS.attach(record, operands, params, out)
-                return out
         return run_general(record, operands, params)
     try:
         if not record.native_check:
@@ -183,16 +184,35 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     return out
 
 
-def may_be_whole(record: Record, tracked: bool) -> bool:
+# Drawing few numbers takes NumPy as long as drawing a hundred. After so many calls of one shape
+# that was as long as it takes to load a compiler, whose fragments draw the same bits.
+DRAWN = 1000
+_drawn: dict[tuple[int, ...], int] = {}
+
+
+def drawn_often(shape: tuple[int, ...]) -> bool:
+    """Whether so few numbers were drawn so often that a fragment is worth it."""
+    count = _drawn.get(shape, 0)
+    if count < DRAWN:
+        if len(_drawn) > DRAWN:
+            _drawn.clear()
+        _drawn[shape] = count + 1
+    return count >= DRAWN
+
+
+def may_be_whole(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
     """Whether an operation is one node of the tape, not differentiated part by part."""
-    if record.compose is None or record.differentiable:
+    if record.compose is None or record.differentiable or not (tracked and CONTEXT.grad_enabled):
         return True
-    return not (tracked and CONTEXT.grad_enabled)
+    return not any(x.requires_grad for x in operands if is_tensor(x))
 
 
-def is_composed(record: Record, tracked: bool) -> bool:
+def is_composed(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
     """Whether a composite runs by its composition, and is one node of the tape."""
-    return may_be_whole(record, tracked) and kernel_for(record) is None
+    composed = record.plans.get(COMPOSED)
+    if composed is None:
+        composed = record.plans[COMPOSED] = kernel_for(record) is None
+    return composed and may_be_whole(record, tracked, operands)
 
 
 def compute_into(record: Record, into: Array, other: Any) -> bool:
@@ -219,6 +239,7 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
     return True
 
 
+COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
 KERNEL = "kernel"  # where a record's plans keep its CPU kernel
 
 

@@ -79,11 +79,13 @@ class StraightWriter:
         return found
 
 
-def straighten(graph: DataflowGraph, arrays: Sequence[Array]) -> Callable[..., Any]:
-    """A function from the arrays of a graph's inputs to those of its outputs, kernel by kernel."""
+def straighten(
+    graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
+) -> Callable[..., Any]:
+    """A function from arrays, of which some (`places`) are a graph's inputs, to its outputs."""
     writer = StraightWriter()
-    names: dict[Value, str] = {v: f"x{k}" for k, v in enumerate(graph.inputs)}
-    held: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True))
+    names = {v: f"x{k}" for v, k in zip(graph.inputs, places, strict=True)}
+    held: dict[Value, Array] = {v: arrays[k] for v, k in zip(graph.inputs, places, strict=True)}
     for number, node in enumerate(graph.nodes):
         given = [names[x] if isinstance(x, Value) else writer.name(x) for x in node.inputs]
         now = [held[x] if isinstance(x, Value) else x for x in node.inputs]
@@ -93,7 +95,7 @@ def straighten(graph: DataflowGraph, arrays: Sequence[Array]) -> Callable[..., A
         writer.lines.append(f"{', '.join(made)}{',' if many else ''} = {text}")
         names.update(zip(node.outputs, made, strict=True))
         held.update(zip(node.outputs, results, strict=True))
-    inputs = [names[v] for v in graph.inputs]
+    inputs = [f"x{k}" for k in range(len(arrays))]
     return writer.finish(inputs, [names[v] for v in graph.outputs])
 
 

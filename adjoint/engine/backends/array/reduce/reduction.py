@@ -101,11 +101,15 @@ def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 
 @lowers(extremes.AMAX)
 def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    if xp is np and x.dtype not in _HALVES:
+        return np.maximum.reduce(x, dims, None, None, keepdim)
     return xp.max(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
 
 
 @lowers(extremes.AMIN)
 def amin(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    if xp is np and x.dtype not in _HALVES:
+        return np.minimum.reduce(x, dims, None, None, keepdim)
     return xp.min(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
 
 

@@ -1,0 +1,149 @@
+"""Small composites as the kernels they come to: the same bits, the same errors, the same tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine import assembly
+from adjoint.engine.backends.array import executor
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.nn import functional as F
+
+Call = Callable[..., Any]
+TARGET = ad.tensor([1, 3])
+CALLS: dict[str, Call] = {
+    "softmax": lambda x, y: x.softmax(-1),
+    "log_softmax": lambda x, y: x.log_softmax(0),
+    "logsumexp": lambda x, y: x.logsumexp((0, 1)),
+    "var": lambda x, y: x.var(),
+    "std of rows": lambda x, y: x.std(-1, keepdim=True),
+    "layer_norm": lambda x, y: F.layer_norm(x, (4,), y[0], y[1]),
+    "rms_norm": lambda x, y: F.rms_norm(x, (4,)),
+    "group_norm": lambda x, y: F.group_norm(x.reshape(1, 2, 4), 2),
+    "instance_norm": lambda x, y: F.instance_norm(x.reshape(1, 2, 4)),
+    "cross_entropy": lambda x, y: F.cross_entropy(x, TARGET),
+    "smoothed": lambda x, y: F.cross_entropy(x, TARGET, label_smoothing=0.1, reduction="none"),
+    "nll_loss": lambda x, y: F.nll_loss(x, TARGET, ignore_index=1),
+    "huber_loss": lambda x, y: F.huber_loss(x, y),
+    "binary": lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+    "cosine": lambda x, y: F.cosine_similarity(x, y),
+    "gelu": lambda x, y: F.gelu(x, approximate="tanh"),
+    "attention": lambda x, y: F.scaled_dot_product_attention(x, y, x),
+    "ctc": lambda x, y: F.ctc_loss(
+        x.reshape(4, 1, 2).log_softmax(-1), ad.tensor([[1]]), ad.tensor([4]), ad.tensor([1])
+    ),
+    "transposed": lambda x, y: x.t().softmax(0),
+}
+
+
+@pytest.fixture(autouse=True)
+def programs() -> Iterator[Any]:
+    """The programs of this process, none at first."""
+    assembly.StraightLater.loaded().forget()
+    yield HOOKS.straight
+    HOOKS.straight.forget()
+
+
+def made(programs: Any) -> list[Any]:
+    """The programs that were made."""
+    return [found for found in programs.held.values() if callable(found)]
+
+
+def operands(dtype: Any) -> tuple[ad.Tensor, ad.Tensor]:
+    rng = np.random.default_rng(3)
+    x, y = (ad.tensor(rng.standard_normal((2, 4))).to(dtype) for _ in range(2))
+    return x.requires_grad_(), y
+
+
+def results(call: Call, x: ad.Tensor, y: ad.Tensor) -> list[np.ndarray]:
+    """What a call gives, and the gradient that follows from it."""
+    x.grad = None
+    out = call(x, y)
+    out.sum().backward()
+    assert x.grad is not None
+    shown = [out.detach(), x.grad]
+    return [np.array(t.stride()) for t in shown] + [t.to(ad.float64).numpy().copy() for t in shown]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.bfloat16])
+def test_programs_give_the_bits_of_the_operations_they_stand_for(dtype: Any, programs: Any) -> None:
+    for name, call in CALLS.items():
+        x, y = operands(dtype)
+        with CONTEXT.having(reference=True):
+            want = results(call, x, y)
+        before = len(made(programs))
+        for _ in range(12):
+            for got, wanted in zip(results(call, x, y), want, strict=True):
+                np.testing.assert_array_equal(got, wanted, err_msg=name)
+        assert len(made(programs)) > before, f"{name}: no part of it became a program"
+        with CONTEXT.having(reference=True):  # other elements, the same kind
+            want = results(call, (x.detach() * -3).requires_grad_(), y)
+        for got, wanted in zip(
+            results(call, (x.detach() * -3).requires_grad_(), y), want, strict=True
+        ):
+            np.testing.assert_array_equal(got, wanted, err_msg=name)
+
+
+def test_what_a_program_gives_is_its_caller_s(programs: Any) -> None:
+    x = ad.tensor([1.0, 2.0])
+    seen = [x.softmax(0) for _ in range(12)]
+    assert len(made(programs)) == 1
+    held = seen[-1].clone()
+    seen[-2].zero_()
+    x.fill_(3.0)
+    np.testing.assert_array_equal(seen[-1].numpy(), held.numpy())
+    assert x.softmax(0).tolist() == [0.5, 0.5]
+
+
+def test_numbers_that_compare_equal_are_different_kinds() -> None:
+    x = ad.tensor([[-1.0, 2.0]])
+    for _ in range(12):
+        assert F.leaky_relu(x, 0.0).tolist() == [[0.0, 2.0]]
+    plus, minus = (np.signbit(F.leaky_relu(-x * 0 - 1, s).numpy()).tolist() for s in (0.0, -0.0))
+    with CONTEXT.having(reference=True):
+        want = [np.signbit(F.leaky_relu(-x * 0 - 1, s).numpy()).tolist() for s in (0.0, -0.0)]
+    assert [plus, minus] == want
+
+
+def test_a_program_s_errors_are_the_operation_s(programs: Any) -> None:
+    x = ad.randn(2, 4)
+    for _ in range(12):
+        F.cross_entropy(x, TARGET)
+    assert made(programs)
+    wrong = ad.tensor([1, 9])
+    with CONTEXT.having(reference=True), pytest.raises(IndexError) as want:
+        F.cross_entropy(x, wrong)
+    with pytest.raises(IndexError) as got:
+        F.cross_entropy(x, wrong)
+    assert str(got.value) == str(want.value)
+
+
+def test_inside_transforms_and_recordings_nothing_changes() -> None:
+    x = ad.randn(3, 4)
+    for _ in range(12):
+        x[0].softmax(0)
+    batched = ad.func.vmap(lambda r: r.softmax(0))(x)
+    np.testing.assert_allclose(batched.numpy(), x.softmax(1).numpy(), rtol=1e-6)
+    second = ad.func.hessian(lambda r: r.softmax(0)[0])(x[0])
+    third = ad.func.hessian(lambda r: (r.exp() / r.exp().sum())[0])(x[0])
+    np.testing.assert_allclose(second.numpy(), third.numpy(), atol=1e-6)
+
+
+def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "DRAWN", 3)
+    monkeypatch.setattr(executor, "_drawn", {})
+
+    def draws() -> list[Any]:
+        ad.manual_seed(5)
+        many = [ad.randn(7), ad.rand(7), ad.randint(0, 9, (7,)), ad.randn(7, dtype=ad.float64)]
+        return [t.tolist() for t in many]
+
+    first = draws()
+    for _ in range(4):
+        assert draws() == first
