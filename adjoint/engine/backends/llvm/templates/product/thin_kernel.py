@@ -78,7 +78,8 @@ class Dots:
         """The sums of several rows, along the whole depth."""
         w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word[K]
         tall, long = self.tall, self.long
-        whole, most = depth - depth.modulo(lanes), depth - depth.modulo(lanes * long)
+        most = depth - depth.modulo(lanes * long)
+        whole = depth - depth.modulo(lanes) if self.alone else most
 
         def several(count: int, k: V, *before: V) -> list[V]:
             places, after = iter(before), []
@@ -97,7 +98,8 @@ class Dots:
 
         zero = [w.code.const(0, kind, lanes)] * (tall * long)
         found = w.loop(0, most, partial(several, long), zero, step=lanes * long)
-        found[:tall] = w.loop(most, whole, partial(several, 1), found[:tall], step=lanes)
+        if self.alone:
+            found[:tall] = w.loop(most, whole, partial(several, 1), found[:tall], step=lanes)
         totals = [w.total(sum(found[r + tall :: tall], found[r])) for r in range(tall)]
         return w.loop(whole, depth, single, totals)
 
