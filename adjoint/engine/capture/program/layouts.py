@@ -2,8 +2,8 @@
 
 What runs a program gives row-major arrays. Where operands were not row-major, eager results may not
 be either, which `stride()`, `view` and code that reads memory can see: where the recording knows it
-(`tensor.strides.result_strides`), such a result is laid out anew. Of composites and reductions of
-such operands it does not, and they stay row-major.
+(`tensor.strides.result_strides`), such a result is laid out anew. Composites and reductions of
+such operands are row-major in eager execution, too.
 """
 
 from __future__ import annotations

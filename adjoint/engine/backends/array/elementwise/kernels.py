@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.elementwise.layouts import as_operands
 from adjoint.engine.backends.array.table import NAMED, lowers
 from adjoint.engine.ops.elementwise import (
     arithmetic,
@@ -95,12 +96,14 @@ NAMED.update(
 
 
 @lowers(arithmetic.ADDCMUL)
+@as_operands
 def addcmul(xp: Any, x: Array, y: Array, z: Array, w: Any) -> Array:
     product = y * z
     return _sum_into(xp, x, product if _is_one(w) else _scaled(product, w))
 
 
 @lowers(arithmetic.ADDCDIV)
+@as_operands
 def addcdiv(xp: Any, x: Array, y: Array, z: Array, w: Any) -> Array:
     return _sum_into(xp, x, (y if _is_one(w) else w * y) / z)
 
@@ -370,6 +373,7 @@ def angle(xp: Any, x: Array) -> Array:
 
 
 @lowers(complex_parts.COMPLEX)
+@as_operands
 def complex_(xp: Any, x: Any, y: Any) -> Array:
     x, y = xp.broadcast_arrays(*pair(xp, x, y))
     out = xp.empty(x.shape, np.result_type(x.dtype, np.complex64))

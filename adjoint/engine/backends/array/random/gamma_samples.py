@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.elementwise.layouts import as_operands
 from adjoint.engine.backends.array.random import portable
 from adjoint.engine.backends.array.random.distributions import unit
 from adjoint.engine.backends.array.random.philox import scattered
@@ -86,6 +87,7 @@ def _quadrature(xp: Any, a: Array, x: Array, sign: float) -> Array:
 
 
 @lowers(STANDARD_GAMMA_GRAD)
+@as_operands
 def standard_gamma_grad(xp: Any, shape: Array, sample: Array) -> Array:
     full = np.broadcast_shapes(shape.shape, sample.shape)
     a = xp.broadcast_to(shape, full).reshape(-1).astype(np.float64)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.elementwise.layouts import as_operands
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.special import polynomials
 
@@ -70,11 +71,13 @@ def _chebyshev(x_: Any, n_: Any, xp: Any, first: Any, ends: Any, inside: Any, ab
 
 
 @lowers(polynomials.CHEBYSHEV_T)
+@as_operands
 def chebyshev_t(xp: Any, x: Any, n: Any) -> Array:
     return _chebyshev(x, n, xp, lambda x: x, lambda n: (1, 1), lambda a, n: xp.cos(n * a), above=6)
 
 
 @lowers(polynomials.CHEBYSHEV_U)
+@as_operands
 def chebyshev_u(xp: Any, x: Any, n: Any) -> Array:
     return _chebyshev(
         x,
@@ -88,6 +91,7 @@ def chebyshev_u(xp: Any, x: Any, n: Any) -> Array:
 
 
 @lowers(polynomials.CHEBYSHEV_V)
+@as_operands
 def chebyshev_v(xp: Any, x: Any, n: Any) -> Array:
     return _chebyshev(
         x,
@@ -101,6 +105,7 @@ def chebyshev_v(xp: Any, x: Any, n: Any) -> Array:
 
 
 @lowers(polynomials.CHEBYSHEV_W)
+@as_operands
 def chebyshev_w(xp: Any, x: Any, n: Any) -> Array:
     return _chebyshev(
         x,
@@ -127,16 +132,19 @@ def _hermite(xp: Any, x_: Any, n_: Any, scale: int) -> Array:
 
 
 @lowers(polynomials.HERMITE_H)
+@as_operands
 def hermite_h(xp: Any, x: Any, n: Any) -> Array:
     return _hermite(xp, x, n, 2)
 
 
 @lowers(polynomials.HERMITE_HE)
+@as_operands
 def hermite_he(xp: Any, x: Any, n: Any) -> Array:
     return _hermite(xp, x, n, 1)
 
 
 @lowers(polynomials.LAGUERRE)
+@as_operands
 def laguerre(xp: Any, x: Any, n: Any, order: float) -> Array:
     x, n = prepare(xp, x, n)
 
@@ -147,6 +155,7 @@ def laguerre(xp: Any, x: Any, n: Any, order: float) -> Array:
 
 
 @lowers(polynomials.GEGENBAUER)
+@as_operands
 def gegenbauer(xp: Any, x: Any, n: Any, order: float) -> Array:
     x, n = prepare(xp, x, n)
 

@@ -1,0 +1,37 @@
+"""Results of kernels of several steps in the memory layout that one ufunc would give them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.capture.program.layouts import laid_out
+from adjoint.engine.core.layout import format_strides, preserve_format
+from adjoint.engine.core.spec import contiguous_strides
+
+Array = Any
+
+
+def as_operands(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """A kernel whose result lies as its operands of that shape do; row-major where they differ."""
+
+    @functools.wraps(kernel)
+    def laid(xp: Any, *operands: Any, **params: Any) -> Array:
+        out = kernel(xp, *operands, **params)
+        if out.ndim < 2:
+            return out
+        shape = tuple(out.shape)
+        like = {_steps(x) for x in operands if getattr(x, "shape", None) == shape}
+        wanted = contiguous_strides(shape)
+        if len(like) == 1:
+            (steps,) = like
+            wanted = format_strides(kernel.__name__, shape, steps, preserve_format) or steps
+        return laid_out(out, wanted)
+
+    return laid
+
+
+def _steps(array: Array) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(step // array.itemsize for step in array.strides)
